@@ -1,0 +1,70 @@
+"""How many targets at once: blocks that fit a memory budget."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import SettingError
+from edgewise.graph.computation_graph import reach
+from edgewise.problem import Problem
+
+DEFAULT_MEMORY = 512 * 2**20
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_CHUNK = 256
+_KEPT = 4  # a number in the forward pass is kept about this often: activation, its gradient, a product, a copy
+
+
+def read_memory(memory: Any) -> int:
+    """Bytes of `"2GB"`, `"500MB"`, or a number of bytes.
+
+    >>> read_memory("2GB")
+    2147483648
+    """
+    if memory is None:
+        return DEFAULT_MEMORY
+    text = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", str(memory), re.IGNORECASE)
+    if text is None or isinstance(memory, bool) or float(text[1]) <= 0:
+        raise SettingError(f"memory is {memory!r}; needed is a budget such as '2GB' or '500MB'.")
+    return int(float(text[1]) * _UNITS[text[2].upper()])
+
+
+def read_batch_size(batch_size: Any) -> int | None:
+    """A checked `batch_size`."""
+    if batch_size is not None and (not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1):
+        raise SettingError(f"batch_size is {batch_size!r}; needed is a whole number of at least 1, or None.")
+    return batch_size
+
+
+def blocks(problem: Problem, memory: int, batch_size: int | None) -> Iterator[Tensor]:
+    """Positions in `index`, block by block; targets of like size share a block, so that no small one waits for a large one."""
+    if batch_size is not None:
+        yield from torch.arange(len(problem.index)).split(batch_size)
+        return
+    need = torch.cat([_bytes(problem, part) for part in torch.arange(len(problem.index)).split(_CHUNK)])
+    order = need.argsort(descending=True, stable=True)
+    begin = 0
+    while begin < len(order):
+        fits = int((need[order[begin:]].cumsum(0) <= memory).sum())
+        yield order[begin : begin + max(fits, 1)]
+        begin += max(fits, 1)
+
+
+def _bytes(problem: Problem, positions: Tensor) -> Tensor:
+    """An estimate for each target."""
+    if problem.task == "graph":
+        graphs = [problem.graph_of(i) for i in positions.tolist()]
+        nodes = torch.tensor([graph.num_nodes for graph in graphs])
+        edges = torch.tensor([graph.edge_index.size(1) for graph in graphs])
+    else:
+        targets = problem.index[positions].to(problem.device)
+        near = reach(problem.in_edges, targets, problem.num_layers + problem.rim)
+        degree = problem.in_edges.start.diff()[near.node] * (near.hops < problem.num_layers + problem.rim)
+        nodes = torch.bincount(near.target, minlength=len(positions)).cpu()
+        edges = torch.bincount(near.target, weights=degree.double(), minlength=len(positions)).long().cpu()
+    features = problem.graphs[0].x[:1].numel()
+    per_node = features + _KEPT * problem.trace.node_width
+    per_edge = _KEPT * sum(call.message_width + 4 for call in problem.trace.calls)
+    return (nodes * per_node + edges * per_edge) * problem.trace.output.element_size()

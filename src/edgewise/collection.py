@@ -1,0 +1,163 @@
+"""ExplanationSet: the explanations of many targets, of which only the non-zero part is stored."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import InputError
+from edgewise.explanation import Explanation
+from edgewise.methods.baseline import random_scores
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Sparse rows: those of target t are `start[t]:start[t + 1]`; `place` is the layer times the width, plus the column."""
+
+    start: Tensor
+    place: Tensor
+    score: Tensor
+
+    @staticmethod
+    def of(row: Tensor, place: Tensor, score: Tensor, num_rows: int) -> "Entries":
+        """From unordered triples; zeros are dropped."""
+        kept = score != 0
+        row, place, score = row[kept], place[kept], score[kept]
+        order = torch.argsort(place, stable=True)
+        order = order[torch.argsort(row[order], stable=True)]
+        start = torch.zeros(num_rows + 1, dtype=torch.long)
+        start[1:] = torch.bincount(row, minlength=num_rows).cumsum(0)
+        return Entries(start, place[order], score[order])
+
+    def rows(self) -> Tensor:
+        """The target of each entry."""
+        return torch.repeat_interleave(torch.arange(len(self.start) - 1), self.start.diff())
+
+    def dense(self, row: int, size: int) -> Tensor:
+        """One row in full."""
+        full = self.score.new_zeros(size)
+        span = slice(int(self.start[row]), int(self.start[row + 1]))
+        full[self.place[span]] = self.score[span]
+        return full
+
+    def select(self, rows: Tensor) -> "Entries":
+        """Some of the rows, in the given order."""
+        count = self.start.diff()[rows]
+        new = torch.repeat_interleave(torch.arange(len(rows)), count)
+        begin = torch.cat([count.new_zeros(1), count.cumsum(0)])
+        source = torch.arange(len(new)) + (self.start[rows] - begin[:-1])[new]
+        return Entries(begin, self.place[source], self.score[source])
+
+
+@dataclass(frozen=True, eq=False)
+class ExplanationSet:
+    """Explanations in the order of `index`: a sequence of `Explanation`, made from sparse rows when looked at.
+
+    `len(all_)`, `all_[3]`, `for why in all_`, `all_[:10]`, `all_.of(42)` (the one of node 42), `all_.save("all.npz")`.
+    """
+
+    index: Tensor
+    target: Tensor
+    value: Tensor
+    method: str
+    level: str
+    num_layers: int
+    graphs: tuple[tuple[Tensor, int], ...]
+    """`(edge_index, number of nodes)`: one, shared by all (node task), or one for each target (graph task)."""
+    edges: Entries | None
+    """`None` for `random`: drawn on demand."""
+    own: Entries | None = None
+    own_missing: tuple[int, ...] = ()
+    """Layers whose own term cannot be separated: their self scores are NaN."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @overload
+    def __getitem__(self, item: int) -> Explanation: ...
+    @overload
+    def __getitem__(self, item: Any) -> "ExplanationSet": ...
+    def __getitem__(self, item: Any) -> "Explanation | ExplanationSet":
+        """One explanation by position, or a smaller set by slice, list or mask of positions."""
+        if isinstance(item, int) or (isinstance(item, Tensor) and item.dim() == 0 and item.dtype != torch.bool):
+            return self._one(range(len(self))[int(item)])
+        return self._some(torch.arange(len(self))[item])
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return (self._one(position) for position in range(len(self)))
+
+    def of(self, index: int) -> Explanation:
+        """The explanation of the node or graph with that number."""
+        found = (self.index == index).nonzero()
+        if len(found) == 0:
+            raise InputError(
+                f"{index} is not among the {len(self)} explained ({self.index[:5].tolist()} …). Explain it first."
+            )
+        return self._one(int(found[0]))
+
+    def graph(self, position: int) -> tuple[Tensor, int]:
+        """`(edge_index, number of nodes)` of a target."""
+        return self.graphs[position if len(self.graphs) > 1 else 0]
+
+    def _shape(self, width: int) -> tuple[int, ...]:
+        return (width,) if self.level == "input" else (self.num_layers, width)
+
+    def _one(self, position: int) -> Explanation:
+        edge_index, num_nodes = self.graph(position)
+        shape, index = self._shape(edge_index.size(1)), int(self.index[position])
+        if self.edges is None:
+            layers = None if self.level == "input" else self.num_layers
+            scores = random_scores(self.settings["seed"], index, layers, edge_index.size(1)).to(self.value.dtype)
+        else:
+            scores = self.edges.dense(position, int(torch.tensor(shape).prod())).view(shape)
+        return Explanation(
+            scores.to(edge_index.device),
+            edge_index,
+            num_nodes,
+            index,
+            int(self.target[position]),
+            float(self.value[position]),
+            self.method,
+            self.level,
+            self.settings,
+            self._own_scores(position, num_nodes),
+        )
+
+    def _own_scores(self, position: int, num_nodes: int) -> Tensor | None:
+        if self.own is None:
+            return None
+        shape = self._shape(num_nodes)
+        own = self.own.dense(position, int(torch.tensor(shape).prod())).view(shape)
+        if self.own_missing and self.level == "input":
+            own[:] = torch.nan  # a sum over layers of which one is unknown
+        for layer in self.own_missing if self.level == "layer" else ():
+            own[layer] = torch.nan
+        return own
+
+    def _some(self, positions: Tensor) -> "ExplanationSet":
+        graphs = self.graphs if len(self.graphs) == 1 else tuple(self.graphs[i] for i in positions.tolist())
+        return replace(
+            self,
+            index=self.index[positions],
+            target=self.target[positions],
+            value=self.value[positions],
+            graphs=graphs,
+            edges=None if self.edges is None else self.edges.select(positions),
+            own=None if self.own is None else self.own.select(positions),
+        )
+
+    def save(self, path: Any) -> None:
+        """Write to `.npz`, or to `.parquet` (extra `table`); `ew.load(path)` reads it back, lossless."""
+        from edgewise.storage import save
+
+        save(self, path)
+
+    def __repr__(self) -> str:
+        entries = "drawn on demand" if self.edges is None else f"{len(self.edges.score)} scores"
+        return f"ExplanationSet({self.method}, {self.level} level, {len(self)} targets, {entries})"
+
+
+Sequence.register(ExplanationSet)  # not a base class: its method `index` would stand in the way of the field

@@ -1,0 +1,36 @@
+"""One small family of exceptions: what came, what is needed, what to type."""
+
+
+class EdgewiseError(ValueError):
+    """Anything that Edgewise refuses; catch this one to catch them all."""
+
+
+class InputError(EdgewiseError):
+    """The graph, the index or the class does not fit the model or itself."""
+
+
+class ModelError(EdgewiseError, RuntimeError):
+    """The model cannot be explained as it is: no messages, a fused path, a compiled module, an error of its own."""
+
+
+class SettingError(EdgewiseError):
+    """An unknown method, level or setting, or a value outside its range."""
+
+
+class FileError(EdgewiseError):
+    """A file that cannot be read or written as an explanation."""
+
+
+class MissingExtraError(EdgewiseError, ImportError):
+    """An optional dependency is not installed; the text names the extra."""
+
+
+class LocalityWarning(UserWarning):
+    """The model is not local, so every target is explained on the whole graph: slower and right."""
+
+
+def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
+    """The error for an optional package that is absent."""
+    return MissingExtraError(
+        f"{purpose} needs {package}, which is not installed. Type: pip install 'edgewise[{extra}]'"
+    )

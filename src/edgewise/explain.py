@@ -1,0 +1,189 @@
+"""explain(): the front door for edge scores."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.blocks import blocks, read_batch_size, read_memory
+from edgewise.collection import Entries, ExplanationSet
+from edgewise.errors import SettingError
+from edgewise.explanation import Explanation
+from edgewise.methods.registry import Method, find_method, read_settings
+from edgewise.methods.scores import CopyScores
+from edgewise.problem import Problem
+from edgewise.score import Score
+
+log = logging.getLogger("edgewise")
+
+
+def explain(
+    model: nn.Module,
+    data: Any,
+    index: Any = None,
+    *,
+    method: str = "gradient",
+    level: str = "input",
+    target: Any = None,
+    task: str = "node",
+    mode: str | None = None,
+    of: str = "logit",
+    forward: Callable[..., Tensor] | None = None,
+    top: int | None = None,
+    memory: Any = None,
+    batch_size: int | None = None,
+    device: Any = None,
+    seed: int = 0,
+    progress: bool = False,
+    **settings: Any,
+) -> Explanation | ExplanationSet:
+    """Why the model predicts what it predicts: a signed score for every edge, or every layer and edge.
+
+    Args:
+        model: A `torch.nn.Module` with PyG message-passing layers; it is explained in eval mode and left as it was.
+        data: A `torch_geometric.data.Data`; for `task="graph"` also a list of them or a `Dataset`.
+        index: The node or graph: an int gives an `Explanation`; a sequence, tensor, slice or mask an `ExplanationSet`;
+            `None` means all of them.
+        method: A name of `ew.methods()`.
+        level: `"input"`, one weight per edge shared by all layers, or `"layer"`, one per layer and edge.
+        target: The class, one or one for each index; `None` is the predicted one.
+        task: `"node"` or `"graph"`.
+        mode: `"multiclass"`, `"binary"` (one logit), `"regression"`, or `None` to infer it from the width of the output.
+        of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
+        top: Keep only the strongest entries of each target.
+        memory: A budget for one block of targets, such as `"2GB"`.
+        batch_size: Targets in a block, instead of `memory`.
+        device: Where to compute, such as `"cuda"`; the model and the data stay where they are.
+        seed: Of the methods that draw random numbers; per target, whatever the order.
+        progress: Show a progress bar.
+        **settings: The method's own settings, such as `epochs=100`.
+
+    Returns:
+        An `Explanation` for one int (or one graph), otherwise an `ExplanationSet`.
+
+    >>> import torch; from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
+    >>> conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)
+    >>> _ = conv.lin_l.weight.data.fill_(2.0)
+    >>> data = Data(x=torch.tensor([[1.0], [-3.0], [0.0]]), edge_index=torch.tensor([[0, 1], [2, 2]]))
+    >>> explain(conv, data, index=2, target=1).scores        # the logit is 2·1 + 2·(−3)
+    tensor([ 2., -6.])
+    """
+    chosen = find_method(method, level)
+    own_settings = read_settings(chosen, settings)
+    budget, batch_size = read_memory(memory), read_batch_size(batch_size)
+    _check_numbers(seed, top)
+    problem = Problem(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+    parts = _Parts(problem, chosen, level, top)
+    with problem.borrowed(), _progress_bar(progress, len(problem.index), f"{method} ({level})") as advance:
+        for positions in blocks(problem, budget, batch_size) if chosen.function else ():
+            parts.add(positions, *_run(chosen, problem, positions, level, own_settings, seed))
+            advance(len(positions))
+    notes = {
+        "of": problem.target.of,
+        "mode": problem.target.mode,
+        "task": task,
+        "seed": seed,
+        "top": top,
+        "way": parts.way,
+        "bypass": problem.trace.bypass,
+    }
+    found = parts.assemble({**own_settings, **notes})
+    return found[0] if problem.single else found
+
+
+def _check_numbers(seed: Any, top: Any) -> None:
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise SettingError(f"seed is {seed!r}; needed is a whole number.")
+    if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
+        raise SettingError(f"top is {top!r}; needed is a whole number of at least 1, or None for all edges.")
+
+
+def _run(
+    method: Method, problem: Problem, positions: Tensor, level: str, settings: dict[str, Any], seed: int
+) -> tuple[Score, CopyScores]:
+    assert method.function is not None
+    score = Score.of_block(problem, positions)
+    log.debug("%s of %d targets: %s", method.name, len(positions), score.way)
+    seeded = {"seed": seed} if method.seeded else {}
+    return score, method.function(score, level, **settings, **seeded)
+
+
+@contextmanager
+def _progress_bar(show: bool, total: int, title: str) -> Iterator[Callable[[int], Any]]:  # noqa: FBT001
+    if not show:
+        yield lambda _: None
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(total=total, desc=title, unit="target") as bar:
+        yield bar.update
+
+
+class _Parts:
+    """Results of blocks, sparse from the start."""
+
+    def __init__(self, problem: Problem, method: Method, level: str, top: int | None) -> None:
+        self.problem, self.method, self.level, self.top = problem, method, level, top
+        self.edges: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.own: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.way = "none"
+
+    def add(self, positions: Tensor, score: Score, found: CopyScores) -> None:
+        self.way = score.way
+        widths = [self.problem.graph_of(i) for i in positions.tolist()]
+        edges = torch.tensor([graph.edge_index.size(1) for graph in widths], device=score.owner.device)
+        self.edges.append(self._sparse(positions, score.owner, score.edge_id, edges, found.edge))
+        if found.own is not None:
+            self.own.append(self._sparse(positions, score.self_owner, score.self_node, score.num_nodes, found.own))
+
+    def _sparse(
+        self, positions: Tensor, owner: Tensor, column: Tensor, width: Tensor, found: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(position, place, score) of what is not zero."""
+        found = found.detach().view(-1, len(owner))
+        layer, copy = found.nonzero(as_tuple=True)
+        row, place, score = owner[copy], layer * width[owner[copy]] + column[copy], found[layer, copy]
+        if self.top is not None:
+            kept = _strongest(row, score.abs(), self.top)
+            row, place, score = row[kept], place[kept], score[kept]
+        return positions[row.cpu()], place.cpu(), score.cpu()
+
+    def assemble(self, settings: dict[str, Any]) -> ExplanationSet:
+        problem = self.problem
+        home = [
+            (problem.source_edge_index(i), problem.graph_of(i).num_nodes)
+            for i in ([0] if problem.task == "node" else range(len(problem.index)))
+        ]
+        missing = tuple(i for i, separable in enumerate(problem.separable) if not separable)
+        init = settings.get("init")
+        if init is not None:
+            settings["init"] = f"given {list(init.shape)}" if isinstance(init, Tensor) else "given"
+        return ExplanationSet(
+            index=problem.index,
+            target=problem.target.column.cpu(),
+            value=problem.target.value(problem.target.truth).detach().cpu(),
+            method=self.method.name,
+            level=self.level,
+            num_layers=problem.num_layers,
+            graphs=tuple(home),
+            edges=self._entries(self.edges) if self.method.function else None,
+            own=self._entries(self.own) if self.own else None,
+            own_missing=missing if self.own else (),
+            settings=settings,
+        )
+
+    def _entries(self, parts: list[tuple[Tensor, Tensor, Tensor]]) -> Entries:
+        row, place, score = (torch.cat(column) for column in zip(*parts, strict=True))
+        return Entries.of(row, place, score, len(self.problem.index))
+
+
+def _strongest(row: Tensor, strength: Tensor, k: int) -> Tensor:
+    """Positions of the k largest of each row."""
+    order = strength.argsort(descending=True, stable=True)
+    order = order[row[order].argsort(stable=True)]
+    start = torch.searchsorted(row[order], row[order])
+    return order[torch.arange(len(order), device=row.device) - start < k]

@@ -1,0 +1,102 @@
+"""Explanation: the scores of one target together with what they are scores of; frozen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import SettingError, missing_extra
+
+ORDERS = ("support", "opposition", "magnitude")
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why the model gave one target its number: a signed score for every edge, `[E]`, or every layer and edge, `[L, E]`.
+
+    Positive supports the explained class, negative opposes it, zero cannot reach the target or changes nothing. Columns are
+    those of `edge_index`; layer 0 reads the features.
+
+    >>> import torch
+    >>> why = Explanation(torch.tensor([0.5, -2.0]), torch.tensor([[0, 1], [2, 2]]), 3, index=2, target=1, value=1.5)
+    >>> why.top(1, by="magnitude")
+    [(-2.0, 1, 2, 1)]
+    """
+
+    scores: Tensor
+    edge_index: Tensor
+    num_nodes: int
+    index: int
+    target: int
+    value: float
+    """The explained number."""
+    method: str = "gradient"
+    level: str = "input"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    self_scores: Tensor | None = None
+    """`[N]` or `[L, N]`: what the node told itself; NaN in a layer whose own term cannot be separated."""
+
+    def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
+        """The k strongest edges, best first: `(score, source, receiver, column)`, at layer level with `layer` behind.
+
+        `by="support"` takes only positive scores, `"opposition"` only negative ones, `"magnitude"` all but zeros.
+        """
+        if by not in ORDERS:
+            raise SettingError(f"by is {by!r}; known are {', '.join(ORDERS)}.")
+        if not isinstance(k, int) or k < 0:
+            raise SettingError(f"k is {k!r}; needed is a whole number, such as top(10).")
+        flat = self.scores.reshape(-1)
+        strength = {"support": flat, "opposition": -flat, "magnitude": flat.abs()}[by]
+        order = strength.argsort(descending=True, stable=True)[:k]
+        return [self._entry(int(place)) for place in order[strength[order] > 0]]
+
+    def _entry(self, place: int) -> tuple[Any, ...]:
+        layer, column = divmod(place, self.edge_index.size(1))
+        source, receiver = self.edge_index[:, column].tolist()
+        entry = (float(self.scores.reshape(-1)[place]), source, receiver, column)
+        return (*entry, layer) if self.level == "layer" else entry
+
+    def edge_scores(self) -> Tensor:
+        """`[E]`: the scores themselves, at layer level summed over the layers."""
+        return self.scores if self.level == "input" else self.scores.sum(dim=0)
+
+    def to_pyg(self) -> Any:
+        """A `torch_geometric.explain.Explanation` with `edge_mask` `[E]` and, at layer level, `layer_edge_mask` `[E, L]`."""
+        from torch_geometric.explain import Explanation as PyGExplanation
+
+        found = PyGExplanation(
+            edge_mask=self.edge_scores(),
+            edge_index=self.edge_index,
+            num_nodes=self.num_nodes,
+            index=torch.tensor([self.index]),
+            target=torch.tensor([self.target]),
+        )
+        if self.level == "layer":
+            found.layer_edge_mask = self.scores.t().contiguous()
+        return found
+
+    def to_networkx(self) -> Any:
+        """A directed multigraph; every edge has `score` and `column`, at layer level also `layers`; nodes have `self_score`."""
+        try:
+            import networkx
+        except ImportError as error:
+            raise missing_extra("networkx", "plot", "to_networkx()") from error
+        graph = networkx.MultiDiGraph(index=self.index, target=self.target, method=self.method, level=self.level)
+        graph.add_nodes_from(range(self.num_nodes))
+        total, (sources, receivers) = self.edge_scores().tolist(), self.edge_index.tolist()
+        for column, (source, receiver) in enumerate(zip(sources, receivers, strict=True)):
+            extra = {"layers": self.scores[:, column].tolist()} if self.level == "layer" else {}
+            graph.add_edge(source, receiver, key=column, column=column, score=total[column], **extra)
+        if self.self_scores is not None:
+            own = self.self_scores if self.level == "input" else self.self_scores.sum(dim=0)
+            networkx.set_node_attributes(graph, dict(enumerate(own.tolist())), "self_score")
+        return graph
+
+    def __repr__(self) -> str:
+        shape = "×".join(map(str, self.scores.shape))
+        return (
+            f"Explanation({self.method}, {self.level} level, index={self.index}, target={self.target}, "
+            f"value={self.value:.4g}, scores {shape}, {int((self.scores != 0).sum())} not zero)"
+        )

@@ -1,0 +1,1 @@
+"""Graphs: validation, computation graphs, and copies of neighbourhoods side by side."""

@@ -1,0 +1,172 @@
+"""What the user hands over, checked before any long work: graphs, index, devices."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data, Dataset, HeteroData
+
+from edgewise.errors import InputError
+
+TASKS = ("node", "graph")
+
+
+def read_graph(data: Any, where: str = "data") -> Data:
+    """A shallow copy of one graph with a plain, checked `edge_index`; the caller's object and tensors stay untouched."""
+    _check_kind(data, where)
+    x, edge_index = data.get("x"), data.get("edge_index")
+    if not isinstance(x, Tensor):
+        raise InputError(f"{where} has no node features x (got {_say(x)}). Set {where}.x = a tensor [nodes, features].")
+    if x.dim() < 1 or (x.is_floating_point() and not bool(torch.isfinite(x).all())):
+        raise InputError(
+            f"{where}.x is {_say(x)} and has NaN or infinite entries, or no rows. Clean the features first: "
+            f"torch.nan_to_num({where}.x)."
+        )
+    edge_index = _plain_edge_index(edge_index, where)
+    _check_edges(edge_index, x.size(0), where)
+    _check_lengths(data, x.size(0), edge_index.size(1), where)
+    graph = copy.copy(data)
+    for key in ("adj_t", "ptr"):  # a sparse twin of edge_index, and what a Batch leaves
+        if key in graph:
+            del graph[key]
+    graph.edge_index, graph.num_nodes = edge_index, x.size(0)
+    return graph
+
+
+def _check_kind(data: Any, where: str) -> None:
+    if isinstance(data, HeteroData):
+        raise InputError(
+            "data is HeteroData; Edgewise explains homogeneous graphs for now. Use data.to_homogeneous() "
+            "with a model that takes it."
+        )
+    if not isinstance(data, Data):
+        raise InputError(
+            f"{where} is {type(data).__name__}; needed is torch_geometric.data.Data(x=..., edge_index=...). "
+            f"Several graphs: pass a list or a Dataset, with task='graph'."
+        )
+
+
+def _say(value: Any) -> str:
+    return (
+        f"a tensor of shape {list(value.shape)}, {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
+    )
+
+
+def _plain_edge_index(edge_index: Any, where: str) -> Tensor:
+    if edge_index is None:
+        raise InputError(
+            f"{where} has no edge_index. Set {where}.edge_index = a tensor [2, edges]; from a sparse "
+            f"adjacency: torch_geometric.utils.to_edge_index(adj)."
+        )
+    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+        raise InputError(
+            f"{where}.edge_index is a sparse adjacency ({type(edge_index).__name__}), whose fused path has no "
+            f"messages to weight. Type: {where}.edge_index, _ = torch_geometric.utils.to_edge_index(adj_t); "
+            f"rows and columns swapped if it was transposed."
+        )
+    if hasattr(edge_index, "as_tensor"):
+        edge_index = edge_index.as_tensor()  # torch_geometric.EdgeIndex may take a fused path
+    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.dtype != torch.int64:
+        raise InputError(
+            f"{where}.edge_index is {_say(edge_index)}; needed is [2, edges], torch.int64. "
+            f"Type: edge_index.long(), or .t().contiguous() if it is [edges, 2]."
+        )
+    return edge_index
+
+
+def _check_edges(edge_index: Tensor, num_nodes: int, where: str) -> None:
+    if edge_index.numel() == 0:
+        return
+    low, high = int(edge_index.min()), int(edge_index.max())
+    if low < 0 or high >= num_nodes:
+        raise InputError(
+            f"{where}.edge_index names node {low if low < 0 else high}, but x has {num_nodes} rows "
+            f"(nodes 0 to {num_nodes - 1}). Drop those columns or add the missing rows to x."
+        )
+
+
+def _check_lengths(data: Data, num_nodes: int, num_edges: int, where: str) -> None:
+    lengths = {"edge_attr": num_edges, "edge_weight": num_edges, "batch": num_nodes}
+    for key, length in lengths.items():
+        value = data.get(key)
+        if isinstance(value, Tensor) and (value.dim() == 0 or value.size(0) != length):
+            of = "edge" if key.startswith("edge") else "node"
+            raise InputError(
+                f"{where}.{key} has shape {list(value.shape)}; needed are {length} rows, one for each {of}."
+            )
+    devices = {
+        str(value.device) for value in (data.x, data.edge_index, data.get("edge_attr")) if isinstance(value, Tensor)
+    }
+    if len(devices) > 1:
+        raise InputError(
+            f"The tensors of {where} are on different devices: {sorted(devices)}. Type: {where}.to('cpu')."
+        )
+
+
+def read_graphs(data: Any) -> list[Data]:
+    """The graphs of a graph task: one Data, a Batch, a list or a Dataset."""
+    if isinstance(data, Batch):
+        data = data.to_data_list()
+    if isinstance(data, (HeteroData, Data)):
+        return [read_graph(data)]
+    if not isinstance(data, (Sequence, Dataset)) or isinstance(data, (str, bytes)):
+        raise InputError(f"data is {type(data).__name__}; a graph task needs one Data, a list of Data or a Dataset.")
+    if len(data) == 0:
+        raise InputError("data has no graphs; a graph task needs at least one.")
+    return [read_graph(data[i], f"data[{i}]") for i in range(len(data))]
+
+
+def read_index(index: Any, size: int, of: str) -> tuple[Tensor, bool]:
+    """Positions `[targets]` and whether a single whole number was asked for."""
+    if index is None:
+        return torch.arange(size), False
+    if isinstance(index, slice):
+        return _in_range(torch.arange(size)[index], size, of), False
+    single = isinstance(index, int) and not isinstance(index, bool)
+    try:
+        positions = torch.as_tensor(list(index) if isinstance(index, (range, set, tuple)) else index).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"index is {index!r}; needed are whole numbers: an int, a list, a range, a slice, a tensor, or a "
+            f"mask of length {size}."
+        ) from error
+    if positions.dtype == torch.bool or (positions.dtype == torch.uint8 and positions.numel() == size):
+        positions = _from_mask(positions, size, of)
+    if positions.numel() == 0:
+        raise InputError(f"index is empty; name at least one {of} (0 to {size - 1}), or leave index out for all.")
+    if positions.is_floating_point() or positions.is_complex() or positions.dim() > 1:
+        raise InputError(
+            f"index is {_say(positions)}; needed are whole numbers in one dimension, such as index=[3, 42]."
+        )
+    single = single or positions.dim() == 0
+    return _in_range(positions.long().view(-1), size, of), single
+
+
+def _from_mask(mask: Tensor, size: int, of: str) -> Tensor:
+    if mask.dim() != 1 or mask.numel() != size:
+        raise InputError(
+            f"index is a mask of shape {list(mask.shape)}; needed is one entry for each of the {size} {of}s. "
+            f"Pick a column first: mask[:, 0]."
+        )
+    return mask.bool().nonzero().view(-1)
+
+
+def _in_range(positions: Tensor, size: int, of: str) -> Tensor:
+    if positions.numel() == 0:
+        raise InputError(f"index is empty; name at least one {of} (0 to {size - 1}), or leave index out for all.")
+    low, high = int(positions.min()), int(positions.max())
+    if low < 0 or high >= size:
+        raise InputError(f"index names {of} {low if low < 0 else high}; there are {size} {of}s, 0 to {size - 1}.")
+    return positions
+
+
+def check_devices(model: nn.Module, graph: Data) -> None:
+    """The model and the graph must share a device."""
+    tensors = [*model.parameters(), *model.buffers()]
+    if tensors and tensors[0].device != graph.x.device:
+        raise InputError(
+            f"The model is on {tensors[0].device}, the data on {graph.x.device}. Move one of them, or type "
+            f"device='{tensors[0].device}': copies are moved, yours stay where they are."
+        )

@@ -1,0 +1,1 @@
+"""Explanation methods: one file an idea, and one table of them all (`registry.py`)."""

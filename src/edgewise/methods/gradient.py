@@ -1,0 +1,40 @@
+"""Edge gradients and their signs."""
+
+import torch
+from torch import Tensor
+
+from edgewise.methods.scores import CopyScores, at_level, has_own_terms
+from edgewise.score import Score
+
+
+def weight_gradients(score: Score, weight: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """∂score/∂ω `[L, M]` and ∂score/∂s `[L, S]` at given weights; copies are separate, so the sum separates."""
+    inputs = [part.detach().clone().requires_grad_() for part in (weight, own) if part is not None]
+    total = score(*inputs).sum()
+    if not total.requires_grad:  # no edges and no self edges at all
+        return torch.zeros_like(weight), None if own is None else torch.zeros_like(own)
+    found = torch.autograd.grad(total, inputs, allow_unused=True)
+    full = [torch.zeros_like(i) if f is None else f for i, f in zip(inputs, found, strict=True)]
+    return full[0], full[1] if own is not None else None
+
+
+def gradient(score: Score, level: str) -> CopyScores:
+    """Sensitivity of the target to each edge, ∂z/∂ω_e at ω = 1.
+
+    >>> from edgewise.examples import path_score
+    >>> gradient(path_score(gains=[2.0, 3.0]), "input").edge      # 0 ─2→ 1 ─3→ 2, input 1: z = 2·ω₀ · 3·ω₁
+    tensor([6., 6.])
+    """
+    own = score.self_ones() if has_own_terms(score) else None
+    return at_level(*weight_gradients(score, score.ones(), own), level)
+
+
+def positive_gradient(score: Score, level: str, *, epsilon: float) -> CopyScores:
+    """1 where the edge gradient exceeds `epsilon`, else 0.
+
+    >>> from edgewise.examples import path_score
+    >>> positive_gradient(path_score(gains=[2.0, 3.0]), "input", epsilon=0.0).edge
+    tensor([1., 1.])
+    """
+    edge = at_level(weight_gradients(score, score.ones(), None)[0], None, level).edge
+    return CopyScores((edge > epsilon).to(edge.dtype))

@@ -1,0 +1,112 @@
+"""The one table of methods: documentation, command line, benchmarks and the tests of all methods are loops over it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgewise.errors import SettingError
+from edgewise.methods.baseline import full
+from edgewise.methods.gnn_explainer import gnn_explainer
+from edgewise.methods.gradient import gradient, positive_gradient
+from edgewise.methods.integrated import integrated_gradients
+from edgewise.methods.occlusion import occlusion
+from edgewise.methods.scores import LEVELS, CopyScores
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the table."""
+
+    name: str
+    function: Callable[..., CopyScores] | None
+    """`None`: nothing is computed, the scores are drawn when they are looked at."""
+    cost: str
+    reference: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    levels: tuple[str, ...] = LEVELS
+    seeded: bool = False
+
+
+_ROWS = (
+    Method("gradient", gradient, "1 backward pass", "Pope et al., CVPR 2019"),
+    Method("positive_gradient", positive_gradient, "1 backward pass", "He et al., KDD 2025", {"epsilon": 0.0}),
+    Method(
+        "occlusion",
+        occlusion,
+        "a forward pass per edge (and layer) of the largest target",
+        "Zeiler and Fergus, ECCV 2014",
+    ),
+    Method(
+        "gnn_explainer",
+        gnn_explainer,
+        "`epochs` backward passes",
+        "Ying et al., NeurIPS 2019",
+        {"epochs": 100, "lr": 0.01, "edge_size": 0.005, "edge_ent": 1.0, "init": None},
+        seeded=True,
+    ),
+    Method(
+        "integrated_gradients",
+        integrated_gradients,
+        "`steps` backward passes",
+        "Sundararajan et al., ICML 2017",
+        {"steps": 50},
+    ),
+    Method("random", None, "none", "a yardstick: uniform on every edge", seeded=True),
+    Method("full", full, "none", "a yardstick: the whole computation graph"),
+)
+
+
+class MethodTable(dict[str, Method]):
+    """name → Method, printing as a table."""
+
+    def __repr__(self) -> str:
+        rows = [(m.name, ", ".join(m.levels), _settings(m), m.cost, m.reference) for m in self.values()]
+        rows = [("method", "levels", "settings", "cost", "reference"), *rows]
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def _settings(method: Method) -> str:
+    return ", ".join(f"{key}={value}" for key, value in method.settings.items()) or "-"
+
+
+def methods() -> MethodTable:
+    """Every method by name, with its levels, settings and defaults, cost and reference.
+
+    >>> methods()["gnn_explainer"].settings["epochs"]
+    100
+    """
+    return MethodTable({row.name: row for row in _ROWS})
+
+
+def find_method(name: Any, level: str) -> Method:
+    """The method of that name, or an error that lists the known ones."""
+    table = methods()
+    if not isinstance(name, str) or name not in table:
+        raise SettingError(f"method is {name!r}; known are {', '.join(table)}.")
+    if level not in LEVELS:
+        raise SettingError(
+            f"level is {level!r}; known are 'input' (one weight per edge) and 'layer' (one per layer and edge)."
+        )
+    return table[name]
+
+
+_POSITIVE_WHOLE = ("epochs", "steps")
+_NUMBERS = ("lr", "edge_size", "edge_ent", "epsilon")
+
+
+def read_settings(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The method's settings with defaults filled in; unknown names and impossible values raise."""
+    for name in given:
+        if name not in method.settings:
+            known = ", ".join(method.settings) or "none"
+            raise SettingError(f"{method.name} has no setting {name!r}; its settings are: {known}.")
+    settings = {**method.settings, **given}
+    for name, value in settings.items():
+        if name in _POSITIVE_WHOLE and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise SettingError(
+                f"{name} is {value!r}; needed is a whole number of at least 1, such as {method.settings[name]}."
+            )
+        if name in _NUMBERS and (not isinstance(value, (int, float)) or isinstance(value, bool) or value != value):
+            raise SettingError(f"{name} is {value!r}; needed is a number, such as {method.settings[name]}.")
+    return settings

@@ -1,0 +1,115 @@
+"""Agreement of two explanations."""
+
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from edgewise.collection import ExplanationSet
+from edgewise.errors import InputError
+from edgewise.explanation import Explanation
+
+Explained: TypeAlias = Explanation | ExplanationSet
+
+
+def similarity(a: Explained, b: Explained, per_layer: bool = False) -> Tensor:  # noqa: FBT001, FBT002 (public contract)
+    """Cosine of the scores of a and b, one for each target of a, matched by index; self scores ignored.
+
+    `[targets]`, or `[targets, layers]` with `per_layer`; a single number for two `Explanation`s. NaN where one of the two is
+    zero everywhere: there is no angle then. Both must be of one level and of the same graphs.
+
+    >>> import torch
+    >>> edges = torch.tensor([[0, 1], [2, 2]])
+    >>> a = Explanation(torch.tensor([3.0, 0.0]), edges, 3, index=2, target=0, value=3.0)
+    >>> b = Explanation(torch.tensor([3.0, 4.0]), edges, 3, index=2, target=0, value=7.0)
+    >>> similarity(a, b)
+    tensor(0.6000)
+    """
+    _check(a, b, per_layer=per_layer)
+    if isinstance(a, Explanation) and isinstance(b, Explanation):
+        return _cosine(a.scores.double(), b.scores.double(), per_layer=per_layer).to(a.scores.dtype)
+    first, second = _as_list(a), _as_list(b)
+    match = _matched(first, second)
+    if isinstance(first, ExplanationSet) and isinstance(second, ExplanationSet) and first.edges and second.edges:
+        return _sparse_cosine(first, second._some(match), per_layer=per_layer)
+    rows = [similarity(first[i], second[j], per_layer) for i, j in enumerate(match.tolist())]
+    return torch.stack(rows)
+
+
+def _as_list(explained: Explained) -> "ExplanationSet | list[Explanation]":
+    return [explained] if isinstance(explained, Explanation) else explained
+
+
+def _check(a: Explained, b: Explained, *, per_layer: bool) -> None:
+    for one in (a, b):
+        if not isinstance(one, (Explanation, ExplanationSet)):
+            raise InputError(f"similarity got {type(one).__name__}; needed are two results of explain().")
+    if a.level != b.level:
+        raise InputError(
+            f"One explanation is at {a.level} level, the other at {b.level} level. Explain both with the same level=."
+        )
+    if per_layer and a.level != "layer":
+        raise InputError("per_layer=True needs layerwise explanations. Type explain(..., level='layer').")
+
+
+def _indices(explained: "ExplanationSet | list[Explanation]") -> list[int]:
+    if isinstance(explained, ExplanationSet):
+        return explained.index.tolist()
+    return [one.index for one in explained]
+
+
+def _graph_of(explained: "ExplanationSet | list[Explanation]", position: int) -> Tensor:
+    return explained.graph(position)[0] if isinstance(explained, ExplanationSet) else explained[position].edge_index
+
+
+def _matched(a: "ExplanationSet | list[Explanation]", b: "ExplanationSet | list[Explanation]") -> Tensor:
+    """The position in b of every target of a."""
+    where = {index: position for position, index in reversed(list(enumerate(_indices(b))))}
+    missing = [index for index in _indices(a) if index not in where]
+    if missing:
+        raise InputError(
+            f"{len(missing)} targets of the first are not in the second ({missing[:5]} …). Explain the same index."
+        )
+    match = torch.tensor([where[index] for index in _indices(a)])
+    shared = isinstance(a, ExplanationSet) and isinstance(b, ExplanationSet) and len(a.graphs) == len(b.graphs) == 1
+    for position in [0] if shared else range(len(match)):
+        one, other = _graph_of(a, position), _graph_of(b, int(match[position]))
+        if one is not other and not (one.shape == other.shape and torch.equal(one.cpu(), other.cpu())):
+            raise InputError(
+                "The two explanations belong to different graphs: their edge_index differs. Explain the same data."
+            )
+    return match
+
+
+def _cosine(a: Tensor, b: Tensor, *, per_layer: bool) -> Tensor:
+    if not per_layer:
+        a, b = a.reshape(-1), b.reshape(-1)
+    return (a * b).sum(-1) / (a.square().sum(-1) * b.square().sum(-1)).sqrt()
+
+
+def _sparse_cosine(a: ExplanationSet, b: ExplanationSet, *, per_layer: bool) -> Tensor:
+    """The same from the stored entries alone."""
+    assert a.edges is not None
+    assert b.edges is not None
+    groups = a.num_layers if per_layer else 1
+    widths = torch.tensor([a.graph(i)[0].size(1) for i in range(len(a.graphs))])
+    largest = int(widths.max()) * a.num_layers + 1
+
+    def keyed(explained: ExplanationSet) -> tuple[Tensor, Tensor, Tensor]:
+        entries = explained.edges
+        assert entries is not None
+        row = entries.rows()
+        width = widths[row] if len(widths) > 1 else widths[0]
+        group = row * groups + (entries.place // width if per_layer else 0)
+        return row * largest + entries.place, group, entries.score.double()
+
+    (key_a, group_a, score_a), (key_b, group_b, score_b) = keyed(a), keyed(b)
+    size = len(a) * groups
+    dot = torch.zeros(size, dtype=torch.float64)
+    if len(key_a) and len(key_b):
+        place = torch.searchsorted(key_b, key_a).clamp(max=len(key_b) - 1)
+        dot.index_add_(0, group_a, torch.where(key_b[place] == key_a, score_a * score_b[place], 0.0))
+    square_a = torch.zeros(size, dtype=torch.float64).index_add_(0, group_a, score_a.square())
+    square_b = torch.zeros(size, dtype=torch.float64).index_add_(0, group_b, score_b.square())
+    cosine = (dot / (square_a * square_b).sqrt()).to(a.value.dtype)
+    return cosine.view(len(a), groups) if per_layer else cosine

@@ -1,0 +1,1 @@
+"""The user's model, borrowed and given back."""

@@ -1,0 +1,96 @@
+"""Borrow the user's model: eval mode, no parameter gradients, no caches; everything given back, also after an exception.
+
+What a forward pass may leave behind in a module (a cached adjacency, a stored attention) lives in its `__dict__`, so the
+`__dict__` is photographed on entry and put back on exit, value by value and by identity.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+_CONTAINERS = (dict, list, set)
+
+
+def _photograph(module: nn.Module) -> tuple[dict[str, Any], dict[str, Any], dict[str, Tensor]]:
+    values = dict(module.__dict__)
+    contents = {key: value.copy() for key, value in values.items() if isinstance(value, _CONTAINERS)}
+    buffers = {name: buffer.clone() for name, buffer in module._buffers.items() if buffer is not None}
+    return values, contents, buffers
+
+
+def _refill(container: Any, content: Any) -> None:
+    container.clear()
+    container.extend(content) if isinstance(container, list) else container.update(content)
+
+
+def _same(container: Any, content: Any) -> bool:
+    if len(container) != len(content):
+        return False
+    if isinstance(container, dict):
+        pairs = zip(container.items(), content.items(), strict=True)
+        return all(a is c and b is d for (a, b), (c, d) in pairs)
+    return all(a is b for a, b in zip(container, content, strict=True))
+
+
+def _restore(module: nn.Module, photo: tuple[dict[str, Any], dict[str, Any], dict[str, Tensor]]) -> None:
+    values, contents, buffers = photo
+    for key in module.__dict__.keys() - values.keys():
+        del module.__dict__[key]
+    for key, value in values.items():
+        if module.__dict__.get(key, module) is not value:
+            module.__dict__[key] = value
+    for key, content in contents.items():
+        if not _same(values[key], content):
+            _refill(values[key], content)
+    for name, before in buffers.items():
+        if not torch.equal(module._buffers[name], before):  # type: ignore[arg-type]
+            module._buffers[name].copy_(before)  # type: ignore[union-attr]
+
+
+def _prepare(module: nn.Module) -> None:
+    state = module.__dict__
+    state["training"] = False
+    if state.get("cached") is True:  # a cache belongs to the user's graph; our copies must not read or write it
+        state["cached"] = False
+        for key in [key for key in state if key.startswith("_cached")]:
+            state[key] = None
+
+
+@contextmanager
+def _random_state_kept() -> Iterator[None]:
+    python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)
+
+
+@contextmanager
+def borrowed(model: nn.Module) -> Iterator[nn.Module]:
+    """The model in eval mode, to run and to differentiate with respect to edge weights; no trace is left of it."""
+    modules = list(model.modules())
+    photos = [_photograph(module) for module in modules]
+    required = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    with _random_state_kept(), torch.inference_mode(mode=False), torch.enable_grad():
+        try:
+            for module in modules:
+                _prepare(module)
+            for parameter in required:
+                parameter.requires_grad_(False)  # only edge weights are differentiated: half the memory
+            yield model
+        finally:
+            for parameter in required:
+                parameter.requires_grad_(True)
+            with torch.no_grad():
+                for module, photo in zip(modules, photos, strict=True):
+                    _restore(module, photo)

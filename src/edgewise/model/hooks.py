@@ -1,0 +1,63 @@
+"""Hooks that see the messages and the operations of a running model, and are gone afterwards."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch_geometric.nn import MessagePassing
+
+Layers: TypeAlias = list[tuple[str, MessagePassing]]
+
+
+@contextmanager
+def message_hooks(layers: Layers, on_propagate: Callable[..., Any], on_message: Callable[..., Any]) -> Iterator[None]:
+    """PyG's message hooks on every layer."""
+    handles = [m.register_propagate_forward_pre_hook(on_propagate) for _, m in layers]
+    handles += [m.register_message_forward_hook(on_message) for _, m in layers]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class OperationMode(TorchFunctionMode):
+    """Sees every torch operation outside message-passing layers, numbered in order: the same model gives the same numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depth = 0
+        self.position = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.depth:
+            return func(*args, **kwargs)
+        position, self.position = self.position, self.position + 1
+        return self.operate(position, func, args, kwargs)
+
+    def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
+        """What to do with one operation."""
+        raise NotImplementedError
+
+    def enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """A layer begins: its operations are not counted."""
+        self.depth += 1
+
+    def leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        """A layer ends."""
+        self.depth -= 1
+
+    @contextmanager
+    def watching(self, layers: Layers) -> Iterator[None]:
+        """Active, and blind inside the layers."""
+        handles = [m.register_forward_pre_hook(self.enter, prepend=True, with_kwargs=True) for _, m in layers]
+        handles += [m.register_forward_hook(self.leave, with_kwargs=True) for _, m in layers]
+        try:
+            with self:
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()

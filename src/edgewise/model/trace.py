@@ -1,0 +1,160 @@
+"""One recorded forward pass: the message-passing calls in the order in which they really happen."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+from torch_geometric.data import Data
+from torch_geometric.nn import JumpingKnowledge, MessagePassing
+
+from edgewise.errors import ModelError
+from edgewise.model.call import ModelCall
+from edgewise.model.hooks import Layers, OperationMode, message_hooks
+from edgewise.model.matching import match_messages
+from edgewise.model.own_terms import own_term
+from edgewise.model.skips import Operation, Residual, find_skips, keys_of
+
+
+@dataclass(frozen=True)
+class Call:
+    """One message-passing call."""
+
+    name: str
+    module: MessagePassing
+    separable: bool
+    """Whether the node's own term can be scaled apart from the edges."""
+    message_width: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one forward pass did."""
+
+    calls: tuple[Call, ...]
+    output: Tensor
+    residuals: tuple[Residual, ...]
+    bypass: tuple[str, ...]
+    """Skips past later calls (JumpingKnowledge and its like), in words: what they carry belongs to no single call."""
+    node_width: int
+    """Numbers that one pass makes for each node."""
+
+    @property
+    def flow(self) -> str | None:
+        """The direction of the messages, `None` if the calls differ."""
+        flows = {call.module.flow for call in self.calls}
+        return flows.pop() if len(flows) == 1 else None
+
+
+class _CallLog:
+    """The propagate calls, and whether their messages were really seen."""
+
+    def __init__(self, layers: Layers) -> None:
+        self.names = {module: name for name, module in layers}
+        self.calls: list[tuple[MessagePassing, Any]] = []
+        self.message_width: dict[int, int] = {}
+
+    def on_propagate(self, module: MessagePassing, inputs: Any) -> None:
+        self.calls.append((module, inputs[0]))
+
+    def on_message(self, module: MessagePassing, inputs: Any, output: Tensor) -> None:
+        self.message_width[len(self.calls) - 1] = output.numel() // max(output.size(module.node_dim), 1)
+
+    def describe(self, data: Data) -> tuple[Call, ...]:
+        if not self.calls:
+            raise ModelError("The model ran without a single message-passing call. Are its PyG layers used in forward?")
+        return tuple(self._describe(number, data) for number in range(len(self.calls)))
+
+    def _describe(self, number: int, data: Data) -> Call:
+        module, edge_index = self.calls[number]
+        name = self.names[module]
+        if number not in self.message_width:
+            raise ModelError(
+                f"Layer {name} ran fused on a sparse adjacency: it makes no messages to weight. Call it with a "
+                f"plain edge_index [2, edges], torch.int64."
+            )
+        slots = match_messages(edge_index, data.edge_index, data.num_nodes, name)
+        adds_loops = bool((slots >= data.edge_index.size(1)).any())
+        separable = own_term(module, adds_loops=adds_loops) is not None
+        return Call(name, module, separable, self.message_width[number])
+
+
+class _Recorder(OperationMode):
+    """Keeps every operation with its tensors, so that their ids stay unique."""
+
+    def __init__(self, log: _CallLog) -> None:
+        super().__init__()
+        self.log = log
+        self.operations: list[Operation] = []
+        self.keep: list[Any] = []
+        self.jumping = 0
+        self.first_call = 0
+
+    def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
+        inputs = keys_of((args, kwargs))
+        result = func(*args, **kwargs)
+        outputs = keys_of(result)
+        if any(key is not None for key in outputs):
+            self.keep.append((args, kwargs, result))
+            name = getattr(func, "__name__", str(func))
+            self.operations.append(Operation(name, inputs, outputs, position, jumps=self.jumping > 0))
+        return result
+
+    def enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if self.depth == 0:
+            self.first_call = len(self.log.calls)
+        super().enter(module, args, kwargs)
+
+    def leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        super().leave(module, args, kwargs, output)
+        if self.depth == 0:
+            self.keep.append((args, kwargs, output))
+            x = kwargs.get("x", args[0] if args else None)
+            own = keys_of(x[-1] if isinstance(x, (tuple, list)) else x)
+            self.operations.append(
+                Operation(
+                    self.log.names[module],
+                    keys_of((args, kwargs)),
+                    keys_of(output),
+                    own_input=own[0] if own else None,
+                    calls=range(self.first_call, len(self.log.calls)),
+                )
+            )
+
+    @contextmanager
+    def noting_jumps(self, model: nn.Module) -> Iterator[None]:
+        def step(by: int) -> Any:
+            def hook(*_: Any) -> None:
+                self.jumping += by
+
+            return hook
+
+        jumps = [m for m in model.modules() if isinstance(m, JumpingKnowledge)]
+        handles = [m.register_forward_pre_hook(step(1)) for m in jumps] + [
+            m.register_forward_hook(step(-1)) for m in jumps
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def width(self, num_nodes: int) -> int:
+        tensors = [leaf for _, _, result in self.keep for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        return sum(t.numel() // num_nodes for t in tensors if t.dim() > 1 and t.size(0) == num_nodes)
+
+
+@torch.no_grad()
+def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
+    """Run the (borrowed) model once and write down what it did."""
+    log = _CallLog(layers)
+    recorder = _Recorder(log)
+    seen = message_hooks(layers, log.on_propagate, log.on_message)
+    with seen, recorder.noting_jumps(call.model), recorder.watching(layers):
+        output = call(data)
+    calls = log.describe(data)
+    residuals, bypass = find_skips(recorder.operations, keys_of(output))
+    return Trace(calls, output, residuals, bypass, recorder.width(data.num_nodes))

@@ -1,0 +1,102 @@
+"""Score: edge weights ↦ one number per target. A model plus targets is a function of ω; methods need nothing else."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from edgewise.errors import InputError
+from edgewise.problem import Problem, sub_target
+from edgewise.shapes import LayerWeight, SelfWeight
+
+if TYPE_CHECKING:
+    from edgewise.engine import Engine
+    from edgewise.target import Target
+
+
+class Score:
+    """The explained numbers as a function of edge weights: `score(ω) -> [targets]`, with `ω = 1` the model itself.
+
+    Every target has its own copies of the edges that can reach it, so the gradient of the sum holds the separate gradients
+    of all of them. `edge_id` says of which column a copy is, `owner` whose it is (a position in `index`).
+
+    >>> import torch; from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
+    >>> conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)
+    >>> _ = conv.lin_l.weight.data.fill_(2.0)
+    >>> data = Data(x=torch.tensor([[1.0], [3.0], [0.0]]), edge_index=torch.tensor([[0, 1], [2, 2]]))
+    >>> score = Score(conv, data, index=[2], target=1)        # z = 2·ω₀·1 + 2·ω₁·3
+    >>> score(score.ones())
+    tensor([8.])
+    >>> score(torch.tensor([[1.0, 0.5]]))
+    tensor([5.])
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Data | Any,
+        index: Any = None,
+        *,
+        target: Any = None,
+        task: str = "node",
+        mode: str | None = None,
+        of: str = "logit",
+        forward: Callable[..., Tensor] | None = None,
+        device: Any = None,
+    ) -> None:
+        problem = Problem(
+            model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device
+        )
+        self._set(problem, torch.arange(len(problem.index)))
+
+    @classmethod
+    def of_block(cls, problem: Problem, positions: Tensor) -> "Score":
+        """The score of some of a problem's targets."""
+        score = cls.__new__(cls)
+        score._set(problem, positions)
+        return score
+
+    def _set(self, problem: Problem, positions: Tensor) -> None:
+        self._problem = problem
+        self._engine: Engine = problem.engine(positions)
+        self.index = problem.index[positions]
+        self.target: Target = sub_target(problem, positions)
+        self.num_layers = problem.num_layers
+        self.num_targets = self._engine.num_targets
+        self.way = self._engine.way
+        self.edge_id, self.owner, self.edge_hops = self._engine.edge_id, self._engine.owner, self._engine.edge_hops
+        self.self_node, self.self_owner = self._engine.self_node, self._engine.self_owner
+        self.separable = problem.separable
+        self.positions = positions
+        self.num_nodes = torch.tensor(
+            [problem.graph_of(i).num_nodes for i in positions.tolist()], device=self.owner.device
+        )
+
+    def ones(self) -> LayerWeight:
+        """ω = 1, `[L, M]`: the model itself."""
+        return self.target.truth.new_ones(self.num_layers, self.edge_id.numel())
+
+    def self_ones(self) -> SelfWeight:
+        """s = 1, `[L, S]`."""
+        return self.target.truth.new_ones(self.num_layers, self.self_node.numel())
+
+    def output(self, layer_weight: LayerWeight, self_weight: SelfWeight | None = None) -> Tensor:
+        """The model's output for every target, `[targets, columns]`."""
+        self._check(layer_weight, self.edge_id.numel(), "layer_weight", "score.ones()")
+        if self_weight is not None:
+            self._check(self_weight, self.self_node.numel(), "self_weight", "score.self_ones()")
+        with self._problem.borrowed():
+            return self._engine.output(layer_weight, self_weight)
+
+    def __call__(self, layer_weight: LayerWeight, self_weight: SelfWeight | None = None) -> Tensor:
+        """The explained number of every target, `[targets]`."""
+        return self.target.value(self.output(layer_weight, self_weight))
+
+    def _check(self, weight: Tensor, columns: int, name: str, start: str) -> None:
+        if weight.shape != (self.num_layers, columns):
+            raise InputError(
+                f"{name} has shape {list(weight.shape)}; needed is [{self.num_layers} layers, {columns} copies]. "
+                f"Start from {start}, or tie the layers with weight.expand({self.num_layers}, -1)."
+            )

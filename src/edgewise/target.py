@@ -1,0 +1,100 @@
+"""Which number is explained: the column of the output, and the logit, the log-probability or the probability of it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from edgewise.errors import InputError, ModelError, SettingError
+
+MODES = ("multiclass", "binary", "regression")
+NUMBERS = ("logit", "log_prob", "prob")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One class (or column) per explained row; rows are the model's outputs for the targets."""
+
+    column: Tensor
+    mode: str
+    of: str
+    truth: Tensor
+    """`[targets, columns]`: the model's own output, at ω = 1."""
+
+    def __len__(self) -> int:
+        return self.column.numel()
+
+    def select(self, positions: Tensor) -> "Target":
+        """The same question for some of the targets."""
+        return Target(self.column[positions], self.mode, self.of, self.truth[positions])
+
+    def value(self, rows: Tensor) -> Tensor:
+        """The explained number of every row, `[targets]`."""
+        return self._number(rows, self.of)
+
+    def loss(self, rows: Tensor) -> Tensor:
+        """What GNNExplainer minimises, `[targets]`: cross-entropy, or the squared error to the model's own output."""
+        if self.mode == "regression":
+            return (rows - self.truth).square().mean(dim=1)
+        return -self._number(rows, "log_prob")
+
+    def _number(self, rows: Tensor, of: str) -> Tensor:
+        if self.mode == "binary":
+            rows = torch.where(self.column == 1, rows[:, 0], -rows[:, 0])  # class 0 is the negated logit
+            return {"logit": lambda r: r, "log_prob": functional.logsigmoid, "prob": torch.sigmoid}[of](rows)
+        if of != "logit":
+            rows = rows.log_softmax(dim=1) if of == "log_prob" else rows.softmax(dim=1)
+        return rows.gather(1, self.column.view(-1, 1)).view(-1)
+
+
+def choose_target(truth: Tensor, target: Any, mode: str | None, of: str) -> Target:
+    """The target of `explain`: given classes, or the predicted ones."""
+    if mode is not None and mode not in MODES:
+        raise SettingError(f"mode is {mode!r}; known are {', '.join(MODES)}, or None to infer it from the output.")
+    if of not in NUMBERS:
+        raise SettingError(f"of is {of!r}; known are {', '.join(NUMBERS)}.")
+    width = truth.size(1)
+    mode = mode or ("binary" if width == 1 else "multiclass")
+    if mode == "binary" and width != 1:
+        raise InputError(f"mode='binary' needs one logit, the model gives {width} columns. Use mode='multiclass'.")
+    if mode == "regression" and of != "logit":
+        raise SettingError(f"of={of!r} needs classes; a regression's output is explained as it is: leave `of` out.")
+    if not bool(torch.isfinite(truth).all()):
+        raise ModelError(
+            "The model's output has NaN or infinite entries for the explained rows, so there is nothing to "
+            "explain. Check the features and the weights."
+        )
+    classes = 2 if mode == "binary" else width
+    column = _predicted(truth, mode) if target is None else _given(target, len(truth), classes, mode)
+    return Target(column.to(truth.device), mode, of, truth)
+
+
+def _predicted(truth: Tensor, mode: str) -> Tensor:
+    if mode == "binary":
+        return (truth[:, 0] > 0).long()
+    if mode == "regression":
+        if truth.size(1) > 1:
+            raise InputError(f"The regression has {truth.size(1)} outputs; say which column to explain: target=0.")
+        return torch.zeros(len(truth), dtype=torch.long)
+    return truth.argmax(dim=1)
+
+
+def _given(target: Any, rows: int, classes: int, mode: str) -> Tensor:
+    try:
+        column = torch.as_tensor(target).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"target is {target!r}; needed is a class, or one class for each of the {rows} targets."
+        ) from error
+    if column.is_floating_point() or column.is_complex() or column.dtype == torch.bool:
+        raise InputError(f"target is {target!r}; classes are whole numbers, 0 to {classes - 1}.")
+    if column.dim() > 1 or (column.dim() == 1 and column.numel() != rows):
+        raise InputError(f"target has shape {list(column.shape)}; needed is one class, or {rows}, one for each index.")
+    column = column.long().expand(rows).clone()
+    if rows and (int(column.min()) < 0 or int(column.max()) >= classes):
+        bad = int(column[(column < 0) | (column >= classes)][0])
+        of = "column" if mode == "regression" else "class"
+        raise InputError(f"target names {of} {bad}; the model has {classes}, 0 to {classes - 1}.")
+    return column
