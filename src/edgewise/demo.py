@@ -72,18 +72,21 @@ def _explain_with_every_method(trained: TrainedInfection, num_nodes: int) -> Ite
             explanations = ew.explain(
                 trained.model, trained.graphs.test, index=range(num_nodes), method=method, level=level, progress=True
             )
+            assert isinstance(explanations, ew.ExplanationSet)  # a range was asked for
             yield Run(method, level, time.perf_counter() - start, explanations)
 
 
 def _table(runs: Sequence[Run]) -> list[str]:
-    """Seconds, and the mean cosine to the references of the same level; in brackets the nodes where it is undefined."""
     references = {(run.method, run.level): run.explanations for run in runs if run.method in REFERENCES}
     heads = "".join(f"{'cosine to ' + name:>30}" for name in REFERENCES)
     lines = [f"{'method':<22}{'level':<7}{'seconds':>8}{heads}"]
     for run in runs:
         cosines = "".join(f"{_agreement(run.explanations, references[name, run.level]):>30}" for name in REFERENCES)
         lines.append(f"{run.method:<22}{run.level:<7}{run.seconds:>8.2f}{cosines}")
-    return lines
+    return [
+        *lines,
+        "Cosines: means over the nodes, at the same level; undefined where all scores of one method are zero.",
+    ]
 
 
 def _agreement(one: ew.ExplanationSet, other: ew.ExplanationSet) -> str:

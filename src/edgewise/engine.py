@@ -14,6 +14,8 @@ class Engine(Protocol):
     """ω `[L, M]` and s `[L, S]` to the model's output, a row for every target; and what each copy is a copy of."""
 
     way: str
+    local: bool
+    """Whether only edges of the computation graph can change the output."""
     num_targets: int
     edge_id: Tensor
     owner: Tensor
@@ -29,6 +31,7 @@ class CopiesEngine:
     """All targets in one forward pass of the user's model."""
 
     way = "copies"
+    local = True
 
     def __init__(self, model: WeightedModel, copies: Copies, graph: WeightedGraph | None = None) -> None:
         self._model, self._copies = model, copies
@@ -58,6 +61,7 @@ class OneByOneEngine:
     """A forward pass for each target: for models that mix the rows of a batch, or reach beyond their layers."""
 
     way = "whole graph"
+    local = False
 
     def __init__(self, parts: list[CopiesEngine], *, same_graph: bool) -> None:
         self._parts, self._same_graph = parts, same_graph

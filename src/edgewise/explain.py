@@ -144,7 +144,7 @@ class _Parts:
         self, positions: Tensor, owner: Tensor, column: Tensor, width: Tensor, found: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(position, place, score) of what is not zero."""
-        found = found.detach().view(-1, len(owner))
+        found = found.detach().reshape(1 if self.level == "input" else self.problem.num_layers, len(owner))
         layer, copy = found.nonzero(as_tuple=True)
         row, place, score = owner[copy], layer * width[owner[copy]] + column[copy], found[layer, copy]
         if self.top is not None:

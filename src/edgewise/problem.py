@@ -149,7 +149,10 @@ class Problem:
                 return engine
             self._check_repeatable()
             self._give_up_copies("a copy of a target's neighbourhood does not give its true output")
-        parts = [CopiesEngine(self.weighted, whole_graph(self.graphs[0], t), self._whole) for t in targets.tolist()]
+        parts = [
+            CopiesEngine(self.weighted, whole_graph(self.graphs[0], self.in_edges, t, self.num_layers), self._whole)
+            for t in targets.tolist()
+        ]
         return OneByOneEngine(parts, same_graph=True)
 
     def _check_repeatable(self) -> None:

@@ -65,7 +65,7 @@ class Score:
         self.target: Target = sub_target(problem, positions)
         self.num_layers = problem.num_layers
         self.num_targets = self._engine.num_targets
-        self.way = self._engine.way
+        self.way, self.local = self._engine.way, self._engine.local
         self.edge_id, self.owner, self.edge_hops = self._engine.edge_id, self._engine.owner, self._engine.edge_hops
         self.self_node, self.self_owner = self._engine.self_node, self._engine.self_owner
         self.separable = problem.separable

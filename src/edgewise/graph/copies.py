@@ -123,21 +123,27 @@ def join(graphs: list[Data]) -> Data:
     return Batch.from_data_list(graphs, exclude_keys=[*partial, "batch", "ptr"])
 
 
-def whole_graph(graph: Data, target: int) -> Copies:
+def whole_graph(graph: Data, in_edges: InEdges, target: int, num_layers: int) -> Copies:
     """The graph itself for one target (a model that is not local)."""
     device = graph.edge_index.device
-    column = torch.arange(graph.edge_index.size(1), device=device)
-    node = torch.arange(graph.num_nodes, device=device)
+    near = reach(in_edges, torch.tensor([target], device=device), num_layers - 1)
+    hops = torch.full((graph.num_nodes,), num_layers, device=device)
+    hops[near.node] = near.hops
+    receiver = torch.empty_like(in_edges.edge)
+    receiver[in_edges.edge] = torch.repeat_interleave(
+        torch.arange(graph.num_nodes, device=device), in_edges.start.diff()
+    )
+    column, node = torch.arange(len(receiver), device=device), torch.arange(graph.num_nodes, device=device)
     none = torch.zeros(1, dtype=torch.long, device=device)
     return Copies(
         graph,
         torch.tensor([target], device=device),
-        column,
-        none.expand(len(column)),
-        column,
-        none.expand(len(column)),
-        node,
-        none.expand(len(node)),
-        node,
-        none.expand(len(node)),
+        edge_id=column,
+        owner=none.expand(len(column)),
+        edge_place=column,
+        edge_hops=hops[receiver],
+        self_node=node,
+        self_owner=none.expand(len(node)),
+        self_place=node,
+        self_hops=hops,
     )

@@ -45,6 +45,8 @@ def occlusion(score: Score, level: str) -> CopyScores:
     """
     value = score(score.ones())
     reachable = in_computation_graph(score)
+    if not score.local:
+        reachable = torch.ones_like(reachable)
     rows = [[layer] for layer in range(score.num_layers)] if level == "layer" else [list(range(score.num_layers))]
     edge = [
         _drops(_without_edges(score, value, row), reachable[row].any(dim=0).nonzero().view(-1), score.owner)

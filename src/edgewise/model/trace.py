@@ -109,8 +109,7 @@ class _Recorder(OperationMode):
         super().enter(module, args, kwargs)
 
     def leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        super().leave(module, args, kwargs, output)
-        if self.depth == 0:
+        if self.depth == 1:  # still inside, so that looking at the tensors is not counted
             self.keep.append((args, kwargs, output))
             x = kwargs.get("x", args[0] if args else None)
             own = keys_of(x[-1] if isinstance(x, (tuple, list)) else x)
@@ -123,6 +122,7 @@ class _Recorder(OperationMode):
                     calls=range(self.first_call, len(self.log.calls)),
                 )
             )
+        super().leave(module, args, kwargs, output)
 
     @contextmanager
     def noting_jumps(self, model: nn.Module) -> Iterator[None]:

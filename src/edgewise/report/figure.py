@@ -170,7 +170,7 @@ def _write_legend(figure: Figure, sentence: str) -> None:
 
 
 def _task(explanation: Explanation) -> str:
-    return str(getattr(explanation, "task", "node"))
+    return str(explanation.settings.get("task", "node"))
 
 
 def _centre_name(explanation: Explanation) -> str:
@@ -179,5 +179,6 @@ def _centre_name(explanation: Explanation) -> str:
 
 def _title(explanation: Explanation) -> str:
     layers = f", sum over {len(explanation.scores)} layers" if explanation.level == "layer" else ""
-    what = f"{_task(explanation)} {explanation.index}, class {explanation.target}"
-    return f"{explanation.method}{layers}: {what}, value {float(explanation.value):.3g}"
+    column = "output" if explanation.settings.get("mode") == "regression" else "class"
+    what = f"{_task(explanation)} {explanation.index}, {column} {explanation.target}"
+    return f"{explanation.method}{layers}: {what}, {explanation.settings.get('of', 'value')} {explanation.value:.3g}"
