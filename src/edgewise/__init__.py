@@ -10,8 +10,8 @@ __version__ = "0.1.0"
 
 _WHERE = {
     # explaining
-    "explain": "edgewise.explain",
-    "methods": "edgewise.methods.registry",
+    "explain": "edgewise.explaining",
+    "methods": "edgewise.algorithms.registry",
     "Score": "edgewise.score",
     # results
     "Explanation": "edgewise.explanation",
@@ -31,6 +31,7 @@ _WHERE = {
 __all__ = ["__version__", *_WHERE]
 
 if TYPE_CHECKING:
+    from edgewise.algorithms.registry import methods as methods
     from edgewise.collection import ExplanationSet as ExplanationSet
     from edgewise.errors import EdgewiseError as EdgewiseError
     from edgewise.errors import FileError as FileError
@@ -39,9 +40,8 @@ if TYPE_CHECKING:
     from edgewise.errors import MissingExtraError as MissingExtraError
     from edgewise.errors import ModelError as ModelError
     from edgewise.errors import SettingError as SettingError
-    from edgewise.explain import explain as explain
+    from edgewise.explaining import explain as explain
     from edgewise.explanation import Explanation as Explanation
-    from edgewise.methods.registry import methods as methods
     from edgewise.metrics.agreement import similarity as similarity
     from edgewise.score import Score as Score
     from edgewise.storage import load as load

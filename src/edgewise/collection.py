@@ -7,9 +7,9 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
+from edgewise.algorithms.baseline import random_scores
 from edgewise.errors import InputError
 from edgewise.explanation import Explanation
-from edgewise.methods.baseline import random_scores
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """What is asked: a model, its graphs, the targets; and the way in which the model can be run for many of them."""
 
 import copy
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +16,9 @@ from edgewise import randomness
 from edgewise.engine import CopiesEngine, Engine, OneByOneEngine
 from edgewise.errors import InputError, LocalityWarning, ModelError, SettingError
 from edgewise.graph.computation_graph import InEdges
-from edgewise.graph.copies import neighbourhoods, side_by_side, whole_graph
+from edgewise.graph.copies import Copies, neighbourhoods, side_by_side, whole_graph
 from edgewise.graph.inputs import TASKS, check_devices, read_graph, read_graphs, read_index
+from edgewise.lowering.lowering import Lowering, lower_graphs, lower_nodes
 from edgewise.model.borrow import borrowed
 from edgewise.model.call import Forward, ModelCall, check_model
 from edgewise.model.trace import record
@@ -34,6 +36,7 @@ _READ_RECEIVERS_ONLY = (
     pyg.TransformerConv,
     pyg.PNAConv,
 )
+log = logging.getLogger("edgewise")
 _PROBE_SEED = 20250803
 _FEW = 4
 
@@ -94,6 +97,7 @@ class Problem:
         self.weighted = WeightedModel(self.call, self.layers, self.trace)
         self.num_layers = len(self.trace.calls)
         self._together = True
+        self.lowering: Lowering | None = None
         truth = self._node_truth() if self.task == "node" else self._graph_truth()
         self.target = choose_target(truth, target, mode, of)
 
@@ -113,7 +117,24 @@ class Problem:
         self._whole = WeightedGraph(_with_own_x(graph))
         if flow is None:
             self._give_up_copies("its layers send messages in both directions")
+        self.lowering = lower_nodes(self.trace, graph, self.in_edges)
+        if self.lowering is not None and not self._lowering_is_true(self.lowering):
+            log.debug("not lowered: the program does not reproduce the model's output")
+            self.lowering = None
         return self.trace.output[self.index.to(self.device)]
+
+    def _lowering_is_true(self, lowering: Lowering) -> bool:
+        """Whether the program gives the model's output for every node, at ω = 1 and at random ω and s."""
+        ones = self.trace.output.new_ones(self.num_layers, self.graphs[0].edge_index.size(1))
+        lowering.known = lowering.run_all(ones)
+        if not _close(lowering.known[lowering.program.output], self.trace.output):
+            return False
+        edges, nodes = (
+            torch.arange(ones.size(1), device=self.device),
+            torch.arange(self.graphs[0].num_nodes, device=self.device),
+        )
+        random = lowering.run_all(self._random_weight(edges), self._random_weight(nodes))
+        return _close(random[lowering.program.output], self._probe())
 
     def _probe(self) -> Tensor:
         """The model's output at random weights, to compare copies with: a dead ReLU hides nothing there."""
@@ -142,6 +163,8 @@ class Problem:
 
     def _node_engine(self, positions: Tensor) -> Engine:
         targets = self.index[positions].to(self.device)
+        if self.lowering is not None:
+            return self.lowering.engine(targets)
         if self._together:
             copies = neighbourhoods(self.graphs[0], self.in_edges, targets, self.num_layers, rim=self.rim)
             engine = CopiesEngine(self.weighted, copies)
@@ -202,15 +225,28 @@ class Problem:
     def _graph_engine(self, positions: Tensor) -> Engine:
         graphs = [self.graphs[i] for i in self.index[positions].tolist()]
         if self._together:
-            engine = CopiesEngine(self.weighted, side_by_side(graphs))
+            copies = side_by_side(graphs)
+            engine = CopiesEngine(self.weighted, copies)
             with torch.no_grad():
                 plain = engine.output(self.trace.output.new_ones(self.num_layers, engine.edge_id.numel()))
-            if _close(plain, self.target.truth[positions]):
-                return engine
+            if _close(plain, self.target.truth[positions.to(self.device)]):
+                return self._lowered_graphs(copies, engine) or engine
             self._give_up_copies("graphs in a batch change each other's output")
         return OneByOneEngine(
             [CopiesEngine(self.weighted, side_by_side([graph])) for graph in graphs], same_graph=False
         )
+
+    def _lowered_graphs(self, copies: Copies, engine: CopiesEngine) -> Engine | None:
+        """The lowered twin of an engine, if it gives the same at random weights."""
+        trace = record(self.call, self.layers, copies.data)
+        lowered = lower_graphs(trace, copies.data, copies.self_owner, copies.num_targets)
+        if lowered is None:
+            return None
+        with torch.no_grad():
+            own = self._random_weight(torch.arange(copies.data.num_nodes, device=self.device))
+            by_column = self._random_weight(torch.arange(len(copies.edge_id), device=self.device))
+            same = _close(lowered.output(by_column[:, lowered.edge_id], own), engine.output(by_column, own))
+        return lowered if same else None
 
     # ------------------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgewise.errors import InputError
+from edgewise.lowering.engine import LoweredEngine
 from edgewise.problem import Problem, sub_target
 from edgewise.shapes import LayerWeight, SelfWeight
 
@@ -93,6 +94,13 @@ class Score:
     def __call__(self, layer_weight: LayerWeight, self_weight: SelfWeight | None = None) -> Tensor:
         """The explained number of every target, `[targets]`."""
         return self.target.value(self.output(layer_weight, self_weight))
+
+    def reverse(self) -> tuple[LayerWeight, SelfWeight] | None:
+        """Gradients at ω = s = 1 in one reverse pass, if the model is lowered."""
+        if not isinstance(self._engine, LoweredEngine):
+            return None
+        with self._problem.borrowed():
+            return self._engine.gradients(self.target.value)
 
     def _check(self, weight: Tensor, columns: int, name: str, start: str) -> None:
         if weight.shape != (self.num_layers, columns):

@@ -10,9 +10,9 @@ from torch_geometric.explain import ExplainerAlgorithm
 from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.config import ModelMode, ModelReturnType, ModelTaskLevel
 
-from edgewise.explain import explain
+from edgewise.algorithms.registry import find_method, read_settings
+from edgewise.explaining import explain
 from edgewise.explanation import Explanation
-from edgewise.methods.registry import find_method, read_settings
 
 _MODES = {
     ModelMode.multiclass_classification: "multiclass",

@@ -23,6 +23,17 @@ def message_hooks(layers: Layers, on_propagate: Callable[..., Any], on_message: 
             handle.remove()
 
 
+@contextmanager
+def edge_update_hooks(layers: Layers, on_edge_update: Callable[..., Any]) -> Iterator[None]:
+    """PyG's hooks before attention is computed."""
+    handles = [m.register_edge_update_forward_pre_hook(on_edge_update) for _, m in layers]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 class OperationMode(TorchFunctionMode):
     """Sees every torch operation outside message-passing layers, numbered in order: the same model gives the same numbers."""
 

@@ -33,6 +33,10 @@ class Operation:
     jumps: bool = False
     own_input: Key = None
     calls: range = range(0)
+    function: Any = None
+    """The torch function, or the layer."""
+    args: Any = ()
+    kwargs: Any = None
 
     @property
     def is_layer(self) -> bool:

@@ -13,10 +13,11 @@ from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
 from edgewise.errors import ModelError
 from edgewise.model.call import ModelCall
-from edgewise.model.hooks import Layers, OperationMode, message_hooks
+from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
 from edgewise.model.matching import match_messages
 from edgewise.model.own_terms import own_term
-from edgewise.model.skips import Operation, Residual, find_skips, keys_of
+from edgewise.model.skips import Key, Operation, Residual, find_skips, keys_of
+from edgewise.shapes import Slots
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,12 @@ class Call:
     separable: bool
     """Whether the node's own term can be scaled apart from the edges."""
     message_width: int
+    slots: Slots
+    """Which edge (or self edge) owns each message."""
+    arguments: dict[str, Any]
+    """What the layer handed to `propagate`: normalised weights, for one."""
+    edge_features: Tensor | None
+    """What its attention read of each message's edge."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,8 @@ class Trace:
     """Skips past later calls (JumpingKnowledge and its like), in words: what they carry belongs to no single call."""
     node_width: int
     """Numbers that one pass makes for each node."""
+    operations: tuple[Operation, ...]
+    output_key: Key
 
     @property
     def flow(self) -> str | None:
@@ -54,11 +63,15 @@ class _CallLog:
 
     def __init__(self, layers: Layers) -> None:
         self.names = {module: name for name, module in layers}
-        self.calls: list[tuple[MessagePassing, Any]] = []
+        self.calls: list[tuple[MessagePassing, Any, Any]] = []
         self.message_width: dict[int, int] = {}
+        self.edge_features: dict[int, Tensor | None] = {}
+
+    def on_edge_update(self, module: MessagePassing, inputs: Any) -> None:
+        self.edge_features[len(self.calls)] = inputs[-1].get("edge_attr")
 
     def on_propagate(self, module: MessagePassing, inputs: Any) -> None:
-        self.calls.append((module, inputs[0]))
+        self.calls.append((module, inputs[0], inputs[2]))
 
     def on_message(self, module: MessagePassing, inputs: Any, output: Tensor) -> None:
         self.message_width[len(self.calls) - 1] = output.numel() // max(output.size(module.node_dim), 1)
@@ -69,7 +82,7 @@ class _CallLog:
         return tuple(self._describe(number, data) for number in range(len(self.calls)))
 
     def _describe(self, number: int, data: Data) -> Call:
-        module, edge_index = self.calls[number]
+        module, edge_index, arguments = self.calls[number]
         name = self.names[module]
         if number not in self.message_width:
             raise ModelError(
@@ -79,7 +92,18 @@ class _CallLog:
         slots = match_messages(edge_index, data.edge_index, data.num_nodes, name)
         adds_loops = bool((slots >= data.edge_index.size(1)).any())
         separable = own_term(module, adds_loops=adds_loops) is not None
-        return Call(name, module, separable, self.message_width[number])
+        return Call(
+            name, module, separable, self.message_width[number], slots, arguments, self.edge_features.get(number)
+        )
+
+
+def _before_change(func: Any, args: Any) -> Any:
+    """The arguments with a copy of what an operation in place is about to change."""
+    name = getattr(func, "__name__", "")
+    in_place = name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))
+    if in_place and args and isinstance(args[0], Tensor):
+        return (args[0].clone(), *args[1:])
+    return args
 
 
 class _Recorder(OperationMode):
@@ -95,12 +119,15 @@ class _Recorder(OperationMode):
 
     def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
         inputs = keys_of((args, kwargs))
+        before = _before_change(func, args)
         result = func(*args, **kwargs)
         outputs = keys_of(result)
         if any(key is not None for key in outputs):
             self.keep.append((args, kwargs, result))
             name = getattr(func, "__name__", str(func))
-            self.operations.append(Operation(name, inputs, outputs, position, jumps=self.jumping > 0))
+            self.operations.append(
+                Operation(name, inputs, outputs, position, self.jumping > 0, function=func, args=before, kwargs=kwargs)
+            )
         return result
 
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -120,6 +147,9 @@ class _Recorder(OperationMode):
                     keys_of(output),
                     own_input=own[0] if own else None,
                     calls=range(self.first_call, len(self.log.calls)),
+                    function=module,
+                    args=args,
+                    kwargs=kwargs,
                 )
             )
         super().leave(module, args, kwargs, output)
@@ -153,8 +183,14 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
     log = _CallLog(layers)
     recorder = _Recorder(log)
     seen = message_hooks(layers, log.on_propagate, log.on_message)
-    with seen, recorder.noting_jumps(call.model), recorder.watching(layers):
+    with (
+        seen,
+        edge_update_hooks(layers, log.on_edge_update),
+        recorder.noting_jumps(call.model),
+        recorder.watching(layers),
+    ):
         output = call(data)
     calls = log.describe(data)
     residuals, bypass = find_skips(recorder.operations, keys_of(output))
-    return Trace(calls, output, residuals, bypass, recorder.width(data.num_nodes))
+    width = recorder.width(data.num_nodes)
+    return Trace(calls, output, residuals, bypass, width, tuple(recorder.operations), keys_of(output)[0])

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from edgewise.methods.scores import CopyScores, at_level, has_own_terms
+from edgewise.algorithms.scores import CopyScores, at_level, has_own_terms
 from edgewise.score import Score
 
 
@@ -18,6 +18,14 @@ def weight_gradients(score: Score, weight: Tensor, own: Tensor | None) -> tuple[
     return full[0], full[1] if own is not None else None
 
 
+def gradients_at_one(score: Score) -> tuple[Tensor, Tensor | None]:
+    """The same at ω = s = 1, where a lowered model needs no forward pass."""
+    known = score.reverse()
+    if known is None:
+        return weight_gradients(score, score.ones(), score.self_ones() if has_own_terms(score) else None)
+    return known[0], known[1] if has_own_terms(score) else None
+
+
 def gradient(score: Score, level: str) -> CopyScores:
     """Sensitivity of the target to each edge, ∂z/∂ω_e at ω = 1.
 
@@ -25,8 +33,7 @@ def gradient(score: Score, level: str) -> CopyScores:
     >>> gradient(path_score(gains=[2.0, 3.0]), "input").edge      # 0 ─2→ 1 ─3→ 2, input 1: z = 2·ω₀ · 3·ω₁
     tensor([6., 6.])
     """
-    own = score.self_ones() if has_own_terms(score) else None
-    return at_level(*weight_gradients(score, score.ones(), own), level)
+    return at_level(*gradients_at_one(score), level)
 
 
 def positive_gradient(score: Score, level: str, *, epsilon: float) -> CopyScores:
@@ -36,5 +43,5 @@ def positive_gradient(score: Score, level: str, *, epsilon: float) -> CopyScores
     >>> positive_gradient(path_score(gains=[2.0, 3.0]), "input", epsilon=0.0).edge
     tensor([1., 1.])
     """
-    edge = at_level(weight_gradients(score, score.ones(), None)[0], None, level).edge
+    edge = at_level(gradients_at_one(score)[0], None, level).edge
     return CopyScores((edge > epsilon).to(edge.dtype))

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from edgewise import randomness
+from edgewise.algorithms.scores import CopyScores
 from edgewise.errors import InputError
-from edgewise.methods.scores import CopyScores
 from edgewise.score import Score
 
 _EPS = 1e-15  # PyG's guard in the entropy's logarithms

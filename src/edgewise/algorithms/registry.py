@@ -1,16 +1,16 @@
 """The one table of methods: documentation, command line, benchmarks and the tests of all methods are loops over it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from edgewise.algorithms.baseline import full
+from edgewise.algorithms.gnn_explainer import gnn_explainer
+from edgewise.algorithms.gradient import gradient, positive_gradient
+from edgewise.algorithms.integrated import integrated_gradients
+from edgewise.algorithms.occlusion import lowered_occlusion, occlusion
+from edgewise.algorithms.scores import LEVELS, CopyScores, SparseScores
 from edgewise.errors import SettingError
-from edgewise.methods.baseline import full
-from edgewise.methods.gnn_explainer import gnn_explainer
-from edgewise.methods.gradient import gradient, positive_gradient
-from edgewise.methods.integrated import integrated_gradients
-from edgewise.methods.occlusion import occlusion
-from edgewise.methods.scores import LEVELS, CopyScores
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
     levels: tuple[str, ...] = LEVELS
     seeded: bool = False
+    lowered: Callable[..., Iterator[SparseScores]] | None = None
+    """For a lowered model: all targets at once, looking deeper than a `Score`."""
 
 
 _ROWS = (
@@ -35,6 +37,7 @@ _ROWS = (
         occlusion,
         "a forward pass per edge (and layer) of the largest target",
         "Zeiler and Fergus, ECCV 2014",
+        lowered=lowered_occlusion,
     ),
     Method(
         "gnn_explainer",

@@ -18,6 +18,17 @@ class CopyScores:
     own: Tensor | None = None
 
 
+@dataclass(frozen=True)
+class SparseScores:
+    """Scores of a whole problem, entry by entry: of the target at `position`, in a layer, for a column or (`of_self`) a node."""
+
+    position: Tensor
+    layer: Tensor
+    item: Tensor
+    score: Tensor
+    of_self: bool
+
+
 def at_level(edge: Tensor, own: Tensor | None, level: str) -> CopyScores:
     """Layerwise scores as they are, or summed over the layers: an input weight is a layer weight with its rows tied."""
     if level == "layer":

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from edgewise.methods.gradient import weight_gradients
-from edgewise.methods.scores import CopyScores, at_level, has_own_terms
+from edgewise.algorithms.gradient import weight_gradients
+from edgewise.algorithms.scores import CopyScores, at_level, has_own_terms
 from edgewise.score import Score
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from edgewise.algorithms.registry import Method, find_method, read_settings
+from edgewise.algorithms.scores import CopyScores, SparseScores
 from edgewise.blocks import blocks, read_batch_size, read_memory
 from edgewise.collection import Entries, ExplanationSet
 from edgewise.errors import SettingError
 from edgewise.explanation import Explanation
-from edgewise.methods.registry import Method, find_method, read_settings
-from edgewise.methods.scores import CopyScores
 from edgewise.problem import Problem
 from edgewise.score import Score
 
@@ -79,9 +79,13 @@ def explain(
     problem = Problem(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
     parts = _Parts(problem, chosen, level, top)
     with problem.borrowed(), _progress_bar(progress, len(problem.index), f"{method} ({level})") as advance:
-        for positions in blocks(problem, budget, batch_size) if chosen.function else ():
-            parts.add(positions, *_run(chosen, problem, positions, level, own_settings, seed))
-            advance(len(positions))
+        if chosen.lowered and problem.lowering is not None:
+            for entries in chosen.lowered(problem, level, **own_settings):
+                parts.add_sparse(entries)
+        else:
+            for positions in blocks(problem, budget, batch_size) if chosen.function else ():
+                parts.add(positions, *_run(chosen, problem, positions, level, own_settings, seed))
+                advance(len(positions))
     notes = {
         "of": problem.target.of,
         "mode": problem.target.mode,
@@ -139,6 +143,14 @@ class _Parts:
         self.edges.append(self._sparse(positions, score.owner, score.edge_id, edges, found.edge))
         if found.own is not None:
             self.own.append(self._sparse(positions, score.self_owner, score.self_node, score.num_nodes, found.own))
+
+    def add_sparse(self, found: SparseScores) -> None:
+        """Entries that belong to targets already."""
+        self.way = "lowered"
+        graph = self.problem.graphs[0]
+        width = graph.num_nodes if found.of_self else graph.edge_index.size(1)
+        place = found.layer * width + found.item
+        (self.own if found.of_self else self.edges).append((found.position.cpu(), place.cpu(), found.score.cpu()))
 
     def _sparse(
         self, positions: Tensor, owner: Tensor, column: Tensor, width: Tensor, found: Tensor

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from edgewise import randomness
-from edgewise.methods.scores import CopyScores, in_computation_graph
+from edgewise.algorithms.scores import CopyScores, in_computation_graph
 from edgewise.score import Score
 
 

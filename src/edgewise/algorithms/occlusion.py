@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from edgewise.methods.scores import CopyScores, has_own_terms, in_computation_graph
+from edgewise.algorithms.scores import CopyScores, SparseScores, has_own_terms, in_computation_graph
+from edgewise.lowering.differences import Differences
+from edgewise.problem import Problem
 from edgewise.score import Score
 
 
@@ -81,3 +83,20 @@ def _without_self(score: Score, value: Tensor, row: list[int]) -> Callable[[Tens
         return value - score(score.ones(), own)
 
     return evaluate
+
+
+_SLOT_TABLE = 2**22
+
+
+@torch.no_grad()
+def lowered_occlusion(problem: Problem, level: str) -> Iterator[SparseScores]:
+    """The same for all targets of a lowered model: differences instead of forward passes, in blocks of edges."""
+    lowering = problem.lowering
+    assert lowering is not None
+    differences = Differences(lowering, problem.index.to(problem.device), problem.target)
+    size = max(_SLOT_TABLE // lowering.in_edges.num_nodes, 1)
+    for of_self in (False, True):
+        for block in differences.slots(level, of_self=of_self).split(size):
+            found = differences.drops(block)
+            layer = block.call[found.slot].clamp(min=0)
+            yield SparseScores(found.position, layer, block.item[found.slot], found.score, of_self=of_self)

@@ -1,0 +1,360 @@
+"""Occlusion without running anything twice: the difference that a missing message makes, carried through the remaining layers.
+
+Dropping one message changes one node; the change spreads one hop further with every later call. All missing messages (slots)
+travel together as pairs (slot, node) with the change of the node's features; what did not change is read from the activations
+of the whole graph. A slot is an edge, or a node's own term; layerwise it is missing in one call, at input level in all of them.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from edgewise.graph.computation_graph import InEdges
+from edgewise.lowering.hop import Hop
+from edgewise.lowering.layers.affine import AffineLayer
+from edgewise.lowering.lowering import Lowering
+from edgewise.lowering.pairs import Numbering, Pairs
+from edgewise.lowering.program import MessageStep, Ref, Rows, RowStep
+from edgewise.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """Missing messages: what (an edge's column, or a node), and in which call (−1: in every call)."""
+
+    item: Tensor
+    call: Tensor
+    of_self: bool
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    def split(self, size: int) -> "Iterator[Slots]":
+        """In blocks."""
+        for item, call in zip(self.item.split(size), self.call.split(size), strict=True):
+            yield Slots(item, call, self.of_self)
+
+
+@dataclass(frozen=True, eq=False)
+class Drops:
+    """value − value without, where it is not zero: for the target at `position`."""
+
+    position: Tensor
+    slot: Tensor
+    score: Tensor
+
+
+class Differences:
+    """The targets of one lowering, and how far each node is from them."""
+
+    def __init__(self, lowering: Lowering, targets: Tensor, target: Target) -> None:
+        self.lowering, self.targets, self.target = lowering, targets, target
+        self.program, self.known = lowering.program, lowering.known
+        graph = lowering.in_edges
+        receiver = torch.repeat_interleave(torch.arange(graph.num_nodes, device=targets.device), graph.start.diff())
+        self.sender = torch.empty_like(graph.sender)
+        self.receiver = torch.empty_like(graph.sender)
+        self.sender[graph.edge], self.receiver[graph.edge] = graph.sender, receiver
+        self.out_edges = InEdges.of(torch.stack([self.receiver, self.sender]), graph.num_nodes)
+        self.distance = _distance(graph, targets, self.program.num_calls)
+        self.value = target.value(target.truth)
+        self.steps = [step for step in self.program.steps if isinstance(step, MessageStep)]
+        self.segments = self.program.segments()
+        self._columns = self._columns_only()
+
+    def slots(self, level: str, *, of_self: bool) -> Slots:
+        """Everything that can be missing and still change a target."""
+        calls = self.program.num_calls
+        where = self.distance if of_self else self.distance[self.receiver]
+        if level == "input":
+            item = (where < calls).nonzero().view(-1)
+            return Slots(item, torch.full_like(item, -1), of_self)
+        parts = [(where < calls - call).nonzero().view(-1) for call in range(calls)]
+        numbers = [torch.full_like(part, call) for call, part in enumerate(parts)]
+        return Slots(torch.cat(parts), torch.cat(numbers), of_self)
+
+    def drops(self, slots: Slots) -> Drops:
+        """What every target loses by each of these."""
+        return _Block(self, slots).run()
+
+    def _columns_only(self) -> bool:
+        """Whether the explained numbers are (signed) columns of what the last layer sums up."""
+        affine = isinstance(self.steps[-1].layer, AffineLayer) and not self.segments[-1]
+        return affine and self.target.of == "logit" and self.program.output == self.steps[-1].output
+
+
+def _distance(in_edges: InEdges, targets: Tensor, calls: int) -> Tensor:
+    """Fewest edges from each node to the nearest target; `calls` if that is too far to matter."""
+    distance = torch.full((in_edges.num_nodes,), calls, device=targets.device)
+    frontier = torch.unique(targets)
+    distance[frontier] = 0
+    for hop in range(1, calls):
+        _, place = in_edges.of_nodes(frontier)
+        sender = in_edges.sender[place]
+        distance[sender] = distance[sender].clamp(max=hop)
+        frontier = (distance == hop).nonzero().view(-1)
+    return distance
+
+
+class _Block:
+    """Some slots on their way through the calls."""
+
+    def __init__(self, differences: Differences, slots: Slots) -> None:
+        self.all, self.slots = differences, slots
+        size = differences.lowering.in_edges.num_nodes
+        self.numbering = Numbering(len(slots), size, slots.item.device)
+        self.num_nodes = size
+        self.pairs = Pairs(slots.item[:0], size)
+        self.change: dict[int, Tensor] = {}
+        self.live = _live_after(differences)
+
+    def run(self) -> Drops:
+        steps, segments = self.all.steps, self.all.segments
+        for step, segment in zip(steps, segments, strict=True):
+            if step is steps[-1] and self.all._columns:
+                return self._last_columns(step)
+            change, pairs = self._through_messages(step)
+            self._move_to(pairs)
+            self.change[step.output] = change
+            self._through_rows(segment)
+            self._forget(step.call)
+        rows = self.all.known[self.all.program.output].index_select(0, self.pairs.node)
+        return self._read_off(rows + self.change[self.all.program.output])
+
+    # --- where the change goes ----------------------------------------------------------------------------------------
+
+    def _near(self, node: Tensor, call: int) -> Tensor:
+        return self.all.distance[node] < self.all.program.num_calls - call
+
+    def _missing(self, call: int) -> Tensor:
+        """Slots whose message is missing in this call."""
+        at = self.slots.item if self.slots.of_self else self.all.receiver[self.slots.item]
+        active = (self.slots.call == call) | (self.slots.call < 0)
+        return (active & self._near(at, call)).nonzero().view(-1)
+
+    def _spread(self, pairs: Pairs, call: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Out-edges of changed nodes that still matter: the pair, the column, and the key of who hears it."""
+        source, place = self.all.out_edges.of_nodes(pairs.node)
+        edge, hearer = self.all.out_edges.edge[place], self.all.out_edges.sender[place]
+        slot = pairs.slot[source]
+        kept = self._near(hearer, call)
+        if not self.slots.of_self:
+            kept &= (edge != self.slots.item[slot]) | ((self.slots.call[slot] >= 0) & (self.slots.call[slot] != call))
+        return source[kept], edge[kept], (slot * self.num_nodes + hearer)[kept]
+
+    def _own_kept(self, pairs: Pairs, call: int) -> Tensor:
+        """Whether a pair's node still hears itself in this call."""
+        if not self.slots.of_self:
+            return torch.ones(len(pairs), dtype=torch.bool, device=pairs.key.device)
+        slot = pairs.slot
+        missing = (self.slots.item[slot] == pairs.node) & (
+            (self.slots.call[slot] == call) | (self.slots.call[slot] < 0)
+        )
+        return ~missing
+
+    # --- through a call -----------------------------------------------------------------------------------------------
+
+    def _through_messages(self, step: MessageStep) -> tuple[Tensor, Pairs]:
+        missing = self._missing(step.call)
+        at = self.slots.item[missing] if self.slots.of_self else self.all.receiver[self.slots.item[missing]]
+        source, edge, heard = self._spread(self._changed(step), step.call)
+        stay = self.pairs.key[self._near(self.pairs.node, step.call)]
+        pairs = self.numbering.number(stay, heard, missing * self.num_nodes + at)
+        if isinstance(step.layer, AffineLayer):
+            return self._affine(step, step.layer, pairs, missing, at, (source, edge, heard)), pairs
+        return self._again(step, pairs), pairs
+
+    def _changed(self, step: MessageStep) -> Pairs:
+        """The pairs whose features this call reads changed: none if it reads constants."""
+        return self.pairs if isinstance(step.source, Ref) else Pairs(self.pairs.key[:0], self.num_nodes)
+
+    def _affine(
+        self, step: MessageStep, layer: AffineLayer, pairs: Pairs, missing: Tensor, at: Tensor, spread: Any
+    ) -> Tensor:
+        table = self._table(step)
+        sent, _, projected = layer.tables(table)
+        found = self.numbering.find
+        narrow = not projected and layer.narrows
+        change = sent.new_zeros(len(pairs), layer.width if narrow else sent.size(1))
+        if isinstance(step.source, Ref):
+            source, edge, heard = spread
+            moved = self.change[step.source.value]
+            moved = layer.difference(moved) if narrow else moved
+            change.index_add_(0, found(heard), layer.weighted(edge, moved.index_select(0, source)))
+        if not self.slots.of_self:
+            edge = self.slots.item[missing]
+            message = layer.weighted(edge, sent.index_select(0, self.all.sender[edge]))
+            message = layer.difference(message) if narrow else message
+            change.index_add_(0, found(missing * self.num_nodes + at), message, alpha=-1)
+        if not narrow and not projected:
+            change = layer.difference(change)
+        self._add_own(step, layer, change, missing, at)
+        return change
+
+    def _add_own(self, step: MessageStep, layer: AffineLayer, change: Tensor, missing: Tensor, at: Tensor) -> None:
+        """The part that a node hears of itself."""
+        if isinstance(step.source, Ref):
+            stays = self._own_kept(self.pairs, step.call) & self._near(self.pairs.node, step.call)
+            pairs = stays.nonzero().view(-1)
+            moved = layer.own_difference(self.change[step.source.value].index_select(0, pairs), self.pairs.node[pairs])
+            if moved is not None:
+                change.index_add_(0, self.numbering.find(self.pairs.key[pairs]), moved)
+        if self.slots.of_self:
+            term = layer.own_term(self._table(step), at)
+            if term is not None:
+                change.index_add_(0, self.numbering.find(missing * self.num_nodes + at), term, alpha=-1)
+
+    def _table(self, step: MessageStep) -> Any:
+        return (
+            self.all.lowering.prepared[step.call]
+            if isinstance(step.source, Rows)
+            else self.all.known[step.source.value]
+        )
+
+    def _again(self, step: MessageStep, pairs: Pairs) -> Tensor:
+        """Any other layer: run it again for the nodes that hear something new, with all that they hear."""
+        graph = self.all.lowering.in_edges
+        head, place = graph.of_nodes(pairs.node)
+        edge, tail = graph.edge[place], graph.sender[place]
+        start = torch.zeros(len(pairs) + 1, dtype=torch.long, device=edge.device)
+        start[1:] = torch.bincount(head, minlength=len(pairs)).cumsum(0)
+        own, table = pairs.node, self._table(step)
+        if isinstance(step.source, Ref):
+            before = Numbering(len(self.slots), self.num_nodes, edge.device)
+            before.number(self.pairs.key)
+            rows = table.index_select(0, self.pairs.node) + self.change[step.source.value]
+            changed = before.find(pairs.slot[head] * self.num_nodes + tail)
+            tail = torch.where(changed >= 0, self.num_nodes + changed, tail)
+            mine = before.find(pairs.key)
+            own = torch.where(mine >= 0, self.num_nodes + mine, own)
+            table = torch.cat([table, rows])
+        slot = pairs.slot[head]
+        weight = torch.ones(len(edge), dtype=self.all.value.dtype, device=edge.device)
+        if not self.slots.of_self:
+            call = self.slots.call[slot]
+            weight[(edge == self.slots.item[slot]) & ((call == step.call) | (call < 0))] = 0
+        hop = Hop(start, tail, edge, own, pairs.node, self.num_nodes + len(self.pairs))
+        kept = self._own_kept(pairs, step.call).to(weight.dtype)
+        return step.layer.forward(table, hop, weight, kept) - self.all.known[step.output].index_select(0, pairs.node)
+
+    # --- between calls ------------------------------------------------------------------------------------------------
+
+    def _move_to(self, pairs: Pairs) -> None:
+        """Changes of earlier values as rows of the new pairs."""
+        for value, change in self.change.items():
+            near = self.numbering.find(self.pairs.key)
+            kept = (near >= 0).nonzero().view(-1)
+            moved = change.new_zeros(len(pairs), *change.shape[1:])
+            moved[near[kept]] = change.index_select(0, kept)
+            self.change[value] = moved
+        self.pairs = pairs
+
+    def _through_rows(self, segment: list[RowStep]) -> None:
+        node = self.pairs.node
+        for step in segment:
+            rows = []
+            for source in step.sources:
+                row = (source.tensor if isinstance(source, Rows) else self.all.known[source.value]).index_select(
+                    0, node
+                )
+                if isinstance(source, Ref) and source.value in self.change:
+                    row = row + self.change[source.value]
+                if source.own_call is not None:
+                    row = row * self._own_kept(self.pairs, source.own_call).to(row.dtype).view(-1, 1)
+                rows.append(row)
+            self.change[step.output] = step.run(rows) - self.all.known[step.output].index_select(0, node)
+
+    def _forget(self, call: int) -> None:
+        """Drop values that nobody reads any more, and pairs where nothing changed after all."""
+        self.change = {value: change for value, change in self.change.items() if value in self.live[call]}
+        moved = torch.zeros(len(self.pairs), dtype=torch.bool, device=self.pairs.key.device)
+        for change in self.change.values():
+            moved |= (change != 0).any(dim=1)
+        kept = moved.nonzero().view(-1)
+        self.pairs = Pairs(self.pairs.key[kept], self.num_nodes)
+        self.change = {value: change.index_select(0, kept) for value, change in self.change.items()}
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _positions(self) -> tuple[Tensor, Tensor]:
+        """Targets grouped by node (one may be asked for twice): where each node's group starts, and the positions."""
+        order = self.all.targets.argsort(stable=True)
+        start = torch.zeros(self.num_nodes + 1, dtype=torch.long, device=order.device)
+        start[1:] = torch.bincount(self.all.targets, minlength=self.num_nodes).cumsum(0)
+        return start, order
+
+    def _read_off(self, rows: Tensor) -> Drops:
+        start, order = self._positions()
+        graph = InEdges(start, order, order, self.num_nodes)
+        pair, place = graph.of_nodes(self.pairs.node)
+        position = order[place]
+        drop = self.all.value[position] - self.all.target.select(position).value(rows.index_select(0, pair))
+        kept = (drop != 0).nonzero().view(-1)
+        return Drops(position[kept], self.pairs.slot[pair][kept], drop[kept])
+
+    def _last_columns(self, step: MessageStep) -> Drops:
+        """The last call, one number for each (slot, target): only the target's own column is summed up."""
+        width = len(self.all.targets)
+        total = self.all.value.new_zeros(len(self.slots) * width)
+        for slot, node, weight, rows in self._contributions(step):
+            start, order = self._positions()
+            entry, place = InEdges(start, order, order, self.num_nodes).of_nodes(node)
+            position = order[place]
+            column = (
+                self.all.target.column[position] if self.all.target.mode != "binary" else torch.zeros_like(position)
+            )
+            amount = rows.reshape(-1).index_select(0, entry * rows.size(1) + column) * weight[entry]
+            if self.all.target.mode == "binary":
+                amount = torch.where(self.all.target.column[position] == 1, amount, -amount)
+            total.index_add_(0, slot[entry] * width + position, -amount)
+        kept = total.nonzero().view(-1)
+        return Drops(kept % width, kept // width, total[kept])
+
+    def _contributions(self, step: MessageStep) -> Any:
+        """(slot, node that hears, coefficient, change of its output): spread, own, and the missing message itself."""
+        layer, call = step.layer, step.call
+        assert isinstance(layer, AffineLayer)
+        sent, _, projected = layer.tables(self._table(step))
+        if isinstance(step.source, Ref):
+            moved = self.change[step.source.value]
+            source, edge, heard = self._spread(self.pairs, call)
+            outward = layer.difference(moved)
+            carried = outward.index_select(0, source)
+            yield heard // self.num_nodes, heard % self.num_nodes, layer.coefficients(edge, carried), carried
+            stays = (self._own_kept(self.pairs, call) & self._near(self.pairs.node, call)).nonzero().view(-1)
+            own = layer.own_difference(moved.index_select(0, stays), self.pairs.node[stays])
+            if own is not None:
+                yield self.pairs.slot[stays], self.pairs.node[stays], torch.ones_like(own[:, 0]), own
+        missing = self._missing(call)
+        if self.slots.of_self:
+            node = self.slots.item[missing]
+            term = layer.own_term(self._table(step), node)
+            if term is not None:
+                yield missing, node, -torch.ones_like(term[:, 0]), term
+        else:
+            edge = self.slots.item[missing]
+            message = sent.index_select(0, self.all.sender[edge])
+            message = message if projected else layer.difference(message)
+            yield missing, self.all.receiver[edge], -layer.coefficients(edge, message), message
+
+
+def _live_after(differences: Differences) -> list[set[int]]:
+    """Per call: the values that are read later."""
+    program, calls = differences.program, differences.program.num_calls
+    live: list[set[int]] = [set() for _ in range(calls)]
+    for step in program.steps:
+        at = step.call - 1 if isinstance(step, MessageStep) else step.calls_done - 1
+        sources = [step.source] if isinstance(step, MessageStep) else step.sources
+        for source in sources:
+            if isinstance(source, Ref):
+                for call in range(at + 1 if isinstance(step, MessageStep) else at):
+                    live[call].add(source.value)
+    live[-1].add(program.output)
+    for call in range(calls):
+        live[call].add(program.output)
+    return live

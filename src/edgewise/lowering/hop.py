@@ -1,0 +1,105 @@
+"""One message-passing call on copies: who hears whom, and sums over what a node hears."""
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+with (
+    warnings.catch_warnings()
+):  # torch says once per process that sparse tensors are in beta; users need not hear it from us
+    warnings.simplefilter("ignore", UserWarning)
+    torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
+
+
+@dataclass(eq=False)
+class Hop:
+    """Heads hear tails: the edges of head i are `start[i]:start[i + 1]`. Tails and own rows are rows of a table of senders."""
+
+    start: Tensor
+    tail: Tensor
+    edge_id: Tensor
+    """The column of each edge in the graph."""
+    own: Tensor | None
+    """The row of each head itself; None: the first rows of the table, in order."""
+    node: Tensor
+    """The node of each head."""
+    table_size: int
+    table_node: Tensor | None = None
+    """The node of each row of the table, where that is not its number."""
+    _cache: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_heads(self) -> int:
+        """How many nodes hear something."""
+        return len(self.start) - 1
+
+    @property
+    def head(self) -> Tensor:
+        """The head of each edge."""
+        if "head" not in self._cache:
+            heads = torch.arange(self.num_heads, device=self.start.device)
+            self._cache["head"] = torch.repeat_interleave(heads, self.start.diff(), output_size=len(self.tail))
+        return self._cache["head"]
+
+    def backwards(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The edges grouped by tail: where each group starts, the heads, and the places among the edges."""
+        if "backwards" not in self._cache:
+            order = self.tail.argsort(stable=True)
+            start = torch.zeros(self.table_size + 1, dtype=torch.long, device=self.tail.device)
+            start[1:] = torch.bincount(self.tail, minlength=self.table_size).cumsum(0)
+            self._cache["backwards"] = start, self.head[order], order
+        return self._cache["backwards"]
+
+    def own_rows(self, table: Tensor) -> Tensor:
+        """The rows of the heads themselves."""
+        return table[: self.num_heads] if self.own is None else table.index_select(0, self.own)
+
+
+def grouped_sum(table: Tensor, place: Tensor, start: Tensor, weight: Tensor) -> Tensor:
+    """Σ weight · table[place] over each group, `[groups, width]`."""
+    if len(place) == 0:
+        return table.new_zeros(len(start) - 1, table.size(1))
+    return functional.embedding_bag(
+        place, table, start, mode="sum", per_sample_weights=weight.contiguous(), include_last_offset=True
+    )
+
+
+def pair_products(heads: Tensor, table: Tensor, hop: Hop) -> Tensor:
+    """heads[i] · table[tail] for every edge i ← tail, `[edges]`."""
+    if heads.is_cuda or len(hop.tail) == 0:
+        return (heads.index_select(0, hop.head) * table.index_select(0, hop.tail)).sum(dim=1)
+    pattern = torch.sparse_csr_tensor(
+        hop.start, hop.tail, heads.new_zeros(len(hop.tail)), size=(len(heads), len(table)), check_invariants=False
+    )
+    return torch.sparse.sampled_addmm(pattern, heads, table.t(), beta=0.0).values()
+
+
+class _WeightedSum(torch.autograd.Function):
+    """Σ over the edges of a head of weight · table[tail]; linear in both, so the backward pass is two sums again."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, table: Tensor, hop: Hop) -> Tensor:
+        ctx.save_for_backward(weight, table)
+        ctx.hop = hop
+        return grouped_sum(table, hop.tail, hop.start, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        weight, table = ctx.saved_tensors
+        gradient = gradients[0].contiguous()
+        of_weight = pair_products(gradient, table, ctx.hop) if ctx.needs_input_grad[0] else None
+        of_table = None
+        if ctx.needs_input_grad[1]:
+            start, heads, order = ctx.hop.backwards()
+            of_table = grouped_sum(gradient, heads, start, weight.index_select(0, order))
+        return of_weight, of_table, None
+
+
+def weighted_sum(weight: Tensor, table: Tensor, hop: Hop) -> Tensor:
+    """What every head hears: Σ weight · table[tail], `[heads, width]`."""
+    result: Tensor = _WeightedSum.apply(weight, table.contiguous(), hop)  # type: ignore[no-untyped-call]
+    return result

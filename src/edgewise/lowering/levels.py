@@ -1,0 +1,130 @@
+"""Trimmed computation graphs of many targets side by side, ordered by distance.
+
+Pairs (target, node) are numbered by their distance from the target: first the targets themselves, then the pairs one hop away,
+and so on; edges follow their receivers. What a layer needs is then always the beginning of the same arrays: after c of L calls
+only the pairs within L − c hops count, and call c needs the edges that end there.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from edgewise.graph.computation_graph import InEdges
+from edgewise.lowering.hop import Hop
+
+
+@dataclass(eq=False)
+class Levels:
+    """Pairs and edges with the sizes of their beginnings, and the calls on them."""
+
+    num_calls: int
+    num_targets: int
+    node: Tensor
+    """`[pairs]`: within L − 1 hops of the target."""
+    owner: Tensor
+    start: Tensor
+    edge_id: Tensor
+    """`[M]`: the column of each edge."""
+    sender: Tensor
+    """`[M]`: the node that sends."""
+    tail: Tensor
+    """The pair that sends, for the edges that need one."""
+    pair_end: list[int]
+    """`pair_end[h]`: how many pairs are within h hops."""
+    num_nodes: int
+    whole: bool = False
+    """Whether every call runs on the whole graph: graph tasks."""
+    _hops: dict[tuple[int, bool], Hop] = field(default_factory=dict)
+
+    def pairs_after(self, calls: int) -> int:
+        """How many pairs are needed after some calls."""
+        return self.num_nodes if self.whole else self.pair_end[min(self.num_calls - calls, self.num_calls - 1)]
+
+    def edges_of(self, call: int) -> int:
+        """How many edges a call needs."""
+        return len(self.edge_id) if self.whole else self._edge_end[self.pairs_after(call + 1)]
+
+    @property
+    def _edge_end(self) -> dict[int, int]:
+        if not hasattr(self, "_ends"):
+            ends = self.start[torch.tensor(self.pair_end, device=self.start.device)].tolist()
+            self._ends = dict(zip(self.pair_end, ends, strict=True))
+        return self._ends
+
+    def hop(self, call: int, *, from_nodes: bool) -> Hop:
+        """The geometry of a call whose senders are nodes of the graph (features), or pairs (what earlier calls made)."""
+        key = (call, from_nodes)
+        if key not in self._hops:
+            heads, edges = self.pairs_after(call + 1), self.edges_of(call)
+            nodes = self.node[:heads]
+            tail = self.sender[:edges] if from_nodes or self.whole else self.tail[:edges]
+            size = self.num_nodes if from_nodes or self.whole else self.pairs_after(call)
+            own = nodes if from_nodes and not self.whole else None
+            self._hops[key] = Hop(
+                self.start[: heads + 1], tail, self.edge_id[:edges], own, nodes, size, self.node[:size]
+            )
+        return self._hops[key]
+
+    def gather(self, rows: Tensor, calls: int) -> Tensor:
+        """Rows of nodes as rows of pairs."""
+        return rows if self.whole else rows.index_select(0, self.node[: self.pairs_after(calls)])
+
+    @property
+    def head(self) -> Tensor:
+        """The pair that receives, for every edge."""
+        return self.hop(0, from_nodes=True).head
+
+
+def expand(in_edges: InEdges, targets: Tensor, num_calls: int, table: Tensor) -> Levels:
+    """The levels of some targets. `table` (targets × nodes, all −1) says which number a pair has; it is left as it was.
+
+    A table instead of sorting: a pair is new if its entry is −1, and of several equal candidates the one that was written
+    last is kept.
+    """
+    size, device = in_edges.num_nodes, targets.device
+    frontier = torch.arange(len(targets), device=device) * size + targets
+    table[frontier] = torch.arange(len(targets), device=device, dtype=table.dtype)
+    keys, ends, counts, edges, senders, tails = [frontier], [len(frontier)], [], [], [], []
+    for hop in range(num_calls):
+        node = frontier % size
+        position, place = in_edges.of_nodes(node)
+        sender = in_edges.sender[place]
+        counts.append(in_edges.start[node + 1] - in_edges.start[node])
+        edges.append(in_edges.edge[place])
+        senders.append(sender)
+        if hop == num_calls - 1:
+            break  # whoever sends here is read from the features: it needs no number
+        key = (frontier - node)[position] + sender
+        frontier = _number_new(table, key, ends[-1])
+        keys.append(frontier)
+        ends.append(ends[-1] + len(frontier))
+        tails.append(table[key])
+    key = torch.cat(keys)
+    table[key] = -1
+    start = torch.zeros(len(key) + 1, dtype=torch.long, device=device)
+    start[1:] = torch.cat(counts).cumsum(0)
+    return Levels(
+        num_calls, len(targets), key % size, key // size, start, torch.cat(edges), torch.cat(senders),
+        torch.cat(tails).long() if tails else frontier[:0], ends, size,
+    )  # fmt: skip
+
+
+def _number_new(table: Tensor, key: Tensor, first: int) -> Tensor:
+    """The keys that have no number yet, each once; they get the next numbers."""
+    candidate = key[table[key] < 0]
+    ticket = torch.arange(len(candidate), device=key.device, dtype=table.dtype)
+    table[candidate] = ticket
+    new = candidate[table[candidate] == ticket]
+    table[new] = torch.arange(first, first + len(new), device=key.device, dtype=table.dtype)
+    return new
+
+
+def whole_levels(data: Data, in_edges: InEdges, num_calls: int, owner: Tensor, num_targets: int) -> Levels:
+    """Every node and edge at every call."""
+    node = torch.arange(data.num_nodes, device=data.edge_index.device)
+    return Levels(
+        num_calls, num_targets, node, owner, in_edges.start, in_edges.edge, in_edges.sender, in_edges.sender,
+        [data.num_nodes], data.num_nodes, whole=True,
+    )  # fmt: skip

@@ -1,0 +1,65 @@
+"""A model that was lowered and proved: engines for blocks of targets."""
+
+import logging
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from edgewise.graph.computation_graph import InEdges
+from edgewise.lowering.engine import LoweredEngine, prepare, run
+from edgewise.lowering.levels import expand, whole_levels
+from edgewise.lowering.program import Program, compile_program
+from edgewise.lowering.unsupported import Unsupported
+from edgewise.model.trace import Trace
+
+log = logging.getLogger("edgewise")
+
+
+class Lowering:
+    """A program for one graph, with the activations of all nodes."""
+
+    def __init__(self, program: Program, data: Data, in_edges: InEdges) -> None:
+        self.program, self.in_edges, self.data = program, in_edges, data
+        self.prepared = prepare(program)
+        self._table = torch.empty(0, dtype=torch.int32, device=data.edge_index.device)
+        nobody = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device)
+        self.everything = whole_levels(data, in_edges, program.num_calls, nobody, data.num_nodes)
+        self.known: dict[int, Tensor] = {}
+
+    def run_all(self, weight: Tensor, own: Tensor | None = None) -> dict[int, Tensor]:
+        """Every value for every node, under ω `[L, E]` and s `[L, N]` shared by all."""
+        with torch.no_grad():
+            return run(self.program, self.everything, self.prepared, weight[:, self.in_edges.edge], own)
+
+    def engine(self, targets: Tensor) -> LoweredEngine:
+        """All of these nodes in one pass."""
+        needed = len(targets) * self.in_edges.num_nodes
+        if len(self._table) < needed:
+            self._table = torch.full((needed,), -1, dtype=torch.int32, device=targets.device)
+        levels = expand(self.in_edges, targets, self.program.num_calls, self._table)
+        return LoweredEngine(self.program, levels, self.prepared, self.known)
+
+
+def lower_nodes(trace: Trace, data: Data, in_edges: InEdges) -> Lowering | None:
+    """A lowering for node tasks, not yet proved; None (and a line in the debug log) if a part of the model is not known."""
+    if trace.flow is None:
+        return None
+    try:
+        program = compile_program(trace, data)
+    except Unsupported as reason:
+        log.debug("not lowered: %s", reason)
+        return None
+    return Lowering(program, data, in_edges)
+
+
+def lower_graphs(trace: Trace, data: Data, owner: Tensor, num_graphs: int) -> LoweredEngine | None:
+    """An engine for a batch of graphs, not yet proved."""
+    try:
+        program = compile_program(trace, data, whole=True)
+    except Unsupported as reason:
+        log.debug("not lowered: %s", reason)
+        return None
+    in_edges = InEdges.of(data.edge_index, data.num_nodes, trace.flow or "source_to_target")
+    levels = whole_levels(data, in_edges, program.num_calls, owner, num_graphs)
+    return LoweredEngine(program, levels, prepare(program), None)

@@ -1,0 +1,139 @@
+"""Which torch operations act on every row by itself, so that they can be run again on some of the rows."""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgewise.model.hooks import OperationMode
+
+_ACTIVATIONS = {
+    *(
+        "relu",
+        "leaky_relu",
+        "elu",
+        "selu",
+        "celu",
+        "gelu",
+        "silu",
+        "mish",
+        "sigmoid",
+        "tanh",
+        "softplus",
+        "softsign",
+        "relu6",
+    ),
+    *(
+        "hardtanh",
+        "hardswish",
+        "hardsigmoid",
+        "logsigmoid",
+        "threshold",
+        "prelu",
+        "tanhshrink",
+        "softshrink",
+        "hardshrink",
+    ),
+}
+_ARITHMETIC = {
+    *("add", "sub", "mul", "div", "true_divide", "truediv", "radd", "rsub", "rmul", "neg", "abs", "exp", "log", "sqrt"),
+    *("square", "pow", "clamp", "maximum", "minimum", "where"),
+}
+_UNCHANGED = {"clone", "contiguous", "detach", "to", "type", "float", "double", "dropout", "alpha_dropout"}
+_ELEMENT_WISE = frozenset(_ACTIVATIONS | _ARITHMETIC | _UNCHANGED | {"batch_norm"})
+_FIRST_ARGUMENT_ONLY = frozenset(["linear", "layer_norm", "batch_norm", "matmul", "prelu"])
+_LAST_AXIS = frozenset(
+    ["softmax", "log_softmax", "normalize", "cat", "concat", "stack", "sum", "mean", "max", "unsqueeze", "squeeze"]
+)
+_INFIX: dict[str, Callable[..., Any]] = {
+    "iadd": operator.add,
+    "isub": operator.sub,
+    "imul": operator.mul,
+    "itruediv": operator.truediv,
+}
+
+
+def plain_name(function: Any) -> str:
+    """`__iadd__`, `relu_` and `relu` by one name each: iadd, relu, relu."""
+    return str(getattr(function, "__name__", "")).strip("_")
+
+
+def out_of_place(function: Any) -> Any:
+    """The function that leaves its arguments alone."""
+    name = plain_name(function)
+    if name in _INFIX:
+        return _INFIX[name]
+    raw = str(getattr(function, "__name__", ""))
+    if raw.endswith("_") and not raw.endswith("__"):
+        return getattr(torch, name, None) or getattr(functional, name)
+    return function
+
+
+def row_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """`"first"` or `"all"`: which tensor arguments have a row for each node; None if rows mix, or nobody knows."""
+    name = plain_name(function)
+    if kwargs.get("training") is True or (name == "dropout" and len(args) > 2 and args[2] is True):
+        return None
+    if name in _FIRST_ARGUMENT_ONLY:
+        return None if name == "batch_norm" and _is_training(args, kwargs) else "first"
+    if name in _ELEMENT_WISE or name in _INFIX:
+        return "all"
+    if name in _LAST_AXIS:
+        return "all" if _axis(name, args, kwargs) in (-1, 1) else None
+    if name in ("view", "reshape", "flatten"):
+        return "all" if _keeps_rows(name, args) else None
+    return None
+
+
+def is_element_wise(function: Any) -> bool:
+    """Whether each number of the result depends on one number of each row argument."""
+    return plain_name(function) in _ELEMENT_WISE or plain_name(function) in _INFIX
+
+
+def _is_training(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    flag = kwargs.get("training", args[5] if len(args) > 5 else False)
+    return bool(flag) or (args[1] if len(args) > 1 else kwargs.get("running_mean")) is None
+
+
+def _axis(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    default = {"normalize": 1, "cat": 0, "concat": 0, "stack": 0}.get(name)
+    place = 2 if name == "normalize" else 1
+    return kwargs.get("dim", args[place] if len(args) > place else default)
+
+
+def _keeps_rows(name: str, args: tuple[Any, ...]) -> bool:
+    if name == "flatten":
+        return len(args) > 1 and args[1] in (1, -1)
+    sizes = args[1] if len(args) > 1 and isinstance(args[1], (tuple, list, torch.Size)) else args[1:]
+    return len(sizes) > 1 and sizes[0] == -1 and all(size != -1 for size in sizes[1:])
+
+
+def is_aligned(tensor: Tensor, num_rows: int, dims: int) -> bool:
+    """Whether a constant has a row for each node: it takes part row by row."""
+    return tensor.dim() == dims and tensor.size(0) == num_rows and num_rows > 1
+
+
+class _Collector(OperationMode):
+    """Notes whether every operation works row by row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fine = True
+
+    def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
+        result = func(*args, **kwargs)
+        if isinstance(result, Tensor) and row_arguments(func, args, kwargs) is None:
+            self.fine = False
+        return result
+
+
+def works_row_by_row(module: nn.Module, width: int, like: Tensor) -> bool:
+    """Whether a module (the network inside a GIN) treats every row by itself."""
+    sample = torch.linspace(-1, 1, 3 * width, dtype=like.dtype, device=like.device).view(3, width)
+    collector = _Collector()
+    with torch.no_grad(), collector:
+        module(sample)
+    return collector.fine
