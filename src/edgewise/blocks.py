@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edgewise.errors import SettingError
 from edgewise.graph.computation_graph import reach
-from edgewise.problem import Problem
+from edgewise.problem import NodeProblem, Problem
 
 DEFAULT_MEMORY = 512 * 2**20
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -39,29 +39,30 @@ def read_batch_size(batch_size: Any) -> int | None:
 
 
 def blocks(problem: Problem, memory: int, batch_size: int | None) -> Iterator[Tensor]:
-    """Positions in `index`, block by block; targets of like size share a block, so that no small one waits for a large one."""
+    """Positions in `index`, block by block, in order."""
+    everyone = torch.arange(len(problem.index))
     if batch_size is not None:
-        yield from torch.arange(len(problem.index)).split(batch_size)
+        yield from everyone.split(batch_size)
         return
-    need = torch.cat([_bytes(problem, part) for part in torch.arange(len(problem.index)).split(_CHUNK)])
-    order = need.argsort(descending=True, stable=True)
     begin = 0
-    while begin < len(order):
-        fits = int((need[order[begin:]].cumsum(0) <= memory).sum())
-        yield order[begin : begin + max(fits, 1)]
+    while begin < len(everyone):
+        chunk = everyone[begin : begin + _CHUNK]
+        fits = int((_bytes(problem, chunk).cumsum(0) <= memory).sum())
+        yield chunk[: max(fits, 1)]
         begin += max(fits, 1)
 
 
 def _bytes(problem: Problem, positions: Tensor) -> Tensor:
     """An estimate for each target."""
-    if problem.task == "graph":
+    if not isinstance(problem, NodeProblem):
         graphs = [problem.graph_of(i) for i in positions.tolist()]
         nodes = torch.tensor([graph.num_nodes for graph in graphs])
         edges = torch.tensor([graph.edge_index.size(1) for graph in graphs])
     else:
         targets = problem.index[positions].to(problem.device)
-        near = reach(problem.in_edges, targets, problem.num_layers + problem.rim)
-        degree = problem.in_edges.start.diff()[near.node] * (near.hops < problem.num_layers + problem.rim)
+        subject = problem.subject
+        near = reach(subject.in_edges, targets, problem.num_layers + subject.rim)
+        degree = subject.in_edges.start.diff()[near.node] * (near.hops < problem.num_layers + subject.rim)
         nodes = torch.bincount(near.target, minlength=len(positions)).cpu()
         edges = torch.bincount(near.target, weights=degree.double(), minlength=len(positions)).long().cpu()
     features = problem.graphs[0].x[:1].numel()

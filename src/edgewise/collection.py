@@ -8,47 +8,9 @@ import torch
 from torch import Tensor
 
 from edgewise.algorithms.baseline import random_scores
+from edgewise.entries import Entries
 from edgewise.errors import InputError
 from edgewise.explanation import Explanation
-
-
-@dataclass(frozen=True, eq=False)
-class Entries:
-    """Sparse rows: those of target t are `start[t]:start[t + 1]`; `place` is the layer times the width, plus the column."""
-
-    start: Tensor
-    place: Tensor
-    score: Tensor
-
-    @staticmethod
-    def of(row: Tensor, place: Tensor, score: Tensor, num_rows: int) -> "Entries":
-        """From unordered triples; zeros are dropped."""
-        kept = score != 0
-        row, place, score = row[kept], place[kept], score[kept]
-        order = torch.argsort(place, stable=True)
-        order = order[torch.argsort(row[order], stable=True)]
-        start = torch.zeros(num_rows + 1, dtype=torch.long)
-        start[1:] = torch.bincount(row, minlength=num_rows).cumsum(0)
-        return Entries(start, place[order], score[order])
-
-    def rows(self) -> Tensor:
-        """The target of each entry."""
-        return torch.repeat_interleave(torch.arange(len(self.start) - 1), self.start.diff())
-
-    def dense(self, row: int, size: int) -> Tensor:
-        """One row in full."""
-        full = self.score.new_zeros(size)
-        span = slice(int(self.start[row]), int(self.start[row + 1]))
-        full[self.place[span]] = self.score[span]
-        return full
-
-    def select(self, rows: Tensor) -> "Entries":
-        """Some of the rows, in the given order."""
-        count = self.start.diff()[rows]
-        new = torch.repeat_interleave(torch.arange(len(rows)), count)
-        begin = torch.cat([count.new_zeros(1), count.cumsum(0)])
-        source = torch.arange(len(new)) + (self.start[rows] - begin[:-1])[new]
-        return Entries(begin, self.place[source], self.score[source])
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +118,7 @@ class ExplanationSet:
         save(self, path)
 
     def __repr__(self) -> str:
-        entries = "drawn on demand" if self.edges is None else f"{len(self.edges.score)} scores"
+        entries = "drawn on demand" if self.edges is None else f"{len(self.edges)} scores"
         return f"ExplanationSet({self.method}, {self.level} level, {len(self)} targets, {entries})"
 
 

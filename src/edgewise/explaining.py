@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from edgewise.algorithms.registry import Method, find_method, read_settings
 from edgewise.algorithms.scores import CopyScores, SparseScores
 from edgewise.blocks import blocks, read_batch_size, read_memory
-from edgewise.collection import Entries, ExplanationSet
+from edgewise.collection import ExplanationSet
+from edgewise.entries import Entries, Part
 from edgewise.errors import SettingError
 from edgewise.explanation import Explanation
-from edgewise.problem import Problem
+from edgewise.problem import Problem, pose
 from edgewise.score import Score
 
 log = logging.getLogger("edgewise")
@@ -76,7 +77,7 @@ def explain(
     own_settings = read_settings(chosen, settings)
     budget, batch_size = read_memory(memory), read_batch_size(batch_size)
     _check_numbers(seed, top)
-    problem = Problem(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+    problem = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
     parts = _Parts(problem, chosen, level, top)
     with problem.borrowed(), _progress_bar(progress, len(problem.index), f"{method} ({level})") as advance:
         if chosen.lowered and problem.lowering is not None:
@@ -132,44 +133,45 @@ class _Parts:
 
     def __init__(self, problem: Problem, method: Method, level: str, top: int | None) -> None:
         self.problem, self.method, self.level, self.top = problem, method, level, top
-        self.edges: list[tuple[Tensor, Tensor, Tensor]] = []
-        self.own: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.edges: list[Part] = []
+        self.own: list[Part] = []
         self.way = "none"
 
     def add(self, positions: Tensor, score: Score, found: CopyScores) -> None:
+        """The scores of one block."""
         self.way = score.way
-        widths = [self.problem.graph_of(i) for i in positions.tolist()]
-        edges = torch.tensor([graph.edge_index.size(1) for graph in widths], device=score.owner.device)
-        self.edges.append(self._sparse(positions, score.owner, score.edge_id, edges, found.edge))
+        self.edges.append(self._part(positions, score.owner, score.edge_id, score.num_edges, found.edge))
         if found.own is not None:
-            self.own.append(self._sparse(positions, score.self_owner, score.self_node, score.num_nodes, found.own))
+            self.own.append(self._part(positions, score.self_owner, score.self_node, score.num_nodes, found.own))
 
     def add_sparse(self, found: SparseScores) -> None:
         """Entries that belong to targets already."""
         self.way = "lowered"
         graph = self.problem.graphs[0]
         width = graph.num_nodes if found.of_self else graph.edge_index.size(1)
-        place = found.layer * width + found.item
-        (self.own if found.of_self else self.edges).append((found.position.cpu(), place.cpu(), found.score.cpu()))
+        part = self._strongest(found.position, found.layer * width + found.item, found.score)
+        (self.own if found.of_self else self.edges).append(part)
 
-    def _sparse(
-        self, positions: Tensor, owner: Tensor, column: Tensor, width: Tensor, found: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """(position, place, score) of what is not zero."""
+    def _part(self, positions: Tensor, owner: Tensor, column: Tensor, width: Tensor, found: Tensor) -> Part:
+        """What is not zero of scores `[copies]` or `[L, copies]`."""
         found = found.detach().reshape(1 if self.level == "input" else self.problem.num_layers, len(owner))
         layer, copy = found.nonzero(as_tuple=True)
-        row, place, score = owner[copy], layer * width[owner[copy]] + column[copy], found[layer, copy]
+        row, score = owner.index_select(0, copy), found[layer, copy]
+        shared = width[0] if len(width) == 1 else width[row]
+        place = column.index_select(0, copy) + layer * shared
+        return self._strongest(positions.to(row.device)[row], place, score)
+
+    def _strongest(self, row: Tensor, place: Tensor, score: Tensor) -> Part:
         if self.top is not None:
             kept = _strongest(row, score.abs(), self.top)
             row, place, score = row[kept], place[kept], score[kept]
-        return positions[row.cpu()], place.cpu(), score.cpu()
+        return Part(row.cpu(), place.cpu(), score.cpu())
 
     def assemble(self, settings: dict[str, Any]) -> ExplanationSet:
+        """Everything as one set."""
         problem = self.problem
-        home = [
-            (problem.source_edge_index(i), problem.graph_of(i).num_nodes)
-            for i in ([0] if problem.task == "node" else range(len(problem.index)))
-        ]
+        which = [0] if problem.task == "node" else range(len(problem.index))
+        graphs = [(problem.source_edge_index(i), problem.graph_of(i).num_nodes) for i in which]
         missing = tuple(i for i, separable in enumerate(problem.separable) if not separable)
         init = settings.get("init")
         if init is not None:
@@ -181,16 +183,20 @@ class _Parts:
             method=self.method.name,
             level=self.level,
             num_layers=problem.num_layers,
-            graphs=tuple(home),
+            graphs=tuple(graphs),
             edges=self._entries(self.edges) if self.method.function else None,
             own=self._entries(self.own) if self.own else None,
             own_missing=missing if self.own else (),
             settings=settings,
         )
 
-    def _entries(self, parts: list[tuple[Tensor, Tensor, Tensor]]) -> Entries:
-        row, place, score = (torch.cat(column) for column in zip(*parts, strict=True))
-        return Entries.of(row, place, score, len(self.problem.index))
+    def _entries(self, parts: list[Part]) -> Entries:
+        if (
+            self.top is not None and len(parts) > 1 and self.method.lowered
+        ):  # blocks of edges: a target's best are spread
+            together = [torch.cat(column) for column in zip(*((p.row, p.place, p.score) for p in parts), strict=True)]
+            parts = [self._strongest(*together)]
+        return Entries(parts, len(self.problem.index))
 
 
 def _strongest(row: Tensor, strength: Tensor, k: int) -> Tensor:

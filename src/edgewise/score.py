@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from edgewise.errors import InputError
 from edgewise.lowering.engine import LoweredEngine
-from edgewise.problem import Problem, sub_target
+from edgewise.problem import Problem, pose, sub_target
 from edgewise.shapes import LayerWeight, SelfWeight
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ class Score:
         forward: Callable[..., Tensor] | None = None,
         device: Any = None,
     ) -> None:
-        problem = Problem(
-            model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device
-        )
+        problem = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
         self._set(problem, torch.arange(len(problem.index)))
 
     @classmethod
@@ -71,9 +69,7 @@ class Score:
         self.self_node, self.self_owner = self._engine.self_node, self._engine.self_owner
         self.separable = problem.separable
         self.positions = positions
-        self.num_nodes = torch.tensor(
-            [problem.graph_of(i).num_nodes for i in positions.tolist()], device=self.owner.device
-        )
+        self.num_nodes, self.num_edges = problem.sizes(positions)
 
     def ones(self) -> LayerWeight:
         """ω = 1, `[L, M]`: the model itself."""

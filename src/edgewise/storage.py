@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.collection import Entries, ExplanationSet
+from edgewise.collection import ExplanationSet
+from edgewise.entries import Entries
 from edgewise.errors import FileError, missing_extra
 
 _FORMAT = "edgewise-explanations-1"
@@ -76,6 +77,7 @@ def _write_whole(path: Path, write: Callable[[Any], None]) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)
+        os.chmod(name, 0o666 & ~_umask())  # mkstemp makes files that only their owner can read
         os.replace(name, path)
     except OSError as error:
         raise FileError(
@@ -83,6 +85,12 @@ def _write_whole(path: Path, write: Callable[[Any], None]) -> None:
         ) from error
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _arrays(explained: ExplanationSet) -> dict[str, np.ndarray]:
@@ -131,7 +139,7 @@ def _assemble(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Explanati
 def _entries(tensors: dict[str, Tensor], name: str) -> Entries | None:
     if f"{name}_start" not in tensors:
         return None
-    return Entries(*(tensors[f"{name}_{part}"] for part in ("start", "place", "score")))
+    return Entries.of_rows(*(tensors[f"{name}_{part}"] for part in ("start", "place", "score")))
 
 
 def _write_npz(file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:

@@ -13,46 +13,48 @@ from edgewise.algorithms.scores import CopyScores
 from edgewise.errors import InputError
 from edgewise.score import Score
 
-_EPS = 1e-15  # PyG's guard in the entropy's logarithms
-
 
 def gnn_explainer(
     score: Score, level: str, *, epochs: int, lr: float, edge_size: float, edge_ent: float, init: Any, seed: int
 ) -> CopyScores:
     """Masks σ(M) that minimise cross-entropy + edge_size·Σσ + edge_ent·mean entropy; 0 where the first gradient is 0.
 
-    Layerwise: one mask per layer, trained jointly, the regularisers on every layer's mask.
+    Layerwise: one mask per layer, trained jointly, the regularisers on every layer's mask. As in PyG, they act from the second
+    step on, on the entries whose first gradient is not zero. Their derivative is written out: the entropy's is −M σ(1 − σ).
     """
-    logits = _start(score, level, init, seed).requires_grad_()
-    rows = 1 if level == "input" else score.num_layers
-    optimizer = torch.optim.Adam([logits], lr=lr)
-    active: Tensor | None = None
-    for _ in range(epochs):
+    logits = _start(score, level, init, seed)
+    logits.grad = torch.zeros_like(logits)
+    optimizer = torch.optim.Adam([logits], lr=lr, fused=True)
+    active, pull = torch.zeros_like(logits), torch.zeros_like(logits)
+    for epoch in range(epochs):
         mask = logits.sigmoid()
-        loss = score.target.loss(score.output(mask.expand(score.num_layers, -1))).sum()
-        if active is not None:
-            loss = loss + _regularisers(mask, active, _share(active, score, rows), edge_size, edge_ent)
-        logits.grad = torch.autograd.grad(loss, logits, allow_unused=True)[0] if loss.requires_grad else None
-        if logits.grad is None:
-            logits.grad = torch.zeros_like(logits)
-        if active is None:
-            active = logits.grad != 0
+        gradient = _gradient(score, mask) + active * (edge_size - pull * logits)
+        torch.mul(gradient, mask * (1 - mask), out=logits.grad)
+        if epoch == 0:
+            active = (logits.grad != 0).to(logits.dtype)
+            pull = edge_ent * _share(active, score)
         optimizer.step()
-    edge = logits.detach().sigmoid() * (active if active is not None else 0)
+    edge = logits.sigmoid() * active
     return CopyScores(edge if level == "layer" else edge[0])
 
 
-def _share(active: Tensor, score: Score, rows: int) -> Tensor:
-    """1 / number of active entries, per target and mask: turns a sum into the mean of each target."""
+def _gradient(score: Score, mask: Tensor) -> Tensor:
+    """∂ cross-entropy / ∂ mask."""
+    mask = mask.detach().requires_grad_()
+    loss = score.target.loss(score.output(mask.expand(score.num_layers, -1))).sum()
+    if not loss.requires_grad:  # no edge at all
+        return torch.zeros_like(mask)
+    found = torch.autograd.grad(loss, mask, allow_unused=True)[0]
+    return torch.zeros_like(mask) if found is None else found
+
+
+def _share(active: Tensor, score: Score) -> Tensor:
+    """1 / number of active entries, per target and mask: the entropy is averaged over them."""
+    rows = len(active)
     group = score.owner + torch.arange(rows, device=score.owner.device).view(-1, 1) * score.num_targets
-    count = torch.zeros(rows * score.num_targets, device=active.device, dtype=score.target.truth.dtype)
-    count.index_add_(0, group.reshape(-1), active.reshape(-1).to(count.dtype))
+    count = active.new_zeros(rows * score.num_targets)
+    count.index_add_(0, group.reshape(-1), active.reshape(-1))
     return 1 / count.clamp(min=1)[group]
-
-
-def _regularisers(mask: Tensor, active: Tensor, share: Tensor, edge_size: float, edge_ent: float) -> Tensor:
-    entropy = -mask * torch.log(mask + _EPS) - (1 - mask) * torch.log(1 - mask + _EPS)
-    return ((edge_size * mask + edge_ent * share * entropy) * active).sum()
 
 
 def _start(score: Score, level: str, init: Any, seed: int) -> Tensor:
@@ -62,7 +64,7 @@ def _start(score: Score, level: str, init: Any, seed: int) -> Tensor:
         return _given_start(score, level, init).to(score.owner.device, dtype).clone()
     layer = torch.arange(1 if level == "input" else score.num_layers, device=score.owner.device).view(-1, 1)
     target = score.index.to(score.owner.device)[score.owner]
-    spread = (2.0 / score.num_nodes).sqrt()[score.owner]  # relu gain √2 · √(2 / 2N)
+    spread = (2.0 / score.num_nodes).sqrt().expand(score.num_targets)[score.owner]  # relu gain √2 · √(2 / 2N)
     return (randomness.normal(seed, target, layer, score.edge_id) * spread).to(dtype)
 
 

@@ -12,11 +12,12 @@ from edgewise.score import Score
 
 
 def _rank_in_group(owner: Tensor) -> Tensor:
-    """The number of each entry among those of its owner; owners come in groups."""
-    place = torch.arange(len(owner), device=owner.device)
-    first = torch.ones_like(owner, dtype=torch.bool)
-    first[1:] = owner[1:] != owner[:-1]
-    return place - torch.cummax(torch.where(first, place, 0), dim=0).values
+    """The number of each entry among those of its owner."""
+    order = owner.argsort(stable=True)
+    grouped = owner[order]
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(len(owner), device=owner.device) - torch.searchsorted(grouped, grouped)
+    return rank
 
 
 def _one_per_target(candidates: Tensor, owner: Tensor) -> Iterator[Tensor]:

@@ -20,7 +20,7 @@ class CopyScores:
 
 @dataclass(frozen=True)
 class SparseScores:
-    """Scores of a whole problem, entry by entry: of the target at `position`, in a layer, for a column or (`of_self`) a node."""
+    """Scores of a whole problem, entry by entry: the target at `position`, in a layer, a column or (`of_self`) a node."""
 
     position: Tensor
     layer: Tensor

@@ -176,23 +176,16 @@ class _Block:
     def _affine(
         self, step: MessageStep, layer: AffineLayer, pairs: Pairs, missing: Tensor, at: Tensor, spread: Any
     ) -> Tensor:
-        table = self._table(step)
-        sent, _, projected = layer.tables(table)
-        found = self.numbering.find
-        narrow = not projected and layer.narrows
-        change = sent.new_zeros(len(pairs), layer.width if narrow else sent.size(1))
+        find = self.numbering.find
+        change = torch.zeros_like(self.all.known[step.output][:1]).expand(len(pairs), -1).contiguous()
         if isinstance(step.source, Ref):
             source, edge, heard = spread
-            moved = self.change[step.source.value]
-            moved = layer.difference(moved) if narrow else moved
-            change.index_add_(0, found(heard), layer.weighted(edge, moved.index_select(0, source)))
+            moved = layer.difference(self.change[step.source.value])
+            change.index_add_(0, find(heard), layer.weighted(edge, moved.index_select(0, source)))
         if not self.slots.of_self:
             edge = self.slots.item[missing]
-            message = layer.weighted(edge, sent.index_select(0, self.all.sender[edge]))
-            message = layer.difference(message) if narrow else message
-            change.index_add_(0, found(missing * self.num_nodes + at), message, alpha=-1)
-        if not narrow and not projected:
-            change = layer.difference(change)
+            message = layer.message(self._table(step), edge, self.all.sender[edge])
+            change.index_add_(0, find(missing * self.num_nodes + at), message, alpha=-1)
         self._add_own(step, layer, change, missing, at)
         return change
 
@@ -319,7 +312,6 @@ class _Block:
         """(slot, node that hears, coefficient, change of its output): spread, own, and the missing message itself."""
         layer, call = step.layer, step.call
         assert isinstance(layer, AffineLayer)
-        sent, _, projected = layer.tables(self._table(step))
         if isinstance(step.source, Ref):
             moved = self.change[step.source.value]
             source, edge, heard = self._spread(self.pairs, call)
@@ -338,9 +330,8 @@ class _Block:
                 yield missing, node, -torch.ones_like(term[:, 0]), term
         else:
             edge = self.slots.item[missing]
-            message = sent.index_select(0, self.all.sender[edge])
-            message = message if projected else layer.difference(message)
-            yield missing, self.all.receiver[edge], -layer.coefficients(edge, message), message
+            message = layer.message(self._table(step), edge, self.all.sender[edge])
+            yield missing, self.all.receiver[edge], -torch.ones_like(message[:, 0]), message
 
 
 def _live_after(differences: Differences) -> list[set[int]]:

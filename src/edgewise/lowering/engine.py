@@ -42,6 +42,15 @@ class LoweredEngine:
         return _Reverse(self.program, self.levels, self._prepared, self._known).run(of_rows)
 
 
+class LoweredGraphs(LoweredEngine):
+    """A batch of graphs: numbers of edges and nodes are those of each graph."""
+
+    def __init__(self, program: Program, levels: Levels, column: Tensor, node: Tensor) -> None:
+        super().__init__(program, levels, prepare(program), None)
+        self.union_column = levels.edge_id
+        self.edge_id, self.self_node = column[levels.edge_id], node
+
+
 def prepare(program: Program) -> dict[int, Any]:
     """What each call can compute once, because it reads constants only."""
     steps = [step for step in program.steps if isinstance(step, MessageStep) and isinstance(step.source, Rows)]

@@ -1,6 +1,7 @@
 """One message-passing call on copies: who hears whom, and sums over what a node hears."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +45,13 @@ class Hop:
             heads = torch.arange(self.num_heads, device=self.start.device)
             self._cache["head"] = torch.repeat_interleave(heads, self.start.diff(), output_size=len(self.tail))
         return self._cache["head"]
+
+    def remembered(self, what: str, compute: Callable[[], Tensor]) -> Tensor:
+        """Something that stays the same from one pass to the next."""
+        if what not in self._cache:
+            self._cache[what] = compute()
+        found: Tensor = self._cache[what]
+        return found
 
     def backwards(self) -> tuple[Tensor, Tensor, Tensor]:
         """The edges grouped by tail: where each group starts, the heads, and the places among the edges."""

@@ -7,7 +7,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.graph.computation_graph import InEdges
-from edgewise.lowering.engine import LoweredEngine, prepare, run
+from edgewise.graph.copies import Copies
+from edgewise.lowering.engine import LoweredEngine, LoweredGraphs, prepare, run
 from edgewise.lowering.levels import expand, whole_levels
 from edgewise.lowering.program import Program, compile_program
 from edgewise.lowering.unsupported import Unsupported
@@ -53,13 +54,14 @@ def lower_nodes(trace: Trace, data: Data, in_edges: InEdges) -> Lowering | None:
     return Lowering(program, data, in_edges)
 
 
-def lower_graphs(trace: Trace, data: Data, owner: Tensor, num_graphs: int) -> LoweredEngine | None:
+def lower_graphs(trace: Trace, copies: Copies) -> LoweredGraphs | None:
     """An engine for a batch of graphs, not yet proved."""
     try:
-        program = compile_program(trace, data, whole=True)
+        program = compile_program(trace, copies.data, whole=True)
     except Unsupported as reason:
         log.debug("not lowered: %s", reason)
         return None
+    data = copies.data
     in_edges = InEdges.of(data.edge_index, data.num_nodes, trace.flow or "source_to_target")
-    levels = whole_levels(data, in_edges, program.num_calls, owner, num_graphs)
-    return LoweredEngine(program, levels, prepare(program), None)
+    levels = whole_levels(data, in_edges, program.num_calls, copies.self_owner, copies.num_targets)
+    return LoweredGraphs(program, levels, copies.edge_id, copies.self_node)

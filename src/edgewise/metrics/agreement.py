@@ -30,7 +30,11 @@ def similarity(a: Explained, b: Explained, per_layer: bool = False) -> Tensor:  
         return _cosine(a.scores.double(), b.scores.double(), per_layer=per_layer).to(a.scores.dtype)
     first, second = _as_list(a), _as_list(b)
     match = _matched(first, second)
-    if isinstance(first, ExplanationSet) and isinstance(second, ExplanationSet) and first.edges and second.edges:
+    if (
+        isinstance(first, ExplanationSet)
+        and isinstance(second, ExplanationSet)
+        and None not in (first.edges, second.edges)
+    ):
         return _sparse_cosine(first, second._some(match), per_layer=per_layer)
     rows = [similarity(first[i], second[j], per_layer) for i, j in enumerate(match.tolist())]
     return torch.stack(rows)
@@ -101,7 +105,8 @@ def _sparse_cosine(a: ExplanationSet, b: ExplanationSet, *, per_layer: bool) -> 
         row = entries.rows()
         width = widths[row] if len(widths) > 1 else widths[0]
         group = row * groups + (entries.place // width if per_layer else 0)
-        return row * largest + entries.place, group, entries.score.double()
+        key, order = (row * largest + entries.place).sort()
+        return key, group[order], entries.score.double()[order]
 
     (key_a, group_a, score_a), (key_b, group_b, score_b) = keyed(a), keyed(b)
     size = len(a) * groups

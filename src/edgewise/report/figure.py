@@ -55,7 +55,8 @@ def draw(
 
     figure = Figure(figsize=(8.0, 6.5), dpi=110, layout="constrained")
     axes = figure.add_subplot()
-    axes.set_aspect("equal")
+    axes.set_aspect("equal", adjustable="datalim")  # the axes keep their place, so a narrow graph stands in the middle
+    axes.margins(0.1)  # room for loops
     axes.axis("off")
     axes.set_title(title or _title(explanation), fontsize=11)
     colours = _signed_colours(strongest.largest)

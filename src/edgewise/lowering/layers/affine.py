@@ -11,11 +11,12 @@ from edgewise.lowering.hop import Hop, grouped_sum, pair_products, weighted_sum
 from edgewise.lowering.layers.base import Layer
 
 
-@dataclass(frozen=True)
-class _Projected:
-    """Features that went through the layer's matrices already, once for all targets."""
+@dataclass(frozen=True, eq=False)
+class _Constant:
+    """Features that no weight changes: what is sent (through the matrix already, if that makes rows shorter), and own terms."""
 
     sent: Tensor
+    projected: bool
     own: Tensor | None
 
 
@@ -29,115 +30,125 @@ class AffineLayer(Layer):
     """`[out, in]` for what is heard; None: as it is."""
     loop: Tensor | None = None
     """`[N]`: coefficient of the added self-loop, heard through `matrix`."""
-    root: Tensor | None = None
-    """`[out, in]`, or a single number."""
+    root: Tensor | float | None = None
+    """`[out, in]`, or a number."""
     bias: Tensor | None = None
 
-    def _edge_weight(self, hop: Hop, weight: Tensor) -> Tensor:
-        return weight if self.coefficient is None else weight * self.coefficient.index_select(0, hop.edge_id)
-
     def prepare(self, table: Tensor) -> Any:
-        """Project first where that makes the rows shorter."""
-        if self.matrix is None or self.matrix.size(0) >= self.matrix.size(1):
-            return table
-        own = self._own(table) if self.root is not None else None
-        return _Projected(functional.linear(table, self.matrix), own)
+        """Own terms, and the matrix where it makes rows shorter: once for all targets."""
+        everyone = torch.arange(len(table), device=table.device)
+        narrow = self.matrix is not None and self.matrix.size(0) < self.matrix.size(1)
+        return _Constant(self.difference(table) if narrow else table, narrow, self.own_difference(table, everyone))
 
-    def _own(self, rows: Tensor) -> Tensor:
-        assert self.root is not None
-        return rows * self.root if self.root.dim() < 2 else functional.linear(rows, self.root)
+    # --- forwards -----------------------------------------------------------------------------------------------------
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """Sum first, then the matrix: heads are fewer than tails."""
-        sent = table.sent if isinstance(table, _Projected) else table
-        heard = weighted_sum(self._edge_weight(hop, weight), sent, hop)
+        sent = table.sent if isinstance(table, _Constant) else table
+        heard = weighted_sum(self._of_edges(hop, weight), sent, hop)
+        if isinstance(table, _Constant):
+            return self._finish(heard, self._constant_rest(table, hop, own), projected=table.projected)
         if self.loop is not None:
-            heard = heard + _scaled(hop.own_rows(sent) * self.loop.index_select(0, hop.node).view(-1, 1), own)
-        if self.matrix is not None and not isinstance(table, _Projected):
-            heard = functional.linear(heard, self.matrix)
-        if self.root is not None:
-            rows = hop.own_rows(table.own) if isinstance(table, _Projected) else self._own(hop.own_rows(table))  # type: ignore[arg-type]
-            heard = heard + _scaled(rows, own)
-        return heard if self.bias is None else heard + self.bias
+            mine = self.loop.index_select(0, hop.node)
+            heard = torch.addcmul(heard, hop.own_rows(table), (mine if own is None else mine * own).view(-1, 1))
+        if isinstance(self.root, float):
+            heard = heard + _scaled(hop.own_rows(table), own) * self.root
+        rest = self.bias
+        if isinstance(self.root, Tensor):
+            rest = functional.linear(_scaled(hop.own_rows(table), own), self.root, self.bias)
+        return self._finish(heard, rest, projected=False)
+
+    def _finish(self, heard: Tensor, rest: Tensor | None, *, projected: bool) -> Tensor:
+        """B · heard + rest."""
+        if self.matrix is None or projected:
+            return heard if rest is None else heard + rest
+        return heard @ self.matrix.t() if rest is None else torch.addmm(rest, heard, self.matrix.t())
+
+    def _constant_rest(self, table: _Constant, hop: Hop, own: Tensor | None) -> Tensor | None:
+        if table.own is None:
+            return self.bias
+        rows = hop.remembered("own", lambda: hop.own_rows(table.own))
+        if own is not None:
+            rows = rows * own.view(-1, 1)
+            return rows if self.bias is None else rows + self.bias
+        return rows if self.bias is None else hop.remembered("rest", lambda: rows + self.bias)
+
+    def _of_edges(self, hop: Hop, weight: Tensor) -> Tensor:
+        if self.coefficient is None:
+            return weight
+        coefficient = self.coefficient
+        return weight * hop.remembered("coefficient", lambda: coefficient.index_select(0, hop.edge_id))
+
+    # --- backwards, at ω = s = 1 --------------------------------------------------------------------------------------
 
     def backward(
         self, table: Any, near: Hop, gradient: Tensor, onto: Hop | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """By hand: with activations at hand nothing has to be run forwards."""
-        projected = isinstance(table, _Projected)
-        sent = table.sent if projected else table
+        constant = table if isinstance(table, _Constant) else None
+        projected = constant is not None and constant.projected
         onward = gradient if projected or self.matrix is None else gradient @ self.matrix
-        of_edges = self._edge_weight(near, pair_products(onward, sent, near))
-        of_own, own_onward = self._own_backward(table, near, gradient, onward)
+        of_edges = self._of_edges(near, pair_products(onward, table.sent if constant else table, near))
+        if constant is not None:
+            own = constant.own
+            of_own = gradient.new_zeros(near.num_heads) if own is None else _row_dot(gradient, near.own_rows(own))
+            return of_edges, of_own, None
+        of_own, own_onward = self._own_backward(near.own_rows(table), near, gradient, onward)
         if onto is None:
             return of_edges, of_own, None
         start, heads, order = onto.backwards()
-        coefficient = self._edge_weight(near, onward.new_ones(len(order)))
-        found = grouped_sum(onward, heads, start, coefficient.index_select(0, order))
+        found = grouped_sum(
+            onward, heads, start, self._of_edges(near, onward.new_ones(len(order))).index_select(0, order)
+        )
         if own_onward is not None:
             found[: near.num_heads] += own_onward
         return of_edges, of_own, found
 
-    def _own_backward(self, table: Any, hop: Hop, gradient: Tensor, onward: Tensor) -> tuple[Tensor, Tensor | None]:
-        of_own = gradient.new_zeros(hop.num_heads)
+    def _own_backward(self, rows: Tensor, hop: Hop, gradient: Tensor, onward: Tensor) -> tuple[Tensor, Tensor | None]:
         back: Tensor | None = None
-        projected = isinstance(table, _Projected)
         if self.loop is not None:
             back = onward * self.loop.index_select(0, hop.node).view(-1, 1)
-            of_own = of_own + _row_dot(back, hop.own_rows(table.sent if projected else table))
         if self.root is not None:
-            through = gradient if projected else gradient * self.root if self.root.dim() < 2 else gradient @ self.root
-            of_own = of_own + _row_dot(through, hop.own_rows(table.own if projected else table))
+            through = gradient @ self.root if isinstance(self.root, Tensor) else gradient * self.root
             back = through if back is None else back + through
-        return of_own, back
+        return (gradient.new_zeros(hop.num_heads) if back is None else _row_dot(back, rows)), back
 
-    # --- for differences ----------------------------------------------------------------------------------------------
-
-    @property
-    def width(self) -> int:
-        """Columns of the output."""
-        assert self.matrix is not None
-        return self.matrix.size(0)
-
-    @property
-    def narrows(self) -> bool:
-        """Whether the matrix makes rows shorter: then it comes first."""
-        return self.matrix is not None and self.matrix.size(0) <= self.matrix.size(1)
-
-    def tables(self, table: Any) -> tuple[Tensor, Tensor, bool]:
-        """What is sent, what own terms are made of, and whether both went through the matrices already."""
-        if isinstance(table, _Projected):
-            return table.sent, table.sent if table.own is None else table.own, True
-        return table, table, False
-
-    def coefficients(self, edge: Tensor, like: Tensor) -> Tensor:
-        """Of some columns, `[edges]`."""
-        return like.new_ones(len(edge)) if self.coefficient is None else self.coefficient.index_select(0, edge)
-
-    def weighted(self, edge: Tensor, rows: Tensor) -> Tensor:
-        """Rows times the coefficients of their edges."""
-        return rows if self.coefficient is None else rows * self.coefficient.index_select(0, edge).view(-1, 1)
+    # --- differences --------------------------------------------------------------------------------------------------
 
     def difference(self, change: Tensor) -> Tensor:
         """What a change of what is heard changes in the output."""
         return change if self.matrix is None else functional.linear(change, self.matrix)
 
     def own_difference(self, change: Tensor, node: Tensor) -> Tensor | None:
-        """What a change of the nodes' own features changes through their own term."""
-        if self.root is not None:
-            return self._own(change)
+        """What a change of the nodes' own features changes through their own term; None: they do not hear themselves."""
+        total: Tensor | None = None
         if self.loop is not None:
-            return self.difference(change * self.loop.index_select(0, node).view(-1, 1))
-        return None
+            total = self.difference(change * self.loop.index_select(0, node).view(-1, 1))
+        if self.root is not None:
+            through = functional.linear(change, self.root) if isinstance(self.root, Tensor) else change * self.root
+            through = self.difference(through) if isinstance(self.root, float) else through
+            total = through if total is None else total + through
+        return total
+
+    def message(self, table: Any, edge: Tensor, sender: Tensor) -> Tensor:
+        """What some edges add to the outputs of their receivers."""
+        rows = (table.sent if isinstance(table, _Constant) else table).index_select(0, sender)
+        rows = rows if isinstance(table, _Constant) and table.projected else self.difference(rows)
+        return self.weighted(edge, rows)
 
     def own_term(self, table: Any, node: Tensor) -> Tensor | None:
-        """The own term of some nodes."""
-        sent, own, projected = self.tables(table)
-        if not projected:
-            return self.own_difference(sent.index_select(0, node), node)
-        if self.root is not None:
-            return own.index_select(0, node)
-        return None if self.loop is None else sent.index_select(0, node) * self.loop.index_select(0, node).view(-1, 1)
+        """What some nodes' own terms add to their outputs."""
+        if isinstance(table, _Constant):
+            return None if table.own is None else table.own.index_select(0, node)
+        return self.own_difference(table.index_select(0, node), node)
+
+    def weighted(self, edge: Tensor, rows: Tensor) -> Tensor:
+        """Rows times the coefficients of their edges."""
+        return rows if self.coefficient is None else rows * self.coefficient.index_select(0, edge).view(-1, 1)
+
+    def coefficients(self, edge: Tensor, like: Tensor) -> Tensor:
+        """Of some columns, `[edges]`."""
+        return like.new_ones(len(edge)) if self.coefficient is None else self.coefficient.index_select(0, edge)
 
 
 def _scaled(rows: Tensor, own: Tensor | None) -> Tensor:

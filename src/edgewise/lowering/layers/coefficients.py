@@ -26,3 +26,8 @@ def mean_share(call: Call, data: Data) -> Tensor:
     receiver = torch.cat([ends, torch.arange(data.num_nodes, device=ends.device)])[call.slots]
     count = torch.bincount(receiver, minlength=data.num_nodes).clamp(min=1)
     return (1 / count.to(data.x.dtype))[receiver]
+
+
+def fixed(parameter: Tensor | None) -> Tensor | None:
+    """A parameter that is not differentiated."""
+    return None if parameter is None else parameter.detach()

@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, SGConv
 
 from edgewise.lowering.layers.affine import AffineLayer
-from edgewise.lowering.layers.coefficients import by_owner
+from edgewise.lowering.layers.coefficients import by_owner, fixed
 from edgewise.lowering.unsupported import Unsupported
 from edgewise.model.trace import Call
 
@@ -18,7 +18,7 @@ def lower_gcn(conv: GCNConv, calls: list[Call], data: Data) -> list[Any]:
     if conv.aggr not in ("add", "sum"):
         raise Unsupported(f"GCNConv with aggr={conv.aggr!r}")
     coefficient, loop = by_owner(calls[0], calls[0].arguments.get("edge_weight"), data)
-    return [AffineLayer(coefficient, matrix=conv.lin.weight, loop=loop, bias=conv.bias)]
+    return [AffineLayer(coefficient, matrix=conv.lin.weight.detach(), loop=loop, bias=fixed(conv.bias))]
 
 
 def lower_sgc(conv: SGConv, calls: list[Call], data: Data) -> list[Any]:
@@ -27,4 +27,4 @@ def lower_sgc(conv: SGConv, calls: list[Call], data: Data) -> list[Any]:
         raise Unsupported(f"SGConv with aggr={conv.aggr!r}")
     owned = [by_owner(call, call.arguments.get("edge_weight"), data) for call in calls]
     sums = [AffineLayer(coefficient, loop=loop) for coefficient, loop in owned]
-    return [*sums, partial(functional.linear, weight=conv.lin.weight, bias=conv.lin.bias)]
+    return [*sums, partial(functional.linear, weight=conv.lin.weight.detach(), bias=fixed(conv.lin.bias))]

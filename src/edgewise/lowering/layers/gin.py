@@ -24,4 +24,4 @@ def lower_gin(conv: GINConv, calls: list[Call], data: Data) -> list[Any]:
     """Σ x + (1 + ε) x, then the network."""
     check_network(conv, calls[0], data)
     coefficient, _ = by_owner(calls[0], None, data)
-    return [AffineLayer(coefficient, root=(1 + conv.eps).detach()), conv.nn]
+    return [AffineLayer(coefficient, root=1 + float(conv.eps)), conv.nn]

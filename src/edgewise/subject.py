@@ -1,0 +1,218 @@
+"""What is explained, without the question: a model on one graph, run once and looked through."""
+
+import copy
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric import nn as pyg
+from torch_geometric.data import Data
+
+from edgewise import randomness
+from edgewise.engine import CopiesEngine, Engine, OneByOneEngine
+from edgewise.errors import LocalityWarning, ModelError
+from edgewise.graph.computation_graph import InEdges
+from edgewise.graph.copies import neighbourhoods, whole_graph
+from edgewise.lowering.lowering import Lowering, lower_nodes
+from edgewise.model.borrow import borrowed
+from edgewise.model.call import ModelCall
+from edgewise.model.hooks import Layers
+from edgewise.model.trace import record
+from edgewise.model.weighted import WeightedGraph, WeightedModel
+
+log = logging.getLogger("edgewise")
+
+# Layers that read only the receiver's own in-edges; any other may read the degree of a sender, one hop further (GCN does).
+_READ_RECEIVERS_ONLY = (
+    *(pyg.SAGEConv, pyg.GraphConv, pyg.GINConv, pyg.GINEConv),
+    *(pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv, pyg.PNAConv),
+)
+_PROBE_SEED = 20250803
+
+
+class Loan:
+    """A model that is borrowed when needed; loans may nest."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model, self._depth = model, 0
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """The model, ours for a while."""
+        self._depth += 1
+        try:
+            if self._depth > 1:
+                yield
+            else:
+                with borrowed(self._model):
+                    yield
+        finally:
+            self._depth -= 1
+
+
+def close(found: Tensor, true: Tensor) -> bool:
+    """Equal up to rounding, on the scale of the largest number."""
+    if found.shape != true.shape:
+        return False
+    tolerance = 1e-9 if true.dtype == torch.float64 else 1e-4
+    scale = true.abs().max().clamp(min=1e-30) if true.numel() else 1.0
+    return bool(((found - true).abs() <= tolerance * scale).all())
+
+
+def random_weight(ids: Tensor, num_layers: int, like: Tensor) -> Tensor:
+    """Weights `[L, ids]` that depend on nothing but layer and number: the same for a copy as for the original."""
+    layer = torch.arange(num_layers, device=ids.device).view(-1, 1)
+    return randomness.uniform(_PROBE_SEED, layer, ids).to(like.dtype)
+
+
+def with_own_x(graph: Data) -> Data:
+    """The graph with a copy of its features, for models that change their input in place."""
+    own = copy.copy(graph)
+    own.x = graph.x.detach().clone()
+    return own
+
+
+def warn_not_local(why: str, what: str) -> None:
+    """Say once that explaining will be slow."""
+    text = f"The model is not local ({why}), so every {what}: slower and right."
+    warnings.warn(text, LocalityWarning, stacklevel=2)
+
+
+class Subject:
+    """A model on one graph whose nodes are explained; knows the ways in which it can be run for many of them."""
+
+    def __init__(self, call: ModelCall, layers: Layers, graph: Data, loan: Loan) -> None:
+        self.call, self.layers, self.graph, self.loan = call, layers, graph, loan
+        self.device = graph.edge_index.device
+        with loan.taken():
+            self.trace = record(call, layers, with_own_x(graph))
+            self.num_layers = len(self.trace.calls)
+            self._check_rows()
+            self.weighted = WeightedModel(call, layers, self.trace)
+            self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, self.trace.flow or "source_to_target")
+            known = all(isinstance(c.module, _READ_RECEIVERS_ONLY) for c in self.trace.calls)
+            self.rim = 0 if known else 1
+            self._whole = WeightedGraph(with_own_x(graph))
+            self.local = self.trace.flow is not None
+            if not self.local:
+                self._give_up_copies("its layers send messages in both directions")
+            self.lowering = self._proved_lowering()
+
+    def _check_rows(self) -> None:
+        if len(self.trace.output) != self.graph.num_nodes:
+            raise ModelError(
+                f"The model gave {len(self.trace.output)} rows for {self.graph.num_nodes} nodes; a node task needs a row for "
+                f"each node. For one prediction per graph, type task='graph'."
+            )
+
+    # --- the lowered way ----------------------------------------------------------------------------------------------
+
+    def _proved_lowering(self) -> Lowering | None:
+        """The lowered model, if it gives the model's output for every node, at ω = 1 and at random ω and s."""
+        lowering = lower_nodes(self.trace, self.graph, self.in_edges)
+        if lowering is None:
+            return None
+        lowering.known = lowering.run_all(self.trace.output.new_ones(self.num_layers, self.graph.edge_index.size(1)))
+        plain = lowering.known[lowering.program.output]
+        random = lowering.run_all(*self._random_weights())[lowering.program.output]
+        if close(plain, self.trace.output) and close(random, self._probe()):
+            return lowering
+        log.debug("not lowered: the program does not reproduce the model's output")
+        return None
+
+    def _random_weights(self) -> tuple[Tensor, Tensor]:
+        sizes = (self.graph.edge_index.size(1), self.graph.num_nodes)
+        ids = [torch.arange(size, device=self.device) for size in sizes]
+        edge, own = (random_weight(i, self.num_layers, self.trace.output) for i in ids)
+        return edge, own
+
+    def _probe(self) -> Tensor:
+        """The model's output at random weights, to compare with: a dead ReLU hides nothing there."""
+        if not hasattr(self, "_probe_output"):
+            with torch.no_grad():
+                self._probe_output = self.weighted(self._whole, *self._random_weights())
+        return self._probe_output
+
+    # --- through the model --------------------------------------------------------------------------------------------
+
+    def engine(self, targets: Tensor) -> Engine:
+        """How to run the model for these nodes at once."""
+        if self.lowering is not None:
+            return self.lowering.engine(targets)
+        if self.local:
+            copies = neighbourhoods(self.graph, self.in_edges, targets, self.num_layers, rim=self.rim)
+            engine = CopiesEngine(self.weighted, copies)
+            if self._copies_are_true(engine, targets):
+                return engine
+            self._check_repeatable()
+            self._give_up_copies("a copy of a target's neighbourhood does not give its true output")
+        wholes = [whole_graph(self.graph, self.in_edges, t, self.num_layers) for t in targets.tolist()]
+        return OneByOneEngine([CopiesEngine(self.weighted, w, self._whole) for w in wholes], same_graph=True)
+
+    def _copies_are_true(self, engine: CopiesEngine, targets: Tensor) -> bool:
+        """Whether every copy gives its target's true output, at ω = 1 and at random ω."""
+        output = self.trace.output
+        try:
+            with torch.no_grad():
+                plain = engine.output(output.new_ones(self.num_layers, engine.edge_id.numel()))
+                ids = (engine.edge_id, engine.self_node)
+                random = engine.output(*(random_weight(i, self.num_layers, output) for i in ids))
+        except ModelError:
+            return False  # the model raises on the copies: whole graph
+        return close(plain, output[targets]) and close(random, self._probe()[targets])
+
+    def _check_repeatable(self) -> None:
+        with torch.no_grad():
+            again = self.call(with_own_x(self.graph))
+        if not close(again, self.trace.output):
+            raise ModelError(
+                "The model gives another output on the same input each time, although it is in eval mode. Does forward draw "
+                "random numbers, such as dropout with training=True? It must be repeatable."
+            )
+
+    def _give_up_copies(self, why: str) -> None:
+        self.local = False
+        warn_not_local(why, "target is explained on the whole graph")
+
+    def warn_again(self) -> None:
+        """A kept subject says again what it said the first time."""
+        if not self.local and self.lowering is None:
+            warn_not_local("as before", "target is explained on the whole graph")
+
+
+# --- keeping the last one ---------------------------------------------------------------------------------------------
+
+_LARGEST_KEPT = 2**26
+_kept: dict[str, tuple[Any, Subject]] = {}
+
+
+def _marks(tensors: list[Tensor]) -> list[tuple[int, int, int]]:
+    return [(id(t), t._version, t.data_ptr()) for t in tensors]
+
+
+def fingerprint(model: nn.Module, data: Data, forward: Any, device: Any) -> Any:
+    """What must stay the same for a proof to be kept: every tensor's identity and version, and a sum of the weights."""
+    weights = [*model.parameters(), *model.buffers()]
+    inputs = [value for _, value in sorted(data.to_dict().items()) if isinstance(value, Tensor)]
+    inputs = [t for t in inputs if not t.is_inference()]
+    with torch.no_grad():
+        total = sum(float(w.sum()) for w in weights if w.is_floating_point() and w.device.type == "cpu")
+    return (id(model), id(forward), str(device), total, *_marks(weights), *_marks(inputs))
+
+
+def keep(mark: Any, subject: Subject) -> None:
+    """Remember the last subject, unless it is large: the next question about it needs no new proof."""
+    _kept.clear()
+    size = subject.graph.x.numel() + subject.graph.num_nodes * subject.trace.node_width
+    if size <= _LARGEST_KEPT:
+        _kept["last"] = (mark, subject)
+
+
+def recall(mark: Any) -> Subject | None:
+    """The kept subject, if nothing changed."""
+    kept = _kept.get("last")
+    return kept[1] if kept is not None and kept[0] == mark else None
