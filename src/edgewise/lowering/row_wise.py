@@ -2,13 +2,16 @@
 
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from edgewise.model.hooks import OperationMode
+from edgewise.model.skips import keys_of
 
 _ACTIVATIONS = {
     *(
@@ -116,24 +119,77 @@ def is_aligned(tensor: Tensor, num_rows: int, dims: int) -> bool:
     return tensor.dim() == dims and tensor.size(0) == num_rows and num_rows > 1
 
 
-class _Collector(OperationMode):
-    """Notes whether every operation works row by row."""
+@dataclass(frozen=True)
+class _Place:
+    """Stands for a value of a `RowFunction`: 0 is its input."""
 
-    def __init__(self) -> None:
+    value: int
+
+
+@dataclass(frozen=True, eq=False)
+class RowFunction:
+    """A small network as the operations that it made: each is (function, leaves, form), results numbered from 1."""
+
+    operations: tuple[tuple[Any, tuple[Any, ...], TreeSpec], ...]
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        values = [rows]
+        for function, leaves, form in self.operations:
+            args, kwargs = tree_unflatten([values[x.value] if isinstance(x, _Place) else x for x in leaves], form)
+            values.append(function(*args, **kwargs))
+        return values[-1]
+
+    def split_linear(self) -> tuple[Tensor, Tensor | None, "RowFunction"] | None:
+        """The matrix and bias of a first linear map, and what follows; None if it begins otherwise."""
+        if not self.operations or plain_name(self.operations[0][0]) != "linear":
+            return None
+        uses = sum(leaf == _Place(0) for _, leaves, _ in self.operations for leaf in leaves)
+        _, leaves, form = self.operations[0]
+        (rows, weight, *rest), _ = tree_unflatten(list(leaves), form)
+        if uses != 1 or rows != _Place(0):
+            return None
+        later = [
+            (f, tuple(_Place(x.value - 1) if isinstance(x, _Place) else x for x in ls), fm)
+            for f, ls, fm in self.operations[1:]
+        ]
+        return weight, rest[0] if rest else None, RowFunction(tuple(later))
+
+
+class _Collector(OperationMode):
+    """Writes down operations, and whether they all work row by row."""
+
+    def __init__(self, sample: Tensor) -> None:
         super().__init__()
+        self.places: dict[Any, int] = {keys_of(sample)[0]: 0}
+        self.operations: list[tuple[Any, tuple[Any, ...], TreeSpec]] = []
+        self.keep: list[Any] = []
         self.fine = True
 
     def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
-        result = func(*args, **kwargs)
-        if isinstance(result, Tensor) and row_arguments(func, args, kwargs) is None:
-            self.fine = False
+        keys = keys_of((args, kwargs))
+        kwargs = {key: value for key, value in kwargs.items() if key != "inplace"}
+        result = out_of_place(func)(*args, **kwargs)
+        if isinstance(result, Tensor) and any(key in self.places for key in keys if key is not None):
+            self.fine &= row_arguments(func, args, kwargs) is not None
+            leaves, form = tree_flatten((args, kwargs))
+            marked = [
+                _Place(self.places[k]) if k in self.places else _fixed(x) for k, x in zip(keys, leaves, strict=False)
+            ]
+            self.operations.append((out_of_place(func), tuple(marked), form))
+            self.places[keys_of(result)[0]] = len(self.operations)
+            self.keep.append((args, kwargs, result))
         return result
 
 
-def works_row_by_row(module: nn.Module, width: int, like: Tensor) -> bool:
-    """Whether a module (the network inside a GIN) treats every row by itself."""
+def _fixed(leaf: Any) -> Any:
+    return leaf.detach() if isinstance(leaf, Tensor) else leaf
+
+
+def read_row_function(module: nn.Module, width: int, like: Tensor) -> RowFunction | None:
+    """A module (the network inside a GIN) as row-wise operations; None if it mixes rows."""
     sample = torch.linspace(-1, 1, 3 * width, dtype=like.dtype, device=like.device).view(3, width)
-    collector = _Collector()
+    collector = _Collector(sample)
     with torch.no_grad(), collector:
-        module(sample)
-    return collector.fine
+        result = module(sample)
+    ends_there = isinstance(result, Tensor) and collector.places.get(keys_of(result)[0]) == len(collector.operations)
+    return RowFunction(tuple(collector.operations)) if collector.fine and ends_there else None

@@ -65,13 +65,15 @@ class AffineLayer(Layer):
         return heard @ self.matrix.t() if rest is None else torch.addmm(rest, heard, self.matrix.t())
 
     def _constant_rest(self, table: _Constant, hop: Hop, own: Tensor | None) -> Tensor | None:
-        if table.own is None:
-            return self.bias
-        rows = hop.remembered("own", lambda: hop.own_rows(table.own))
+        terms, bias = table.own, self.bias
+        if terms is None:
+            return bias
+        rows = hop.remembered("own", lambda: hop.own_rows(terms))
+        if bias is None:
+            return rows if own is None else rows * own.view(-1, 1)
         if own is not None:
-            rows = rows * own.view(-1, 1)
-            return rows if self.bias is None else rows + self.bias
-        return rows if self.bias is None else hop.remembered("rest", lambda: rows + self.bias)
+            return rows * own.view(-1, 1) + bias
+        return hop.remembered("rest", lambda: rows + bias)
 
     def _of_edges(self, hop: Hop, weight: Tensor) -> Tensor:
         if self.coefficient is None:
@@ -109,7 +111,7 @@ class AffineLayer(Layer):
         if self.loop is not None:
             back = onward * self.loop.index_select(0, hop.node).view(-1, 1)
         if self.root is not None:
-            through = gradient @ self.root if isinstance(self.root, Tensor) else gradient * self.root
+            through = gradient @ self.root if isinstance(self.root, Tensor) else onward * self.root
             back = through if back is None else back + through
         return (gradient.new_zeros(hop.num_heads) if back is None else _row_dot(back, rows)), back
 

@@ -10,7 +10,7 @@ from torch_geometric.nn import GINEConv
 
 from edgewise.lowering.hop import Hop
 from edgewise.lowering.layers.base import Layer
-from edgewise.lowering.layers.gin import check_network
+from edgewise.lowering.layers.gin import inner_network
 from edgewise.model.trace import Call
 
 
@@ -32,8 +32,8 @@ class EdgeReluLayer(Layer):
 
 def lower_gine(conv: GINEConv, calls: list[Call], data: Data) -> list[Any]:
     """The edge features through their matrix, once."""
-    check_network(conv, calls[0], data)
+    network = inner_network(conv, calls[0], data)
     features = calls[0].arguments["edge_attr"]
     with torch.no_grad():
         features = features if conv.lin is None else conv.lin(features)
-    return [EdgeReluLayer(features, (1 + conv.eps).detach()), conv.nn]
+    return [EdgeReluLayer(features, (1 + conv.eps).detach()), network]
