@@ -9,11 +9,14 @@ from torch import Tensor
 
 from edgewise.errors import SettingError
 from edgewise.graph.computation_graph import reach
+from edgewise.lowering.lowering import Lowering
 from edgewise.problem import NodeProblem, Problem
 
 DEFAULT_MEMORY = 512 * 2**20
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _CHUNK = 256
+_FIRST, _GROWTH = 128, 16
+_TABLE = 2**25  # entries of the table that numbers (target, node) pairs
 _KEPT = 4  # a number in the forward pass is kept about this often: activation, its gradient, a product, a copy
 
 
@@ -43,7 +46,24 @@ def blocks(problem: Problem, memory: int, batch_size: int | None) -> Iterator[Te
     everyone = torch.arange(len(problem.index))
     if batch_size is not None:
         yield from everyone.split(batch_size)
-        return
+    elif problem.lowering is not None:
+        yield from _growing_blocks(problem.lowering, everyone, memory)
+    else:
+        yield from _estimated_blocks(problem, everyone, memory)
+
+
+def _growing_blocks(lowering: Lowering, everyone: Tensor, memory: int) -> Iterator[Tensor]:
+    """The first block is small; the next ones are as large as the last one says they may be."""
+    begin, size = 0, _FIRST
+    while begin < len(everyone):
+        size = min(size, max(_TABLE // lowering.in_edges.num_nodes, 1))
+        yield everyone[begin : begin + size]
+        begin += size
+        fits = int(memory * size / max(lowering.last_block_bytes, 1))
+        size = max(1, min(fits, size * _GROWTH))
+
+
+def _estimated_blocks(problem: Problem, everyone: Tensor, memory: int) -> Iterator[Tensor]:
     begin = 0
     while begin < len(everyone):
         chunk = everyone[begin : begin + _CHUNK]

@@ -81,12 +81,15 @@ def explain(
     parts = _Parts(problem, chosen, level, top)
     with problem.borrowed(), _progress_bar(progress, len(problem.index), f"{method} ({level})") as advance:
         if chosen.lowered and problem.lowering is not None:
-            for entries in chosen.lowered(problem, level, **own_settings):
+            for share, entries in chosen.lowered(problem, level, **own_settings):
                 parts.add_sparse(entries)
+                advance(share)
         else:
             for positions in blocks(problem, budget, batch_size) if chosen.function else ():
                 parts.add(positions, *_run(chosen, problem, positions, level, own_settings, seed))
                 advance(len(positions))
+        if not chosen.function:
+            advance(len(problem.index))  # drawn when looked at
     notes = {
         "of": problem.target.of,
         "mode": problem.target.mode,
@@ -118,7 +121,7 @@ def _run(
 
 
 @contextmanager
-def _progress_bar(show: bool, total: int, title: str) -> Iterator[Callable[[int], Any]]:  # noqa: FBT001
+def _progress_bar(show: bool, total: int, title: str) -> Iterator[Callable[[float], Any]]:  # noqa: FBT001
     if not show:
         yield lambda _: None
         return

@@ -90,14 +90,19 @@ _SLOT_TABLE = 2**22
 
 
 @torch.no_grad()
-def lowered_occlusion(problem: Problem, level: str) -> Iterator[SparseScores]:
-    """The same for all targets of a lowered model: differences instead of forward passes, in blocks of edges."""
+def lowered_occlusion(problem: Problem, level: str) -> Iterator[tuple[float, SparseScores]]:
+    """The same for all targets of a lowered model: differences instead of forward passes, in blocks of edges.
+
+    Each block comes with the targets' worth of work that it stands for.
+    """
     lowering = problem.lowering
     assert lowering is not None
     differences = Differences(lowering, problem.index.to(problem.device), problem.target)
     size = max(_SLOT_TABLE // lowering.in_edges.num_nodes, 1)
-    for of_self in (False, True):
-        for block in differences.slots(level, of_self=of_self).split(size):
-            found = differences.drops(block)
-            layer = block.call[found.slot].clamp(min=0)
-            yield SparseScores(found.position, layer, block.item[found.slot], found.score, of_self=of_self)
+    slots = [differences.slots(level, of_self=of_self) for of_self in (False, True)]
+    total = sum(len(part) for part in slots)
+    for block in (block for part in slots for block in part.split(size)):
+        found = differences.drops(block)
+        layer = block.call[found.slot].clamp(min=0)
+        entries = SparseScores(found.position, layer, block.item[found.slot], found.score, of_self=block.of_self)
+        yield len(block) * len(problem.index) / total, entries

@@ -25,7 +25,7 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
     levels: tuple[str, ...] = LEVELS
     seeded: bool = False
-    lowered: Callable[..., Iterator[SparseScores]] | None = None
+    lowered: Callable[..., Iterator[tuple[float, SparseScores]]] | None = None
     """For a lowered model: all targets at once, looking deeper than a `Score`."""
 
 

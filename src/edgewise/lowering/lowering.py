@@ -15,6 +15,7 @@ from edgewise.lowering.unsupported import Unsupported
 from edgewise.model.trace import Trace
 
 log = logging.getLogger("edgewise")
+_EDGE_BYTES = 160  # structure, weights, their gradients and moments
 
 
 class Lowering:
@@ -27,6 +28,12 @@ class Lowering:
         nobody = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device)
         self.everything = whole_levels(data, in_edges, program.num_calls, nobody, data.num_nodes)
         self.known: dict[int, Tensor] = {}
+        self.last_block_bytes = 0
+
+    @property
+    def _pair_bytes(self) -> int:
+        """About what a pass keeps for a pair: every value, its gradient and a copy."""
+        return 3 * sum(value[:1].numel() * value.element_size() for value in self.known.values())
 
     def run_all(self, weight: Tensor, own: Tensor | None = None) -> dict[int, Tensor]:
         """Every value for every node, under ω `[L, E]` and s `[L, N]` shared by all."""
@@ -39,6 +46,7 @@ class Lowering:
         if len(self._table) < needed:
             self._table = torch.full((needed,), -1, dtype=torch.int32, device=targets.device)
         levels = expand(self.in_edges, targets, self.program.num_calls, self._table)
+        self.last_block_bytes = len(levels.node) * self._pair_bytes + len(levels.edge_id) * _EDGE_BYTES
         return LoweredEngine(self.program, levels, self.prepared, self.known)
 
 

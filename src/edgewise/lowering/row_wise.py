@@ -133,6 +133,7 @@ class RowFunction:
     operations: tuple[tuple[Any, tuple[Any, ...], TreeSpec], ...]
 
     def __call__(self, rows: Tensor) -> Tensor:
+        """The network on some rows."""
         values = [rows]
         for function, leaves, form in self.operations:
             args, kwargs = tree_unflatten([values[x.value] if isinstance(x, _Place) else x for x in leaves], form)

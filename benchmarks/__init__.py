@@ -1,0 +1,1 @@
+"""Edgewise beside its peers: `python -m benchmarks`."""

@@ -1,0 +1,208 @@
+"""The table of jobs: what we do at once, who does it otherwise, and how many times faster we want to be."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+import edgewise as ew
+from benchmarks import data, models, peers
+from benchmarks.deviation import Deviation, by_edge, by_target
+from benchmarks.timing import Case, Side
+
+EPOCHS, STEPS, ALONE = 100, 50, 20
+
+
+@dataclass(frozen=True)
+class Job:
+    """One row. `at_least` and `dream` are the ratios that we want; `make()` trains or loads what is needed."""
+
+    name: str
+    title: str
+    make: Callable[[], Case]
+    at_least: float | None = None
+    dream: float | None = None
+    quick: bool = True
+    weight: float = 1.0
+    """Share of the time of a run with a deadline."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A model, its graph and the nodes to explain."""
+
+    model: nn.Module
+    data: Data
+    nodes: Tensor
+
+
+def infection() -> Question:
+    trained = models.infection()
+    return Question(trained.model, trained.graphs.test, torch.arange(trained.graphs.test.num_nodes))
+
+
+def cora(architecture: str) -> Question:
+    return Question(models.cora_model(architecture), data.cora(), data.cora_test_nodes())
+
+
+# --- a job for each method; units of ours are positions in `nodes` -----------------------------------------------------------
+
+
+def _ours(q: Question, method: str, level: str, **settings: object) -> Side:
+    def run(places: Tensor) -> ew.ExplanationSet:
+        return ew.explain(q.model, q.data, index=q.nodes[places], method=method, level=level, **settings)
+
+    return Side("edgewise", "nodes", torch.arange(len(q.nodes)), len(q.nodes), run)
+
+
+def _node_by_node(q: Question, name: str, explain: Callable[[int], Tensor]) -> Side:
+    def run(places: Tensor) -> list[Tensor]:
+        return [explain(node) for node in q.nodes[places].tolist()]
+
+    return Side(name, "nodes", torch.arange(len(q.nodes)), len(q.nodes), run)
+
+
+def gradient(ask: Callable[[], Question], captum_method: str = "Saliency") -> Case:
+    q, settings = ask(), {"abs": False} if captum_method == "Saliency" else {}
+    peer = peers.captum(q.model, q.data, captum_method, **settings)
+    return Case(_ours(q, "gradient", "layer"), _node_by_node(q, f"PyG Captum {captum_method}", peer), by_target)
+
+
+def integrated_gradients(ask: Callable[[], Question]) -> Case:
+    q = ask()
+    peer = peers.captum(q.model, q.data, "IntegratedGradients", n_steps=STEPS)
+    name = f"PyG Captum IntegratedGradients({STEPS})"
+    return Case(_ours(q, "integrated_gradients", "input", steps=STEPS), _node_by_node(q, name, peer), by_target)
+
+
+def gnn_explainer(ask: Callable[[], Question]) -> Case:
+    """Both from the same start."""
+    q = ask()
+    init = torch.stack([peers.start(q.data, node) for node in q.nodes.tolist()])
+
+    def run(places: Tensor) -> ew.ExplanationSet:
+        start = init if len(places) == len(init) else init[places]
+        return ew.explain(q.model, q.data, index=q.nodes[places], method="gnn_explainer", epochs=EPOCHS, init=start)
+
+    everyone = torch.arange(len(q.nodes))
+    peer = _node_by_node(q, f"PyG GNNExplainer({EPOCHS})", peers.gnn_explainer(q.model, q.data, EPOCHS))
+    return Case(Side("edgewise", "nodes", everyone, len(everyone), run), peer, by_target)
+
+
+def occlusion(ask: Callable[[], Question], level: str) -> Case:
+    q = ask()
+    loop = peers.OcclusionLoop(q.model, q.data, q.nodes, layerwise=level == "layer")
+    units = q.data.num_edges * (loop.num_layers if level == "layer" else 1)
+    unit = "edges" if level == "input" else "(layer, edge) pairs"
+    peer = Side("one shared forward each", unit, torch.arange(units), units, loop)
+    return Case(_ours(q, "occlusion", level), peer, by_edge, peer_follows=False)
+
+
+def alone(ask: Callable[[], Question]) -> Case:
+    """A call for each of a few nodes, the model seen before."""
+    q = ask()
+    q = replace(q, nodes=q.nodes[torch.randperm(len(q.nodes), generator=torch.Generator().manual_seed(0))[:ALONE]])
+
+    def run(places: Tensor) -> list[ew.Explanation]:
+        return [ew.explain(q.model, q.data, index=node, level="layer") for node in q.nodes[places].tolist()]
+
+    peer = _node_by_node(q, "PyG Captum Saliency", peers.captum(q.model, q.data, "Saliency", abs=False))
+    return Case(Side("edgewise", "nodes", torch.arange(ALONE), 1, run), replace(peer, total=1), by_target)
+
+
+def graph_gradient(norm: str | None) -> Case:
+    """All graphs; the peer explains the logit, we the predicted class: turn its sign where that is class 0."""
+    graphs, model = data.proteins(), models.proteins_model(norm)
+    everyone = torch.arange(len(graphs))
+    peer = peers.captum_graph(model, graphs, "Saliency", abs=False)
+
+    def run(places: Tensor) -> ew.ExplanationSet:
+        return ew.explain(model, graphs, index=places, task="graph", level="layer")
+
+    def turned(ours: ew.ExplanationSet, asked: Tensor, theirs: list[Tensor], units: Tensor) -> Deviation:
+        place = {int(graph): i for i, graph in enumerate(asked)}
+        signs = [1 if int(ours.target[place[unit]]) == 1 else -1 for unit in units.tolist()]
+        return by_target(ours, asked, [sign * scores for sign, scores in zip(signs, theirs, strict=True)], units)
+
+    def one_by_one(places: Tensor) -> list[Tensor]:
+        return [peer(graph) for graph in places.tolist()]
+
+    ours = Side("edgewise", "graphs", everyone, len(graphs), run)
+    return Case(ours, Side("PyG Captum Saliency", "graphs", everyone, len(graphs), one_by_one), turned)
+
+
+# --- the table ----------------------------------------------------------------------------------------------------------------
+
+
+def _cora_rows(architecture: str, title: str, share: float) -> list[Job]:
+    ask, where = partial(cora, architecture), f"cora-{architecture}"
+    slow = architecture == "gin"  # a peer's mask takes 20 seconds
+    return [
+        Job(
+            f"{where}/gradient", f"layer gradients, 497 Cora nodes, {title}", partial(gradient, ask), 250 * share, 1000
+        ),
+        Job(
+            f"{where}/gnn_explainer",
+            f"GNNExplainer({EPOCHS}), the same",
+            partial(gnn_explainer, ask),
+            250 * share,
+            2000,
+            quick=not slow,
+            weight=3,
+        ),
+        Job(f"{where}/occlusion", "occlusion, the same", partial(occlusion, ask, "input"), 500 * share, 5000),
+        Job(
+            f"{where}/layer_occlusion",
+            "layerwise occlusion, the same",
+            partial(occlusion, ask, "layer"),
+            1500 * share,
+            15000,
+        ),
+    ]
+
+
+def jobs() -> list[Job]:
+    gcn = partial(cora, "gcn")
+    return [
+        Job("infection/gradient", "layer gradients, 1000 Infection nodes", partial(gradient, infection), 80, 500),
+        Job(
+            "infection/input_x_gradient",
+            "the same, vs InputXGradient",
+            partial(gradient, infection, "InputXGradient"),
+        ),
+        Job(
+            "infection/integrated_gradients",
+            "integrated gradients, 1000 Infection nodes",
+            partial(integrated_gradients, infection),
+        ),
+        Job("infection/occlusion", "occlusion, 1000 Infection nodes", partial(occlusion, infection, "input"), 70, 500),
+        Job(
+            "infection/layer_occlusion",
+            "layerwise occlusion, the same",
+            partial(occlusion, infection, "layer"),
+            200,
+            2000,
+        ),
+        Job("infection/gnn_explainer", f"GNNExplainer({EPOCHS}), the same", partial(gnn_explainer, infection), 50, 350),
+        Job("infection/alone", "one Infection node, layer gradients", partial(alone, infection), 1.5, 5),
+        *_cora_rows("gcn", "GCN 3×32", 1),
+        Job(
+            "cora-gcn/integrated_gradients",
+            "integrated gradients, 497 Cora nodes, GCN",
+            partial(integrated_gradients, gcn),
+        ),
+        Job("cora-gcn/alone", "one Cora node, layer gradients, GCN", partial(alone, gcn), 2, 20),
+        *_cora_rows("gatv2", "GATv2 3×32, 4 heads", 1 / 3),
+        *_cora_rows("gin", "GIN 3×32", 1 / 3),
+        Job(
+            "proteins/gradient",
+            "layer gradients, 1113 PROTEINS graphs, GIN 3×32",
+            partial(graph_gradient, None),
+            30,
+            200,
+        ),
+        Job("proteins/layer_norm", "the same with LayerNorm (per graph)", partial(graph_gradient, "LayerNorm")),
+    ]

@@ -1,0 +1,111 @@
+"""What several test files do: explain a case of the zoo, and compare scores with a slow twin."""
+
+import warnings
+from contextlib import contextmanager, nullcontext
+from functools import cache
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+import edgewise as ew
+import oracles
+import zoo
+
+METHODS = ["gradient", "positive_gradient", "occlusion", "gnn_explainer", "integrated_gradients", "random", "full"]
+LEVELS = ["input", "layer"]
+
+
+@contextmanager
+def _ignore_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def quietly(case):
+    """A model that is not local is explained with a warning (test_many_targets.py asks for it); no other may warn."""
+    return nullcontext() if case.local else _ignore_warnings()
+
+
+@cache
+def node_problem(case_name: str, graph_name: str, seed: int = 0):
+    """(case, model, data, the explained numbers as a slow function of ω and s)."""
+    case, data = zoo.BY_NAME[case_name], zoo.GRAPHS[graph_name]()
+    model = case.build(seed)
+    numbers = oracles.Numbers(model, data, mode=case.mode, target=case.target, forward=case.forward)
+    return case, model, data, numbers
+
+
+@cache
+def graph_problem(case_name: str, graph_name: str):
+    case, data = zoo.GRAPH_BY_NAME[case_name], zoo.GRAPHS[graph_name]()
+    model = case.build()
+    return case, model, data, oracles.Numbers(model, with_batch(data), mode=case.mode)
+
+
+def with_batch(data: Data) -> Data:
+    """The same graph with the batch vector that a model for graphs is given."""
+    data = data.clone()
+    data.batch = torch.zeros(data.num_nodes, dtype=torch.long)
+    return data
+
+
+def explain_nodes(case, model, data, **options):
+    """Every node of the graph, in one call."""
+    with quietly(case):
+        return ew.explain(model, data, **case.arguments, **options)
+
+
+def explain_graph(case, model, data, **options):
+    with quietly(case):
+        return ew.explain(model, data, task="graph", **case.arguments, **options)
+
+
+def scores_of(explanations) -> Tensor:
+    """[T, E] or [T, L, E]."""
+    return torch.stack([why.scores for why in explanations])
+
+
+def own_scores_of(explanations) -> Tensor | None:
+    """[T, N] or [T, L, N]; None where no explanation has them."""
+    parts = [why.self_scores for why in explanations]
+    if all(part is None for part in parts):
+        return None
+    assert all(part is not None for part in parts), "some explanations of one set have self_scores and others do not"
+    return torch.stack(parts)
+
+
+def assert_close(found: Tensor, expected: Tensor, tolerance: float, what: str = "scores") -> None:
+    """Equal up to the tolerance times the size of the numbers (but at least 1)."""
+    assert found.shape == expected.shape, f"{what}: shape {tuple(found.shape)}, expected {tuple(expected.shape)}"
+    scale = max(1.0, float(expected.abs().max())) if expected.numel() else 1.0
+    worst = float((found - expected).abs().max()) if expected.numel() else 0.0
+    assert worst <= tolerance * scale, f"{what}: off by {worst:.3g} where {tolerance * scale:.1g} is allowed"
+
+
+def assert_own_scores(found: Tensor | None, expected: Tensor, own: tuple[str, ...], tolerance: float) -> None:
+    """Self scores [T, L, N]: the twin's where there is an own term, NaN (or None) where none can be separated."""
+    if found is None:
+        assert zoo.YES not in own, (
+            f"self_scores is None; calls {[l for l, o in enumerate(own) if o == zoo.YES]} have own terms"
+        )
+        return
+    assert found.shape == expected.shape, f"self_scores: shape {tuple(found.shape)}, expected {tuple(expected.shape)}"
+    for layer, kind in enumerate(own):
+        if kind == zoo.NO:
+            assert found[:, layer].isnan().all(), (
+                f"call {layer} has no own term to separate, its self scores must be NaN"
+            )
+        elif kind == zoo.YES or not found[:, layer].isnan().any():
+            assert_close(found[:, layer], expected[:, layer], tolerance, f"self_scores of call {layer}")
+
+
+def assert_shared_own_scores(found: Tensor | None, expected: Tensor, own: tuple[str, ...], tolerance: float) -> None:
+    """Self scores [T, N] of the input level: one weight per node in all calls."""
+    if zoo.NO in own:
+        assert found is None or found.isnan().all(), "a call without own term leaves no number for the whole model"
+    elif found is None or found.isnan().any():
+        assert zoo.YES not in own, "self_scores are missing"
+    else:
+        assert_close(found, expected, tolerance, "self_scores")

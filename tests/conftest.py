@@ -1,0 +1,55 @@
+"""One thread, float64, data sets that are copied before they are read, and a hypothesis profile."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+torch.set_num_threads(1)
+
+# A graph and three explanations per example: a few examples find what there is to find, and the same ones every time.
+# EDGEWISE_THOROUGH=1 draws many, and new ones in every run.
+_QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+settings.register_profile(
+    "quick", max_examples=15, deadline=None, derandomize=True, database=None, suppress_health_check=_QUIET
+)
+settings.register_profile("thorough", max_examples=200, deadline=None, print_blob=True, suppress_health_check=_QUIET)
+settings.load_profile("thorough" if os.environ.get("EDGEWISE_THOROUGH") else "quick")
+
+
+def data_root() -> Path:
+    """Where the raw data sets lie: EDGEWISE_DATA, or beside the checkout."""
+    return Path(os.environ.get("EDGEWISE_DATA") or Path(__file__).resolve().parents[1] / ".." / "shared" / "data")
+
+
+@pytest.fixture(scope="session")
+def raw_data(tmp_path_factory):
+    """A function from a data set's name to a folder with a private copy of it: PyG writes beside what it reads."""
+    copies = tmp_path_factory.mktemp("data")
+
+    def copy(name: str) -> str:
+        source = data_root() / name
+        if not source.is_dir():
+            message = f"no {name} in {data_root()}: set EDGEWISE_DATA to the folder that holds it"
+            if os.environ.get("CI", "").lower() in {"1", "true"}:
+                pytest.fail(message)
+            pytest.skip(message)
+        if not (copies / name).exists():
+            shutil.copytree(source, copies / name, ignore=shutil.ignore_patterns("processed"))
+            for folder in [copies / name, *(path for path in (copies / name).rglob("*") if path.is_dir())]:
+                folder.chmod(0o755)  # the original may be read-only
+        return str(copies)
+
+    return copy
+
+
+@pytest.fixture
+def double():
+    """Tensors made without a dtype are float64 while the test runs."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield torch.float64
+    torch.set_default_dtype(before)
