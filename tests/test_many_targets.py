@@ -279,14 +279,23 @@ class RefusesCopies(zoo.Chain):
         return super().forward(x, edge_index)
 
 
-def test_a_model_that_pools_in_between_or_raises_on_copies_is_explained_on_the_whole_graph(medium):
-    for model in (FarSum(), RefusesCopies(zoo.GCNConv(5, 4), zoo.GCNConv(4, 3))):
-        model = zoo.randomise(model)
-        with pytest.warns(UserWarning, match=r"(?i)whole graph"):
-            found = ew.explain(model, medium, index=[3, 60], level="layer")
-        numbers = oracles.Numbers(model, medium)
-        expected, _ = oracles.layer_gradient(numbers, *numbers.ones())
-        assert_close(scores_of(found), expected[[3, 60]], 1e-9)
+def test_a_model_that_pools_in_between_is_explained_on_the_whole_graph(medium):
+    model = zoo.randomise(FarSum())
+    with pytest.warns(UserWarning, match=r"(?i)whole graph"):
+        found = ew.explain(model, medium, index=[3, 60], level="layer")
+    numbers = oracles.Numbers(model, medium)
+    expected, _ = oracles.layer_gradient(numbers, *numbers.ones())
+    assert_close(scores_of(found), expected[[3, 60]], 1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::edgewise.errors.LocalityWarning")
+@pytest.mark.parametrize("act", [torch.tanh, lambda x: x * torch.sigmoid(x)])
+def test_a_model_that_raises_on_copies_is_explained_all_the_same(medium, act):
+    model = zoo.randomise(RefusesCopies(zoo.GCNConv(5, 4), zoo.TransformerConv(4, 3), act=act))
+    found = ew.explain(model, medium, index=[3, 60], level="layer")
+    numbers = oracles.Numbers(model, medium)
+    expected, _ = oracles.layer_gradient(numbers, *numbers.ones())
+    assert_close(scores_of(found), expected[[3, 60]], 1e-9)
 
 
 def test_a_local_model_is_explained_without_any_warning(medium, recwarn):

@@ -5,13 +5,15 @@ travel together as pairs (slot, node) with the change of the node's features; wh
 of the whole graph. A slot is an edge, or a node's own term; layerwise it is missing in one call, at input level in all of them.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from edgewise.graph.computation_graph import InEdges
+from edgewise.lowering.compiled import kernels_for
 from edgewise.lowering.hop import Hop
 from edgewise.lowering.layers.affine import AffineLayer
 from edgewise.lowering.lowering import Lowering
@@ -19,8 +21,7 @@ from edgewise.lowering.pairs import Numbering, Pairs
 from edgewise.lowering.program import MessageStep, Ref, Rows, RowStep
 from edgewise.target import Target
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+_Parts: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class Slots:
     def __len__(self) -> int:
         return len(self.item)
 
-    def split(self, size: int) -> "Iterator[Slots]":
+    def split(self, size: int) -> Iterator["Slots"]:
         """In blocks."""
         for item, call in zip(self.item.split(size), self.call.split(size), strict=True):
             yield Slots(item, call, self.of_self)
@@ -137,14 +138,25 @@ class _Block:
         active = (self.slots.call == call) | (self.slots.call < 0)
         return (active & self._near(at, call)).nonzero().view(-1)
 
+    def _silent(self, call: int) -> Tensor:
+        """Per slot: the edge that carries nothing in this call, or −1."""
+        if self.slots.of_self:
+            return torch.full_like(self.slots.item, -1)
+        return torch.where((self.slots.call == call) | (self.slots.call < 0), self.slots.item, -1)
+
     def _spread(self, pairs: Pairs, call: int) -> tuple[Tensor, Tensor, Tensor]:
         """Out-edges of changed nodes that still matter: the pair, the column, and the key of who hears it."""
-        source, place = self.all.out_edges.of_nodes(pairs.node)
-        edge, hearer = self.all.out_edges.edge[place], self.all.out_edges.sender[place]
-        slot = pairs.slot[source]
-        kept = self._near(hearer, call)
-        if not self.slots.of_self:
-            kept &= (edge != self.slots.item[slot]) | ((self.slots.call[slot] >= 0) & (self.slots.call[slot] != call))
+        out, silent = self.all.out_edges, self._silent(call)
+        kernels = kernels_for(len(pairs), pairs.key)
+        if kernels is not None:
+            arrays = (t.numpy() for t in (out.start, out.edge, out.sender, self.all.distance))
+            reach = self.all.program.num_calls - call
+            found = kernels.spread(pairs.key.numpy(), self.num_nodes, *arrays, reach, silent.numpy())
+            source, edge, heard = (torch.from_numpy(array) for array in found)
+            return source, edge, heard
+        source, place = out.of_nodes(pairs.node)
+        edge, hearer, slot = out.edge[place], out.sender[place], pairs.slot[source]
+        kept = (self._near(hearer, call) & (edge != silent[slot])).nonzero().view(-1)
         return source[kept], edge[kept], (slot * self.num_nodes + hearer)[kept]
 
     def _own_kept(self, pairs: Pairs, call: int) -> Tensor:
@@ -292,46 +304,79 @@ class _Block:
 
     def _last_columns(self, step: MessageStep) -> Drops:
         """The last call, one number for each (slot, target): only the target's own column is summed up."""
-        width = len(self.all.targets)
-        total = self.all.value.new_zeros(len(self.slots) * width)
-        for slot, node, weight, rows in self._contributions(step):
-            start, order = self._positions()
+        target, width = self.all.target, len(self.all.targets)
+        start, order = self._positions()
+        binary = target.mode == "binary"
+        column = torch.zeros_like(target.column) if binary else target.column
+        sign = torch.where(target.column == 1, 1, -1).to(self.all.value) if binary else torch.ones_like(self.all.value)
+        total = self.all.value.new_zeros(len(self.slots), width)
+        parts = [self._missing_parts(step)]
+        if isinstance(step.source, Ref):
+            parts.append(self._own_parts(step, self.change[step.source.value]))
+            if not self._spread_compiled(step, (start, order, column, sign), total):
+                parts.append(self._carried_parts(step, self.change[step.source.value]))
+        for slot, node, weight, rows in (part for each in parts for part in each):
             entry, place = InEdges(start, order, order, self.num_nodes).of_nodes(node)
             position = order[place]
-            column = (
-                self.all.target.column[position] if self.all.target.mode != "binary" else torch.zeros_like(position)
+            amount = (
+                rows.reshape(-1).index_select(0, entry * rows.size(1) + column[position])
+                * weight[entry]
+                * sign[position]
             )
-            amount = rows.reshape(-1).index_select(0, entry * rows.size(1) + column) * weight[entry]
-            if self.all.target.mode == "binary":
-                amount = torch.where(self.all.target.column[position] == 1, amount, -amount)
-            total.index_add_(0, slot[entry] * width + position, -amount)
-        kept = total.nonzero().view(-1)
-        return Drops(kept % width, kept // width, total[kept])
+            total.view(-1).index_add_(0, slot[entry] * width + position, amount, alpha=-1)
+        kept = total.view(-1).nonzero().view(-1)
+        return Drops(kept % width, kept // width, total.view(-1)[kept])
 
-    def _contributions(self, step: MessageStep) -> Any:
-        """(slot, node that hears, coefficient, change of its output): spread, own, and the missing message itself."""
-        layer, call = step.layer, step.call
+    def _spread_compiled(self, step: MessageStep, targets: tuple[Tensor, ...], total: Tensor) -> bool:
+        kernels = kernels_for(len(self.pairs), self.pairs.key)
+        if kernels is None:
+            return False
+        layer, out = step.layer, self.all.out_edges
         assert isinstance(layer, AffineLayer)
-        if isinstance(step.source, Ref):
-            moved = self.change[step.source.value]
-            source, edge, heard = self._spread(self.pairs, call)
-            outward = layer.difference(moved)
-            carried = outward.index_select(0, source)
-            yield heard // self.num_nodes, heard % self.num_nodes, layer.coefficients(edge, carried), carried
-            stays = (self._own_kept(self.pairs, call) & self._near(self.pairs.node, call)).nonzero().view(-1)
-            own = layer.own_difference(moved.index_select(0, stays), self.pairs.node[stays])
-            if own is not None:
-                yield self.pairs.slot[stays], self.pairs.node[stays], torch.ones_like(own[:, 0]), own
-        missing = self._missing(call)
-        if self.slots.of_self:
-            node = self.slots.item[missing]
-            term = layer.own_term(self._table(step), node)
-            if term is not None:
-                yield missing, node, -torch.ones_like(term[:, 0]), term
-        else:
-            edge = self.slots.item[missing]
-            message = layer.message(self._table(step), edge, self.all.sender[edge])
-            yield missing, self.all.receiver[edge], -torch.ones_like(message[:, 0]), message
+        assert isinstance(step.source, Ref)
+        rows = layer.difference(self.change[step.source.value])
+        coefficient = rows.new_zeros(0) if layer.coefficient is None else layer.coefficient.to(rows.dtype)
+        arrays = (
+            out.start,
+            out.edge,
+            out.sender,
+            self._silent(step.call),
+            coefficient,
+            rows.contiguous(),
+            *targets,
+            total,
+        )
+        kernels.spread_to_targets(self.pairs.key.numpy(), self.num_nodes, *(t.detach().numpy() for t in arrays))
+        return True
+
+    # Parts of the last call: (slot, node that hears, coefficient, change of its output).
+
+    def _carried_parts(self, step: MessageStep, moved: Tensor) -> Iterator[_Parts]:
+        """What changed senders change."""
+        assert isinstance(step.layer, AffineLayer)
+        source, edge, heard = self._spread(self.pairs, step.call)
+        carried = step.layer.difference(moved).index_select(0, source)
+        yield heard // self.num_nodes, heard % self.num_nodes, step.layer.coefficients(edge, carried), carried
+
+    def _own_parts(self, step: MessageStep, moved: Tensor) -> Iterator[_Parts]:
+        """What changed nodes change in themselves."""
+        assert isinstance(step.layer, AffineLayer)
+        kept = self._own_kept(self.pairs, step.call) & self._near(self.pairs.node, step.call)
+        stays = kept.nonzero().view(-1)
+        own = step.layer.own_difference(moved.index_select(0, stays), self.pairs.node[stays])
+        if own is not None:
+            yield self.pairs.slot[stays], self.pairs.node[stays], torch.ones_like(own[:, 0]), own
+
+    def _missing_parts(self, step: MessageStep) -> Iterator[_Parts]:
+        """The missing message itself."""
+        assert isinstance(step.layer, AffineLayer)
+        missing = self._missing(step.call)
+        item, table = self.slots.item[missing], self._table(step)
+        if not self.slots.of_self:
+            message = step.layer.message(table, item, self.all.sender[item])
+            yield missing, self.all.receiver[item], -torch.ones_like(message[:, 0]), message
+        elif (term := step.layer.own_term(table, item)) is not None:
+            yield missing, item, -torch.ones_like(term[:, 0]), term
 
 
 def _live_after(differences: Differences) -> list[set[int]]:

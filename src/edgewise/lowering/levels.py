@@ -6,12 +6,14 @@ only the pairs within L − c hops count, and call c needs the edges that end th
 """
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.graph.computation_graph import InEdges
+from edgewise.lowering.compiled import kernels_for
 from edgewise.lowering.hop import Hop
 
 
@@ -78,37 +80,53 @@ class Levels:
 
 
 def expand(in_edges: InEdges, targets: Tensor, num_calls: int, table: Tensor) -> Levels:
-    """The levels of some targets. `table` (targets × nodes, all −1) says which number a pair has; it is left as it was.
+    """The levels of some targets. `table` (targets × nodes, all −1) says which number a pair has; it is left as it was."""
+    size, device = in_edges.num_nodes, targets.device
+    frontier = torch.arange(len(targets), device=device) * size + targets
+    table[frontier] = torch.arange(len(targets), device=device, dtype=table.dtype)
+    keys, ends, hops = [frontier], [len(frontier)], []
+    grow = _grow_compiled if kernels_for(len(targets) * size, targets) else _grow
+    for hop in range(num_calls):
+        last = hop == num_calls - 1  # whoever sends there is read from the features: it needs no number
+        hops.append(grow(in_edges, frontier, table, ends[-1], number_senders=not last))
+        frontier = hops[-1][-1]
+        if not last:
+            keys.append(frontier)
+            ends.append(ends[-1] + len(frontier))
+    key = torch.cat(keys)
+    table[key] = -1
+    count, edges, senders, tails = (torch.cat(parts) for parts in list(zip(*hops, strict=True))[:4])
+    start = torch.zeros(len(key) + 1, dtype=torch.long, device=device)
+    start[1:] = count.cumsum(0)
+    return Levels(num_calls, len(targets), key % size, key // size, start, edges, senders, tails, ends, size)
+
+
+_Grown: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+def _grow(in_edges: InEdges, frontier: Tensor, table: Tensor, first: int, *, number_senders: bool) -> _Grown:
+    """One hop: in-edges of each node of the frontier (how many, columns, senders, their numbers), and the new frontier.
 
     A table instead of sorting: a pair is new if its entry is −1, and of several equal candidates the one that was written
     last is kept.
     """
-    size, device = in_edges.num_nodes, targets.device
-    frontier = torch.arange(len(targets), device=device) * size + targets
-    table[frontier] = torch.arange(len(targets), device=device, dtype=table.dtype)
-    keys, ends, counts, edges, senders, tails = [frontier], [len(frontier)], [], [], [], []
-    for hop in range(num_calls):
-        node = frontier % size
-        position, place = in_edges.of_nodes(node)
-        sender = in_edges.sender[place]
-        counts.append(in_edges.start[node + 1] - in_edges.start[node])
-        edges.append(in_edges.edge[place])
-        senders.append(sender)
-        if hop == num_calls - 1:
-            break  # whoever sends here is read from the features: it needs no number
-        key = (frontier - node)[position] + sender
-        frontier = _number_new(table, key, ends[-1])
-        keys.append(frontier)
-        ends.append(ends[-1] + len(frontier))
-        tails.append(table[key])
-    key = torch.cat(keys)
-    table[key] = -1
-    start = torch.zeros(len(key) + 1, dtype=torch.long, device=device)
-    start[1:] = torch.cat(counts).cumsum(0)
-    return Levels(
-        num_calls, len(targets), key % size, key // size, start, torch.cat(edges), torch.cat(senders),
-        torch.cat(tails).long() if tails else frontier[:0], ends, size,
-    )  # fmt: skip
+    node = frontier % in_edges.num_nodes
+    position, place = in_edges.of_nodes(node)
+    sender = in_edges.sender[place]
+    count = in_edges.start[node + 1] - in_edges.start[node]
+    if not number_senders:
+        return count, in_edges.edge[place], sender, sender[:0], sender[:0]
+    key = (frontier - node)[position] + sender
+    new = _number_new(table, key, first)
+    return count, in_edges.edge[place], sender, table[key].long(), new
+
+
+def _grow_compiled(in_edges: InEdges, frontier: Tensor, table: Tensor, first: int, *, number_senders: bool) -> _Grown:
+    arrays = (t.numpy() for t in (frontier, in_edges.start, in_edges.edge, in_edges.sender))
+    kernels = kernels_for(1 << 30, frontier)
+    grown = kernels.grow(*arrays, in_edges.num_nodes, table.numpy(), first, number_senders)
+    count, edges, senders, tails, new = (torch.from_numpy(array) for array in grown)
+    return count, edges, senders, tails, new
 
 
 def _number_new(table: Tensor, key: Tensor, first: int) -> Tensor:
