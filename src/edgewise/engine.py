@@ -19,9 +19,15 @@ class Engine(Protocol):
     num_targets: int
     edge_id: Tensor
     owner: Tensor
-    edge_hops: Tensor
     self_node: Tensor
     self_owner: Tensor
+    edges_of: list[int] | None
+    """Per call: how many of the edge copies, from the first on, can matter; None: all of them."""
+    pairs_of: list[int] | None
+
+    @property
+    def edge_hops(self) -> Tensor:
+        """Fewest edges from each copy's receiver to its target."""
 
     def output(self, weight: LayerWeight, own: SelfWeight | None = None) -> Tensor:
         """The rows of the targets, under weights."""
@@ -32,13 +38,20 @@ class CopiesEngine:
 
     way = "copies"
     local = True
+    edges_of: list[int] | None = None
+    pairs_of: list[int] | None = None
 
     def __init__(self, model: WeightedModel, copies: Copies, graph: WeightedGraph | None = None) -> None:
         self._model, self._copies = model, copies
         self._graph = graph or WeightedGraph(copies.data)
         self.num_targets = copies.num_targets
-        self.edge_id, self.owner, self.edge_hops = copies.edge_id, copies.owner, copies.edge_hops
+        self.edge_id, self.owner = copies.edge_id, copies.owner
         self.self_node, self.self_owner = copies.self_node, copies.self_owner
+
+    @property
+    def edge_hops(self) -> Tensor:
+        """Fewest edges from each copy's receiver to its target."""
+        return self._copies.edge_hops
 
     def output(self, weight: LayerWeight, own: SelfWeight | None = None) -> Tensor:
         """One pass over all copies."""
@@ -62,6 +75,8 @@ class OneByOneEngine:
 
     way = "whole graph"
     local = False
+    edges_of: list[int] | None = None
+    pairs_of: list[int] | None = None
 
     def __init__(self, parts: list[CopiesEngine], *, same_graph: bool) -> None:
         self._parts, self._same_graph = parts, same_graph
@@ -69,10 +84,14 @@ class OneByOneEngine:
         self._edges = [part.edge_id.numel() for part in parts]
         self._nodes = [part.self_node.numel() for part in parts]
         self.edge_id = torch.cat([part.edge_id for part in parts])
-        self.edge_hops = torch.cat([part.edge_hops for part in parts])
         self.self_node = torch.cat([part.self_node for part in parts])
         self.owner = torch.cat([part.owner + i for i, part in enumerate(parts)])
         self.self_owner = torch.cat([part.self_owner + i for i, part in enumerate(parts)])
+
+    @property
+    def edge_hops(self) -> Tensor:
+        """Fewest edges from each copy's receiver to its target."""
+        return torch.cat([part.edge_hops for part in self._parts])
 
     def output(self, weight: LayerWeight, own: SelfWeight | None = None) -> Tensor:
         """A pass for each target, or one for all of them where their weights are equal."""

@@ -143,9 +143,10 @@ class _Parts:
     def add(self, positions: Tensor, score: Score, found: CopyScores) -> None:
         """The scores of one block."""
         self.way = score.way
-        self.edges.append(self._part(positions, score.owner, score.edge_id, score.num_edges, found.edge))
+        self.edges += self._parts(positions, (score.owner, score.edge_id, score.num_edges), found.edge, score.edges_of)
         if found.own is not None:
-            self.own.append(self._part(positions, score.self_owner, score.self_node, score.num_nodes, found.own))
+            copies = (score.self_owner, score.self_node, score.num_nodes)
+            self.own += self._parts(positions, copies, found.own, score.pairs_of)
 
     def add_sparse(self, found: SparseScores) -> None:
         """Entries that belong to targets already."""
@@ -155,14 +156,24 @@ class _Parts:
         part = self._strongest(found.position, found.layer * width + found.item, found.score)
         (self.own if found.of_self else self.edges).append(part)
 
-    def _part(self, positions: Tensor, owner: Tensor, column: Tensor, width: Tensor, found: Tensor) -> Part:
-        """What is not zero of scores `[copies]` or `[L, copies]`."""
-        found = found.detach().reshape(1 if self.level == "input" else self.problem.num_layers, len(owner))
-        layer, copy = found.nonzero(as_tuple=True)
-        row, score = owner.index_select(0, copy), found[layer, copy]
-        shared = width[0] if len(width) == 1 else width[row]
-        place = column.index_select(0, copy) + layer * shared
-        return self._strongest(positions.to(row.device)[row], place, score)
+    def _parts(
+        self, positions: Tensor, copies: tuple[Tensor, Tensor, Tensor], found: Tensor, counts: list[int] | None
+    ) -> Iterator[Part]:
+        """What is not zero of scores `[copies]` or `[L, copies]`; only the first `counts[layer]` copies can matter."""
+        owner, column, width = copies
+        rows = found.detach().reshape(1 if self.level == "input" else self.problem.num_layers, len(owner))
+        pieces = []
+        for layer, scores in enumerate(rows):
+            scores = scores if counts is None or self.level == "input" else scores[: counts[layer]]
+            copy = scores.nonzero().view(-1)
+            row = owner.index_select(0, copy)
+            place = column.index_select(0, copy)
+            if layer:
+                place = place + layer * (width[0] if len(width) == 1 else width[row])
+            pieces.append((positions.to(row.device)[row], place, scores.index_select(0, copy)))
+        if self.top is None:
+            return (Part(*(t.cpu() for t in piece)) for piece in pieces)
+        return iter([self._strongest(*(torch.cat(column) for column in zip(*pieces, strict=True)))])
 
     def _strongest(self, row: Tensor, place: Tensor, score: Tensor) -> Part:
         if self.top is not None:

@@ -65,11 +65,17 @@ class Score:
         self.num_layers = problem.num_layers
         self.num_targets = self._engine.num_targets
         self.way, self.local = self._engine.way, self._engine.local
-        self.edge_id, self.owner, self.edge_hops = self._engine.edge_id, self._engine.owner, self._engine.edge_hops
+        self.edge_id, self.owner = self._engine.edge_id, self._engine.owner
         self.self_node, self.self_owner = self._engine.self_node, self._engine.self_owner
+        self.edges_of, self.pairs_of = self._engine.edges_of, self._engine.pairs_of
         self.separable = problem.separable
         self.positions = positions
         self.num_nodes, self.num_edges = problem.sizes(positions)
+
+    @property
+    def edge_hops(self) -> Tensor:
+        """`[M]`: fewest edges from the receiver to the target."""
+        return self._engine.edge_hops
 
     def ones(self) -> LayerWeight:
         """ω = 1, `[L, M]`: the model itself."""

@@ -116,8 +116,7 @@ class Subject:
         lowering = lower_nodes(self.trace, self.graph, self.in_edges)
         if lowering is None:
             return None
-        lowering.known = lowering.run_all(self.trace.output.new_ones(self.num_layers, self.graph.edge_index.size(1)))
-        plain = lowering.known[lowering.program.output]
+        plain = lowering.settle()
         random = lowering.run_all(*self._random_weights())[lowering.program.output]
         if close(plain, self.trace.output) and close(random, self._probe()):
             return lowering

@@ -324,8 +324,12 @@ class _Block:
                 * sign[position]
             )
             total.view(-1).index_add_(0, slot[entry] * width + position, amount, alpha=-1)
-        kept = total.view(-1).nonzero().view(-1)
-        return Drops(kept % width, kept // width, total.view(-1)[kept])
+        kernels = kernels_for(total.numel(), total)
+        if kernels is not None:
+            slot, position, score = (torch.from_numpy(array) for array in kernels.not_zero(total.numpy()))
+            return Drops(position, slot, score)
+        slot, position = total.nonzero(as_tuple=True)
+        return Drops(position, slot, total[slot, position])
 
     def _spread_compiled(self, step: MessageStep, targets: tuple[Tensor, ...], total: Tensor) -> bool:
         kernels = kernels_for(len(self.pairs), self.pairs.key)

@@ -1,6 +1,7 @@
 """The lowered program on levels: outputs under any weights, and at ω = 1 the gradients of all targets in one reverse pass."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -8,7 +9,39 @@ from torch import Tensor
 
 from edgewise.lowering.levels import Levels
 from edgewise.lowering.program import MessageStep, Program, Ref, Rows, RowStep, Source
+from edgewise.lowering.row_wise import is_element_wise
 from edgewise.shapes import LayerWeight, SelfWeight
+
+
+@dataclass(frozen=True, eq=False)
+class Slope:
+    """The derivative of an element-wise segment, a number for each node and column."""
+
+    source: int
+    output: int
+    derivative: Tensor
+
+
+def find_slopes(program: Program, known: dict[int, Tensor]) -> dict[int, Slope]:
+    """For the segments that are one element-wise function of one value (an activation, say): their derivatives."""
+    found = {}
+    for number, segment in enumerate(program.segments()):
+        sources = [source for step in segment for source in step.sources]
+        made = {step.output for step in segment}
+        outside = {source.value for source in sources if isinstance(source, Ref) and source.value not in made}
+        plain = all(isinstance(s, Ref) and s.own_call is None for s in sources)
+        if len(outside) == 1 and plain and all(is_element_wise(step.function) for step in segment):
+            (value,) = outside
+            with torch.enable_grad():
+                rows = known[value].detach().requires_grad_()
+                values = {value: rows}
+                for step in segment:
+                    values[step.output] = step.run([values[s.value] for s in step.sources if isinstance(s, Ref)])
+                last = values[segment[-1].output]
+                if last.shape == rows.shape and last.requires_grad:
+                    (slope,) = torch.autograd.grad(last.sum(), rows)
+                    found[number] = Slope(value, segment[-1].output, slope)
+    return found
 
 
 class LoweredEngine:
@@ -18,17 +51,28 @@ class LoweredEngine:
     local = True
 
     def __init__(
-        self, program: Program, levels: Levels, prepared: dict[int, Any], known: dict[int, Tensor] | None
+        self,
+        program: Program,
+        levels: Levels,
+        prepared: dict[int, Any],
+        known: dict[int, Tensor] | None = None,
+        slopes: dict[int, Slope] | None = None,
     ) -> None:
         self.program, self.levels = program, levels
-        self._prepared, self._known = prepared, known
+        self._prepared, self._known, self._slopes = prepared, known, slopes or {}
         self.num_targets = levels.num_targets
         self.edge_id, self.owner = levels.edge_id, levels.owner[levels.head]
         self.self_node, self.self_owner = levels.node, levels.owner
-        hops = torch.zeros(len(levels.node), dtype=torch.long, device=levels.node.device)
-        for end in [] if levels.whole else levels.pair_end:
+        self.edges_of: list[int] | None = [levels.edges_of(call) for call in range(levels.num_calls)]
+        self.pairs_of: list[int] | None = [levels.pairs_after(call + 1) for call in range(levels.num_calls)]
+
+    @property
+    def edge_hops(self) -> Tensor:
+        """Fewest edges from each copy's receiver to its target."""
+        hops = torch.zeros(len(self.levels.node), dtype=torch.long, device=self.levels.node.device)
+        for end in [] if self.levels.whole else self.levels.pair_end:
             hops[end:] += 1
-        self.edge_hops = hops[levels.head]
+        return hops[self.levels.head]
 
     def output(self, weight: LayerWeight, own: SelfWeight | None = None) -> Tensor:
         """The rows of the targets, under weights."""
@@ -39,14 +83,15 @@ class LoweredEngine:
         """∂/∂ω and ∂/∂s at 1 of `of_rows(output).sum()`; None if there are no activations to start from."""
         if self._known is None:
             return None
-        return _Reverse(self.program, self.levels, self._prepared, self._known).run(of_rows)
+        with torch.no_grad():
+            return _Reverse(self.program, self.levels, self._prepared, self._known, self._slopes).run(of_rows)
 
 
 class LoweredGraphs(LoweredEngine):
     """A batch of graphs: numbers of edges and nodes are those of each graph."""
 
     def __init__(self, program: Program, levels: Levels, column: Tensor, node: Tensor) -> None:
-        super().__init__(program, levels, prepare(program), None)
+        super().__init__(program, levels, prepare(program))
         self.union_column = levels.edge_id
         self.edge_id, self.self_node = column[levels.edge_id], node
 
@@ -96,8 +141,15 @@ def _rows(
 class _Reverse:
     """Reverse message passing: activations are those of the whole graph, only gradients belong to targets."""
 
-    def __init__(self, program: Program, levels: Levels, prepared: dict[int, Any], known: dict[int, Tensor]) -> None:
-        self.program, self.levels, self.prepared, self.known = program, levels, prepared, known
+    def __init__(
+        self,
+        program: Program,
+        levels: Levels,
+        prepared: dict[int, Any],
+        known: dict[int, Tensor],
+        slopes: dict[int, Slope],
+    ) -> None:
+        self.program, self.levels, self.prepared, self.known, self.slopes = program, levels, prepared, known, slopes
         example = known[program.output]
         self.of_edges = example.new_zeros(program.num_calls, len(levels.edge_id))
         self.of_own = example.new_zeros(program.num_calls, len(levels.node))
@@ -113,7 +165,11 @@ class _Reverse:
         segments = program.segments()
         messages = [step for step in program.steps if isinstance(step, MessageStep)]
         for step, segment in zip(reversed(messages), reversed(segments), strict=True):
-            self._through_rows(segment)
+            slope = self.slopes.get(step.call)
+            if slope is not None and not any(s.output in self.gradient for s in segment[:-1]):
+                self._down_slope(slope)
+            else:
+                self._through_rows(segment)
             self._through_messages(step)
         return self.of_edges, self.of_own
 
@@ -126,6 +182,12 @@ class _Reverse:
         long = long.clone()
         long[: len(short)] += short
         self.gradient[value] = long
+
+    def _down_slope(self, slope: Slope) -> None:
+        gradient = self.gradient.pop(slope.output, None)
+        if gradient is not None:
+            rows = slope.derivative.index_select(0, self.levels.node[: len(gradient)])
+            self._add(slope.source, rows.mul_(gradient))
 
     def _through_rows(self, segment: list[RowStep]) -> None:
         """Back through the row-wise steps after a call, on the rows that matter."""
@@ -140,8 +202,8 @@ class _Reverse:
             values: dict[int, Tensor] = {}
             for step in segment:
                 values[step.output] = step.run([self._scaled(s, inputs, values, owns) for s in step.sources])
+            outputs = [values[value][: len(self.gradient[value])] for value in wanted]
         leaves = [*inputs.values(), *owns.values()]
-        outputs = [values[value][: len(self.gradient[value])] for value in wanted]
         found = torch.autograd.grad(outputs, leaves, [self.gradient.pop(v) for v in wanted], allow_unused=True)
         for (source, _), gradient in zip(inputs.items(), found, strict=False):
             if isinstance(source, Ref) and gradient is not None:

@@ -74,3 +74,20 @@ def spread_to_targets(
             for k in range(position_start[hearer[j]], position_start[hearer[j] + 1]):
                 target = position[k]
                 total[slot, target] -= weight * sign[target] * rows[i, column[target]]
+
+
+@njit(cache=True)
+def not_zero(total: Array) -> Any:
+    """Row, column and number of what is not zero."""
+    count = 0
+    for i in range(total.shape[0]):
+        for j in range(total.shape[1]):
+            count += total[i, j] != 0
+    rows, columns, numbers = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, total.dtype)
+    place = 0
+    for i in range(total.shape[0]):
+        for j in range(total.shape[1]):
+            if total[i, j] != 0:
+                rows[place], columns[place], numbers[place] = i, j, total[i, j]
+                place += 1
+    return rows, columns, numbers

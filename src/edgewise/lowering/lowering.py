@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies
-from edgewise.lowering.engine import LoweredEngine, LoweredGraphs, prepare, run
+from edgewise.lowering.engine import LoweredEngine, LoweredGraphs, Slope, find_slopes, prepare, run
 from edgewise.lowering.levels import expand, whole_levels
 from edgewise.lowering.program import Program, compile_program
 from edgewise.lowering.unsupported import Unsupported
@@ -28,12 +28,26 @@ class Lowering:
         nobody = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device)
         self.everything = whole_levels(data, in_edges, program.num_calls, nobody, data.num_nodes)
         self.known: dict[int, Tensor] = {}
+        self.slopes: dict[int, Slope] = {}
         self.last_block_bytes = 0
 
     @property
     def _pair_bytes(self) -> int:
         """About what a pass keeps for a pair: every value, its gradient and a copy."""
         return 3 * sum(value[:1].numel() * value.element_size() for value in self.known.values())
+
+    def settle(self) -> Tensor:
+        """Run everything once at ω = 1 and keep it; the output of all nodes."""
+        output = self.run_all(
+            torch.ones(
+                self.program.num_calls,
+                len(self.in_edges.edge),
+                dtype=self.data.x.dtype,
+                device=self.data.edge_index.device,
+            )
+        )
+        self.known, self.slopes = output, find_slopes(self.program, output)
+        return output[self.program.output]
 
     def run_all(self, weight: Tensor, own: Tensor | None = None) -> dict[int, Tensor]:
         """Every value for every node, under ω `[L, E]` and s `[L, N]` shared by all."""
@@ -47,7 +61,7 @@ class Lowering:
             self._table = torch.full((needed,), -1, dtype=torch.int32, device=targets.device)
         levels = expand(self.in_edges, targets, self.program.num_calls, self._table)
         self.last_block_bytes = len(levels.node) * self._pair_bytes + len(levels.edge_id) * _EDGE_BYTES
-        return LoweredEngine(self.program, levels, self.prepared, self.known)
+        return LoweredEngine(self.program, levels, self.prepared, self.known, self.slopes)
 
 
 def lower_nodes(trace: Trace, data: Data, in_edges: InEdges) -> Lowering | None:
