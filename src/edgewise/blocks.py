@@ -74,18 +74,15 @@ def _estimated_blocks(problem: Problem, everyone: Tensor, memory: int) -> Iterat
 
 def _bytes(problem: Problem, positions: Tensor) -> Tensor:
     """An estimate for each target."""
-    if not isinstance(problem, NodeProblem):
-        graphs = [problem.graph_of(i) for i in positions.tolist()]
-        nodes = torch.tensor([graph.num_nodes for graph in graphs])
-        edges = torch.tensor([graph.edge_index.size(1) for graph in graphs])
-    else:
-        targets = problem.index[positions].to(problem.device)
+    if isinstance(problem, NodeProblem):
         subject = problem.subject
-        near = reach(subject.in_edges, targets, problem.num_layers + subject.rim)
+        near = reach(subject.in_edges, problem.index[positions].to(problem.device), problem.num_layers + subject.rim)
         degree = subject.in_edges.start.diff()[near.node] * (near.hops < problem.num_layers + subject.rim)
-        nodes = torch.bincount(near.target, minlength=len(positions)).cpu()
-        edges = torch.bincount(near.target, weights=degree.double(), minlength=len(positions)).long().cpu()
+        nodes = torch.bincount(near.target, minlength=len(positions))
+        edges = torch.bincount(near.target, weights=degree.double(), minlength=len(positions)).long()
+    else:
+        nodes, edges = problem.sizes(positions)
     features = problem.graphs[0].x[:1].numel()
     per_node = features + _KEPT * problem.trace.node_width
     per_edge = _KEPT * sum(call.message_width + 4 for call in problem.trace.calls)
-    return (nodes * per_node + edges * per_edge) * problem.trace.output.element_size()
+    return ((nodes * per_node + edges * per_edge) * problem.trace.output.element_size()).cpu()

@@ -184,8 +184,8 @@ class _Parts:
     def assemble(self, settings: dict[str, Any]) -> ExplanationSet:
         """Everything as one set."""
         problem = self.problem
-        which = [0] if problem.task == "node" else range(len(problem.index))
-        graphs = [(problem.source_edge_index(i), problem.graph_of(i).num_nodes) for i in which]
+        nodes, _ = problem.sizes(torch.arange(len(problem.index)))
+        graphs = [(problem.source_edge_index(i), count) for i, count in enumerate(nodes.tolist())]
         missing = tuple(i for i, separable in enumerate(problem.separable) if not separable)
         init = settings.get("init")
         if init is not None:

@@ -13,6 +13,7 @@ from edgewise.engine import CopiesEngine, Engine, OneByOneEngine
 from edgewise.errors import InputError, ModelError, SettingError
 from edgewise.graph.copies import Copies, side_by_side
 from edgewise.graph.inputs import TASKS, check_devices, read_graph, read_graphs, read_index
+from edgewise.graph.shelf import Shelf
 from edgewise.lowering.lowering import Lowering, lower_graphs
 from edgewise.model.call import Forward, ModelCall, check_model
 from edgewise.model.trace import Trace, record
@@ -49,14 +50,7 @@ class Problem:
 
     def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Numbers of nodes and edges of the targets' graphs: one number if all live in one graph."""
-        graphs = self.graphs if self.task == "node" else [self.graphs[i] for i in self.index[positions].tolist()]
-        pairs = [(graph.num_nodes, graph.edge_index.size(1)) for graph in graphs]
-        nodes, edges = torch.tensor(pairs, device=self.device).unbind(1)
-        return nodes, edges
-
-    def graph_of(self, position: int) -> Data:
-        """The graph in which a target lives."""
-        return self.graphs[0] if self.task == "node" else self.graphs[int(self.index[position])]
+        raise NotImplementedError
 
     def source_edge_index(self, position: int) -> Tensor:
         """The `edge_index` of a target's graph, as the user gave it."""
@@ -109,6 +103,13 @@ class NodeProblem(Problem):
         self.index, self.single = read_index(index, self.graphs[0].num_nodes, "node")
         self.target = choose_target(self.trace.output[self.index.to(self.device)], *asked)
 
+    def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the one graph."""
+        graph = self.graphs[0]
+        counts = (graph.num_nodes, graph.edge_index.size(1))
+        nodes, edges = (torch.tensor([count], device=self.device) for count in counts)
+        return nodes, edges
+
     def engine(self, positions: Tensor) -> Engine:
         """Copies of neighbourhoods, lowered or not, or the whole graph."""
         with self.borrowed():
@@ -152,14 +153,15 @@ class GraphProblem(Problem):
         self.graphs = read_graphs(data)
         self.index, single = read_index(index, len(self.graphs), "graph")
         self.single = single or isinstance(data, Data)
-        self._sources = [graph.edge_index for graph in self.graphs]
+        self._sources = [graph._store["edge_index"] for graph in self.graphs]
         if device is not None:
             model, self.graphs = _moved(model, self.graphs, device)
             layers = check_model(model)
         check_devices(model, self.graphs[0])
         self.call, self.layers, self.loan = ModelCall(model, forward), layers, Loan(model)
         self.device = self.graphs[0].edge_index.device
-        self._together = True
+        self._together, self._proved = True, False
+        self._shelf = Shelf(self.graphs)
         with self.borrowed():
             first = side_by_side([self.graphs[int(self.index[0])]]).data
             self.trace = record(self.call, layers, with_own_x(first))
@@ -167,18 +169,22 @@ class GraphProblem(Problem):
             self.num_layers = len(self.trace.calls)
             self.target = choose_target(self._truth(), *asked)
 
+    def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the graph of each target."""
+        nodes, edges = self._shelf.counts[self.index[positions]].to(self.device).unbind(1)
+        return nodes, edges
+
     def _truth(self) -> Tensor:
         """The model's output for every graph, and whether graphs may share a pass."""
-        chosen = [self.graphs[i] for i in self.index.tolist()]
+        few = [self.graphs[i] for i in self.index[:_FEW].tolist()]
         with torch.no_grad():
-            alone = torch.cat([self._run_alone(graph) for graph in chosen[:_FEW]])
-            if len(chosen) == 1:
+            alone = torch.cat([self._run_alone(graph) for graph in few])
+            if len(self.index) == 1:
                 return alone
-            if self._few_agree(chosen[:_FEW], alone):
-                parts = [chosen[i : i + _GRAPHS_AT_ONCE] for i in range(0, len(chosen), _GRAPHS_AT_ONCE)]
-                return torch.cat([self.call(side_by_side(part).data) for part in parts])
+            if self._few_agree(few, alone):
+                return torch.cat([self.call(self._shelf.take(part).data) for part in self.index.split(_GRAPHS_AT_ONCE)])
             self._give_up_batches()
-            return torch.cat([alone, *(self._run_alone(graph) for graph in chosen[_FEW:])])
+            return torch.cat([alone, *(self._run_alone(self.graphs[i]) for i in self.index[_FEW:].tolist())])
 
     def _few_agree(self, few: list[Data], alone: Tensor) -> bool:
         """Whether a few graphs get the same output together, in any order, as alone."""
@@ -203,30 +209,33 @@ class GraphProblem(Problem):
 
     def engine(self, positions: Tensor) -> Engine:
         """A batch of graphs, lowered or not, or one graph after another."""
-        graphs = [self.graphs[i] for i in self.index[positions].tolist()]
+        chosen = self.index[positions]
         with self.borrowed():
             if self._together:
-                copies = side_by_side(graphs)
-                engine = CopiesEngine(self.weighted, copies)
-                with torch.no_grad():
-                    plain = engine.output(self.trace.output.new_ones(self.num_layers, engine.edge_id.numel()))
-                if close(plain, self.target.truth[positions.to(self.device)]):
-                    return self._lowered(copies, engine) or engine
+                copies = self._shelf.take(chosen)
+                trace = record(self.call, self.layers, copies.data)
+                if close(trace.output, self.target.truth[positions.to(self.device)]):
+                    engine = CopiesEngine(self.weighted, copies)
+                    return self._lowered(trace, copies, engine) or engine
                 self._give_up_batches()
-            parts = [CopiesEngine(self.weighted, side_by_side([graph])) for graph in graphs]
+            parts = [CopiesEngine(self.weighted, side_by_side([self.graphs[i]])) for i in chosen.tolist()]
             return OneByOneEngine(parts, same_graph=False)
 
-    def _lowered(self, copies: Copies, engine: CopiesEngine) -> Engine | None:
-        """The lowered twin of an engine, if it gives the same at random weights."""
-        trace = record(self.call, self.layers, copies.data)
+    def _lowered(self, trace: Trace, copies: Copies, engine: CopiesEngine) -> Engine | None:
+        """The lowered twin of an engine, if it gives the model's output; the first one also at random weights."""
         lowered = lower_graphs(trace, copies)
         if lowered is None:
             return None
-        columns, nodes = (torch.arange(n, device=self.device) for n in (len(copies.edge_id), copies.data.num_nodes))
-        weight, own = (random_weight(ids, self.num_layers, trace.output) for ids in (columns, nodes))
         with torch.no_grad():
-            same = close(lowered.output(weight[:, lowered.union_column], own), engine.output(weight, own))
-        return lowered if same else None
+            if not close(lowered.output(trace.output.new_ones(self.num_layers, len(copies.edge_id))), trace.output):
+                return None
+            if not self._proved:
+                columns, nodes = (
+                    torch.arange(n, device=self.device) for n in (len(copies.edge_id), copies.data.num_nodes)
+                )
+                weight, own = (random_weight(ids, self.num_layers, trace.output) for ids in (columns, nodes))
+                self._proved = close(lowered.output(weight[:, lowered.union_column], own), engine.output(weight, own))
+        return lowered if self._proved else None
 
 
 def _moved(model: Any, graphs: list[Data], device: Any) -> tuple[Any, list[Data]]:

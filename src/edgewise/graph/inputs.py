@@ -27,11 +27,15 @@ def read_graph(data: Any, where: str = "data") -> Data:
     edge_index = _plain_edge_index(edge_index, where)
     _check_edges(edge_index, x.size(0), where)
     _check_lengths(data, x.size(0), edge_index.size(1), where)
+    return _plain_copy(data, edge_index, x.size(0))
+
+
+def _plain_copy(data: Data, edge_index: Tensor, num_nodes: int) -> Data:
     graph = copy.copy(data)
     for key in ("adj_t", "ptr"):  # a sparse twin of edge_index, and what a Batch leaves
         if key in graph:
             del graph[key]
-    graph.edge_index, graph.num_nodes = edge_index, x.size(0)
+    graph.edge_index, graph.num_nodes = edge_index, num_nodes
     return graph
 
 
@@ -115,7 +119,33 @@ def read_graphs(data: Any) -> list[Data]:
         raise InputError(f"data is {type(data).__name__}; a graph task needs one Data, a list of Data or a Dataset.")
     if len(data) == 0:
         raise InputError("data has no graphs; a graph task needs at least one.")
-    return [read_graph(data[i], f"data[{i}]") for i in range(len(data))]
+    graphs = [data[i] for i in range(len(data))]
+    if _all_fine(graphs):
+        return graphs
+    return [read_graph(graph, f"data[{i}]") for i, graph in enumerate(graphs)]  # one by one, to name the one at fault
+
+
+def _all_fine(graphs: list[Any]) -> bool:
+    """The checks of `read_graph` for many plain graphs at once."""
+    if any(type(graph) is not Data for graph in graphs):
+        return False
+    stores = [graph._store for graph in graphs]
+    if any(set(store.keys()) - {"x", "edge_index", "y"} or len(store) < 2 for store in stores):
+        return False
+    xs, edges = [store.get("x") for store in stores], [store.get("edge_index") for store in stores]
+    if any(type(t) is not Tensor for t in (*xs, *edges)) or any(e.dim() != 2 or e.dtype != torch.int64 for e in edges):
+        return False
+    if (
+        len({(x.device, x.dtype, x.shape[1:]) for x in xs} | {(e.device, xs[0].dtype, xs[0].shape[1:]) for e in edges})
+        > 1
+    ):
+        return False
+    if any(e.size(0) != 2 for e in edges) or any(x.dim() < 1 for x in xs):
+        return False
+    limit = torch.repeat_interleave(torch.tensor([x.size(0) for x in xs]), torch.tensor([e.size(1) for e in edges]))
+    joined, columns = torch.cat(xs), torch.cat(edges, dim=1)
+    finite = bool(torch.isfinite(joined).all()) if joined.is_floating_point() else True
+    return finite and bool(((columns >= 0) & (columns < limit.to(columns.device))).all())
 
 
 def read_index(index: Any, size: int, of: str) -> tuple[Tensor, bool]:
