@@ -17,6 +17,7 @@ from edgewise.errors import SettingError
 from edgewise.explanation import Explanation
 from edgewise.problem import Problem, pose
 from edgewise.score import Score
+from edgewise.settings import Settings
 
 log = logging.getLogger("edgewise")
 
@@ -185,7 +186,7 @@ class _Parts:
         """Everything as one set."""
         problem = self.problem
         nodes, _ = problem.sizes(torch.arange(len(problem.index)))
-        graphs = [(problem.source_edge_index(i), count) for i, count in enumerate(nodes.tolist())]
+        graphs = [(problem.source_edge_index(i).clone(), count) for i, count in enumerate(nodes.tolist())]
         missing = tuple(i for i, separable in enumerate(problem.separable) if not separable)
         init = settings.get("init")
         if init is not None:
@@ -201,7 +202,7 @@ class _Parts:
             edges=self._entries(self.edges) if self.method.function else None,
             own=self._entries(self.own) if self.own else None,
             own_missing=missing if self.own else (),
-            settings=settings,
+            settings=Settings(settings),
         )
 
     def _entries(self, parts: list[Part]) -> Entries:

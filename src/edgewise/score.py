@@ -69,7 +69,7 @@ class Score:
         self.self_node, self.self_owner = self._engine.self_node, self._engine.self_owner
         self.edges_of, self.pairs_of = self._engine.edges_of, self._engine.pairs_of
         self.separable = problem.separable
-        self.positions = positions
+        self.positions, self.num_asked = positions, len(problem.index)
         self.num_nodes, self.num_edges = problem.sizes(positions)
 
     @property

@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import Tensor
 from edgewise.collection import ExplanationSet
 from edgewise.entries import Entries
 from edgewise.errors import FileError, missing_extra
+from edgewise.settings import Settings
 
 _FORMAT = "edgewise-explanations-1"
 _PLAIN = ("method", "level", "num_layers", "own_missing", "settings")
@@ -109,7 +110,7 @@ def _about(explained: ExplanationSet) -> dict[str, Any]:
 
 
 def _jsonable(value: Any) -> Any:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(key): _jsonable(item) for key, item in value.items()}
     if isinstance(value, tuple):
         return {"tuple": [_jsonable(item) for item in value]}
@@ -124,6 +125,8 @@ def _from_jsonable(value: Any) -> Any:
 
 def _assemble(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> ExplanationSet:
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+    plain: dict[str, Any] = {name: _from_jsonable(about[name]) for name in _PLAIN}
+    plain["settings"] = Settings(plain["settings"])
     parts = tensors["edge_index"].split(tensors["graph_edges"].tolist(), dim=1)
     return ExplanationSet(
         index=tensors["index"],
@@ -132,7 +135,7 @@ def _assemble(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Explanati
         graphs=tuple(zip(parts, tensors["graph_nodes"].tolist(), strict=True)),
         edges=_entries(tensors, "edges"),
         own=_entries(tensors, "own"),
-        **{name: _from_jsonable(about[name]) for name in _PLAIN},
+        **plain,
     )
 
 
@@ -147,7 +150,7 @@ def _write_npz(file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any]) 
 
 
 def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    with np.load(path, allow_pickle=False) as archive:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     return arrays, json.loads(arrays.pop("about").tobytes().decode())
 

@@ -197,7 +197,8 @@ def fingerprint(model: nn.Module, data: Data, forward: Any, device: Any) -> Any:
     """What must stay the same for a proof to be kept: every tensor's identity and version, and a sum of the weights."""
     weights = [*model.parameters(), *model.buffers()]
     inputs = [value for _, value in sorted(data.to_dict().items()) if isinstance(value, Tensor)]
-    inputs = [t for t in inputs if not t.is_inference()]
+    if any(t.is_inference() or t.layout != torch.strided for t in (*weights, *inputs)):
+        return None  # no version, or no address: nothing can be kept
     with torch.no_grad():
         total = sum(float(w.sum()) for w in weights if w.is_floating_point() and w.device.type == "cpu")
     return (id(model), id(forward), str(device), total, *_marks(weights), *_marks(inputs))
@@ -206,6 +207,8 @@ def fingerprint(model: nn.Module, data: Data, forward: Any, device: Any) -> Any:
 def keep(mark: Any, subject: Subject) -> None:
     """Remember the last subject, unless it is large: the next question about it needs no new proof."""
     _kept.clear()
+    if mark is None:
+        return
     size = subject.graph.x.numel() + subject.graph.num_nodes * subject.trace.node_width
     if size <= _LARGEST_KEPT:
         _kept["last"] = (mark, subject)

@@ -69,32 +69,36 @@ def _start(score: Score, level: str, init: Any, seed: int) -> Tensor:
 
 
 def _given_start(score: Score, level: str, init: Any) -> Tensor:
+    """Given logits for every edge copy: shared by all targets, or one row (or one per layer) for each of them."""
     if isinstance(init, (list, tuple)):  # graph tasks: one tensor for each graph
-        parts = [torch.as_tensor(init[i]) for i in score.positions.tolist()]
-        return torch.cat([_as_rows(part, score, level) for part in parts], dim=1)
+        parts = [_as_rows(torch.as_tensor(init[i]), score, level) for i in score.positions.tolist()]
+        if [part.size(1) for part in parts] != score.num_edges.tolist():
+            raise InputError(
+                f"init has {len(init)} entries; needed is one for each graph, each with that graph's edges."
+            )
+        order = torch.cat([torch.tensor([0]), score.num_edges.cumsum(0).cpu()])[score.owner.cpu()] + score.edge_id.cpu()
+        return torch.cat(parts, dim=1)[:, order]
     init = torch.as_tensor(init)
-    per_target = init.dim() == 3 or (init.dim() == 2 and not (level == "layer" and init.size(0) == score.num_layers))
-    if not per_target:
-        return _as_rows(init, score, level)[:, score.edge_id.to(init.device)]
-    if init.size(0) <= int(score.positions.max()):
-        raise InputError(_wrong_start(init, score, level))
-    owner, column = score.positions.to(init.device)[score.owner.to(init.device)], score.edge_id.to(init.device)
-    rows = init[owner, :, column].t() if init.dim() == 3 else init[owner, column].view(1, -1)
-    return rows if level == "input" or init.dim() == 3 else rows.expand(score.num_layers, -1)
+    edges = int(score.num_edges.max())
+    shared = [(edges,), (score.num_layers, edges)] if level == "layer" else [(edges,)]
+    each = [(score.num_asked, edges), (score.num_asked, score.num_layers, edges)][: 2 if level == "layer" else 1]
+    owner, column = score.owner.to(init.device), score.edge_id.to(init.device)
+    if tuple(init.shape) in shared:
+        return _as_rows(init, score, level)[:, column]
+    if tuple(init.shape) not in each:
+        known = " or ".join(str(list(shape)) for shape in [*shared, *each])
+        raise InputError(
+            f"init has shape {list(init.shape)}; at level={level!r} needed is {known}: start logits of the edges."
+        )
+    row = score.positions.to(init.device)[owner]
+    if init.dim() == 3:
+        return init[row, :, column].t()
+    return init[row, column].expand(1 if level == "input" else score.num_layers, -1)
 
 
 def _as_rows(init: Tensor, score: Score, level: str) -> Tensor:
     rows = init.view(1, -1) if init.dim() == 1 else init
     wanted = 1 if level == "input" else score.num_layers
     if rows.dim() != 2 or rows.size(0) not in (1, wanted):
-        raise InputError(_wrong_start(init, score, level))
+        raise InputError(f"init has shape {list(init.shape)}; at level={level!r} needed are {wanted} rows, or one.")
     return rows.expand(wanted, -1)
-
-
-def _wrong_start(init: Tensor, score: Score, level: str) -> str:
-    shapes = (
-        "[E] or [targets, E]"
-        if level == "input"
-        else f"[E], [{score.num_layers}, E] or [targets, {score.num_layers}, E]"
-    )
-    return f"init has shape {list(init.shape)}; at level={level!r} needed is {shapes}, E = the edges of the graph."

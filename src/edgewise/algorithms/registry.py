@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from edgewise.algorithms.baseline import full
@@ -110,6 +111,8 @@ def read_settings(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
             raise SettingError(
                 f"{name} is {value!r}; needed is a whole number of at least 1, such as {method.settings[name]}."
             )
-        if name in _NUMBERS and (not isinstance(value, (int, float)) or isinstance(value, bool) or value != value):
+        if name in _NUMBERS and (not isinstance(value, (int, float)) or isinstance(value, bool) or not isfinite(value)):
             raise SettingError(f"{name} is {value!r}; needed is a number, such as {method.settings[name]}.")
+    if settings.get("lr", 1) <= 0:
+        raise SettingError(f"lr is {settings['lr']!r}; needed is a step size above 0, such as {method.settings['lr']}.")
     return settings

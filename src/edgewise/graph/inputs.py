@@ -19,12 +19,11 @@ def read_graph(data: Any, where: str = "data") -> Data:
     x, edge_index = data.get("x"), data.get("edge_index")
     if not isinstance(x, Tensor):
         raise InputError(f"{where} has no node features x (got {_say(x)}). Set {where}.x = a tensor [nodes, features].")
-    if x.dim() < 1 or (x.is_floating_point() and not bool(torch.isfinite(x).all())):
-        raise InputError(
-            f"{where}.x is {_say(x)} and has NaN or infinite entries, or no rows. Clean the features first: "
-            f"torch.nan_to_num({where}.x)."
-        )
+    if x.dim() < 1:
+        raise InputError(f"{where}.x is {_say(x)}; needed is a row for each node: [nodes, features].")
     edge_index = _plain_edge_index(edge_index, where)
+    _check_same_device(data, where)
+    _check_finite(data, where)
     _check_edges(edge_index, x.size(0), where)
     _check_lengths(data, x.size(0), edge_index.size(1), where)
     return _plain_copy(data, edge_index, x.size(0))
@@ -36,6 +35,10 @@ def _plain_copy(data: Data, edge_index: Tensor, num_nodes: int) -> Data:
         if key in graph:
             del graph[key]
     graph.edge_index, graph.num_nodes = edge_index, num_nodes
+    for key, value in graph.to_dict().items():
+        if isinstance(value, Tensor) and value.is_inference():  # such tensors have no version to watch; a copy has
+            with torch.inference_mode(mode=False):
+                graph[key] = value.clone()
     return graph
 
 
@@ -100,13 +103,25 @@ def _check_lengths(data: Data, num_nodes: int, num_edges: int, where: str) -> No
             raise InputError(
                 f"{where}.{key} has shape {list(value.shape)}; needed are {length} rows, one for each {of}."
             )
-    devices = {
-        str(value.device) for value in (data.x, data.edge_index, data.get("edge_attr")) if isinstance(value, Tensor)
-    }
+
+
+def _check_same_device(data: Data, where: str) -> None:
+    tensors = (data.get(key) for key in ("x", "edge_index", "edge_attr", "edge_weight"))
+    devices = sorted({str(value.device) for value in tensors if isinstance(value, Tensor)})
     if len(devices) > 1:
         raise InputError(
-            f"The tensors of {where} are on different devices: {sorted(devices)}. Type: {where}.to('cpu')."
+            f"The tensors of {where} are on different devices: {devices}. Type: {where} = {where}.to('cpu')."
         )
+
+
+def _check_finite(data: Data, where: str) -> None:
+    for key in ("x", "edge_attr", "edge_weight"):
+        value = data.get(key)
+        if isinstance(value, Tensor) and value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise InputError(
+                f"{where}.{key} ({_say(value)}) has NaN or infinite entries, from which no score can be computed. Clean them "
+                f"first, for one: {where}.{key} = torch.nan_to_num({where}.{key})."
+            )
 
 
 def read_graphs(data: Any) -> list[Data]:

@@ -78,7 +78,8 @@ def grouped_sum(table: Tensor, place: Tensor, start: Tensor, weight: Tensor) -> 
 
 def pair_products(heads: Tensor, table: Tensor, hop: Hop) -> Tensor:
     """heads[i] · table[tail] for every edge i ← tail, `[edges]`."""
-    if heads.is_cuda or len(hop.tail) == 0:
+    crowded = len(hop.tail) > len(heads) * len(table)  # many parallel edges: torch refuses more entries than places
+    if heads.is_cuda or crowded or len(hop.tail) == 0:
         return (heads.index_select(0, hop.head) * table.index_select(0, hop.tail)).sum(dim=1)
     pattern = torch.sparse_csr_tensor(
         hop.start, hop.tail, heads.new_zeros(len(hop.tail)), size=(len(heads), len(table)), check_invariants=False
