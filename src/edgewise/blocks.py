@@ -54,7 +54,7 @@ def blocks(problem: Problem, memory: int, batch_size: int | None) -> Iterator[Te
 
 def _growing_blocks(lowering: Lowering, everyone: Tensor, memory: int) -> Iterator[Tensor]:
     """The first block is small; the next ones are as large as the last one says they may be."""
-    begin, size = 0, _FIRST
+    begin, size = 0, max(1, min(_FIRST, _FIRST * memory // DEFAULT_MEMORY))
     while begin < len(everyone):
         size = min(size, max(_TABLE // lowering.in_edges.num_nodes, 1))
         yield everyone[begin : begin + size]

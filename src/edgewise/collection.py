@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, overload
+from math import prod
+from typing import Any, SupportsIndex, overload
 
 import torch
 from torch import Tensor
@@ -44,9 +45,16 @@ class ExplanationSet:
     def __getitem__(self, item: Any) -> "ExplanationSet": ...
     def __getitem__(self, item: Any) -> "Explanation | ExplanationSet":
         """One explanation by position, or a smaller set by slice, list or mask of positions."""
-        if isinstance(item, int) or (isinstance(item, Tensor) and item.dim() == 0 and item.dtype != torch.bool):
-            return self._one(range(len(self))[int(item)])
+        if (isinstance(item, SupportsIndex) and not isinstance(item, (bool, Tensor))) or _is_number(item):
+            return self._one(self._position(int(item)))
         return self._some(torch.arange(len(self))[item])
+
+    def _position(self, item: int) -> int:
+        if not -len(self) <= item < len(self):
+            raise IndexError(
+                f"position {item} is outside the {len(self)} explanations; a node's number goes to .of({item})."
+            )
+        return item % len(self)
 
     def __iter__(self) -> Iterator[Explanation]:
         return (self._one(position) for position in range(len(self)))
@@ -74,7 +82,7 @@ class ExplanationSet:
             layers = None if self.level == "input" else self.num_layers
             scores = random_scores(self.settings["seed"], index, layers, edge_index.size(1)).to(self.value.dtype)
         else:
-            scores = self.edges.dense(position, int(torch.tensor(shape).prod())).view(shape)
+            scores = self.edges.dense(position, prod(shape)).view(shape)
         return Explanation(
             scores.to(edge_index.device),
             edge_index,
@@ -92,7 +100,7 @@ class ExplanationSet:
         if self.own is None:
             return None
         shape = self._shape(num_nodes)
-        own = self.own.dense(position, int(torch.tensor(shape).prod())).view(shape)
+        own = self.own.dense(position, prod(shape)).view(shape).to(self.graph(position)[0].device)
         if self.own_missing and self.level == "input":
             own[:] = torch.nan  # a sum over layers of which one is unknown
         for layer in self.own_missing if self.level == "layer" else ():
@@ -123,3 +131,7 @@ class ExplanationSet:
 
 
 Sequence.register(ExplanationSet)  # not a base class: its method `index` would stand in the way of the field
+
+
+def _is_number(item: Any) -> bool:
+    return isinstance(item, Tensor) and item.dim() == 0 and item.dtype != torch.bool

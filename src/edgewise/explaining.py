@@ -82,9 +82,10 @@ def explain(
     parts = _Parts(problem, chosen, level, top)
     with problem.borrowed(), _progress_bar(progress, len(problem.index), f"{method} ({level})") as advance:
         if chosen.lowered and problem.lowering is not None:
-            for share, entries in chosen.lowered(problem, level, **own_settings):
+            log.debug("%s of %d targets: lowered", method, len(problem.index))
+            for done, entries in chosen.lowered(problem, level, **own_settings):
                 parts.add_sparse(entries)
-                advance(share)
+                advance(done)
         else:
             for positions in blocks(problem, budget, batch_size) if chosen.function else ():
                 parts.add(positions, *_run(chosen, problem, positions, level, own_settings, seed))

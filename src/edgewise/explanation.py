@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -45,11 +45,11 @@ class Explanation:
         """
         if by not in ORDERS:
             raise SettingError(f"by is {by!r}; known are {', '.join(ORDERS)}.")
-        if not isinstance(k, int) or k < 0:
+        if not isinstance(k, SupportsIndex) or int(k) < 0:
             raise SettingError(f"k is {k!r}; needed is a whole number, such as top(10).")
         flat = self.scores.reshape(-1)
         strength = {"support": flat, "opposition": -flat, "magnitude": flat.abs()}[by]
-        order = strength.argsort(descending=True, stable=True)[:k]
+        order = strength.argsort(descending=True, stable=True)[: int(k)]
         return [self._entry(int(place)) for place in order[strength[order] > 0]]
 
     def _entry(self, place: int) -> tuple[Any, ...]:

@@ -3,11 +3,12 @@
 import copy
 import logging
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from edgewise.engine import CopiesEngine, Engine, OneByOneEngine
 from edgewise.errors import InputError, ModelError, SettingError
@@ -18,7 +19,17 @@ from edgewise.lowering.lowering import Lowering, lower_graphs
 from edgewise.model.call import Forward, ModelCall, check_model
 from edgewise.model.trace import Trace, record
 from edgewise.model.weighted import WeightedModel
-from edgewise.subject import Loan, Subject, close, fingerprint, keep, random_weight, recall, warn_not_local, with_own_x
+from edgewise.subject import (
+    NOT_REPEATABLE,
+    Fingerprint,
+    Loan,
+    Subject,
+    close,
+    keep,
+    random_weight,
+    recall,
+    warn_not_local,
+)
 from edgewise.target import Target, choose_target
 
 log = logging.getLogger("edgewise")
@@ -123,10 +134,11 @@ def _subject(model: Any, data: Any, forward: Forward | None, device: Any) -> Sub
             f"data is a list of {len(data)} graphs; a node task explains nodes of one graph. Pass data[0], or type "
             f"task='graph'."
         )
-    mark = (
-        fingerprint(model, data, forward, device) if isinstance(model, nn.Module) and isinstance(data, Data) else None
-    )
-    kept = recall(mark) if mark is not None else None
+    watched = (
+        isinstance(model, nn.Module) and isinstance(data, Data) and forward is None
+    )  # a forward= may read anything
+    mark = Fingerprint(model, data, device) if watched else None
+    kept = recall(mark)
     if kept is not None:
         kept.warn_again()
         return kept
@@ -152,7 +164,7 @@ class GraphProblem(Problem):
         layers = check_model(model)
         self.graphs = read_graphs(data)
         self.index, single = read_index(index, len(self.graphs), "graph")
-        self.single = single or isinstance(data, Data)
+        self.single = single or (isinstance(data, Data) and not isinstance(data, Batch))
         self._sources = [graph._store["edge_index"] for graph in self.graphs]
         if device is not None:
             model, self.graphs = _moved(model, self.graphs, device)
@@ -164,7 +176,8 @@ class GraphProblem(Problem):
         self._shelf = Shelf(self.graphs)
         with self.borrowed():
             first = side_by_side([self.graphs[int(self.index[0])]]).data
-            self.trace = record(self.call, layers, with_own_x(first))
+            self.trace = record(self.call, layers, first).without_tensors()
+            self.call = replace(self.call, changes_input=self.trace.changes_input)
             self.weighted = WeightedModel(self.call, layers, self.trace)
             self.num_layers = len(self.trace.calls)
             self.target = choose_target(self._truth(), *asked)
@@ -183,6 +196,8 @@ class GraphProblem(Problem):
                 return alone
             if self._few_agree(few, alone):
                 return torch.cat([self.call(self._shelf.take(part).data) for part in self.index.split(_GRAPHS_AT_ONCE)])
+            if not close(self._run_alone(few[0]), alone[:1]):
+                raise ModelError(NOT_REPEATABLE)
             self._give_up_batches()
             return torch.cat([alone, *(self._run_alone(self.graphs[i]) for i in self.index[_FEW:].tolist())])
 
@@ -241,10 +256,10 @@ class GraphProblem(Problem):
 def _moved(model: Any, graphs: list[Data], device: Any) -> tuple[Any, list[Data]]:
     """Copies on a device; the user's stay where they are."""
     try:
-        device = torch.device(device)
-        if any(t.device != device for t in [*model.parameters(), *model.buffers()]):
-            model = copy.deepcopy(model).to(device)
-        return model, [copy.copy(graph).to(device) for graph in graphs]
+        place = torch.device(device)
+        if any(t.device != place for t in [*model.parameters(), *model.buffers()]):
+            model = copy.deepcopy(model).to(place)
+        return model, [copy.copy(graph).to(place) for graph in graphs]
     except (RuntimeError, AssertionError, TypeError) as error:
         text = f"device is {device!r}, which is not available: {error}. Leave it out, or type device='cpu'."
         raise SettingError(text) from error

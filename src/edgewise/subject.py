@@ -1,14 +1,15 @@
 """What is explained, without the question: a model on one graph, run once and looked through."""
 
-import copy
 import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch_geometric import nn as pyg
 from torch_geometric.data import Data
 
@@ -32,6 +33,10 @@ _READ_RECEIVERS_ONLY = (
     *(pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv, pyg.PNAConv),
 )
 _PROBE_SEED = 20250803
+NOT_REPEATABLE = (
+    "The model gives another output on the same input each time, although it is in eval mode. Does forward draw random "
+    "numbers, such as dropout with training=True (F.dropout's default)? Type F.dropout(x, training=self.training)."
+)
 
 
 class Loan:
@@ -69,13 +74,6 @@ def random_weight(ids: Tensor, num_layers: int, like: Tensor) -> Tensor:
     return randomness.uniform(_PROBE_SEED, layer, ids).to(like.dtype)
 
 
-def with_own_x(graph: Data) -> Data:
-    """The graph with a copy of its features, for models that change their input in place."""
-    own = copy.copy(graph)
-    own.x = graph.x.detach().clone()
-    return own
-
-
 def warn_not_local(why: str, what: str) -> None:
     """Say once that explaining will be slow."""
     text = f"The model is not local ({why}), so every {what}: slower and right."
@@ -89,14 +87,15 @@ class Subject:
         self.call, self.layers, self.graph, self.loan = call, layers, graph, loan
         self.device = graph.edge_index.device
         with loan.taken():
-            self.trace = record(call, layers, with_own_x(graph))
+            self.trace = record(call, layers, graph)
+            self.call = replace(call, changes_input=self.trace.changes_input)
             self.num_layers = len(self.trace.calls)
             self._check_rows()
-            self.weighted = WeightedModel(call, layers, self.trace)
+            self.weighted = WeightedModel(self.call, layers, self.trace)
             self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, self.trace.flow or "source_to_target")
             known = all(isinstance(c.module, _READ_RECEIVERS_ONLY) for c in self.trace.calls)
             self.rim = 0 if known else 1
-            self._whole = WeightedGraph(with_own_x(graph))
+            self._whole = WeightedGraph(graph)
             self.local = self.trace.flow is not None
             if not self.local:
                 self._give_up_copies("its layers send messages in both directions")
@@ -114,6 +113,7 @@ class Subject:
     def _proved_lowering(self) -> Lowering | None:
         """The lowered model, if it gives the model's output for every node, at ω = 1 and at random ω and s."""
         lowering = lower_nodes(self.trace, self.graph, self.in_edges)
+        self.trace = self.weighted.trace = self.trace.without_tensors()
         if lowering is None:
             return None
         plain = lowering.settle()
@@ -166,12 +166,9 @@ class Subject:
 
     def _check_repeatable(self) -> None:
         with torch.no_grad():
-            again = self.call(with_own_x(self.graph))
+            again = self.call(self.graph)
         if not close(again, self.trace.output):
-            raise ModelError(
-                "The model gives another output on the same input each time, although it is in eval mode. Does forward draw "
-                "random numbers, such as dropout with training=True? It must be repeatable."
-            )
+            raise ModelError(NOT_REPEATABLE)
 
     def _give_up_copies(self, why: str) -> None:
         self.local = False
@@ -186,35 +183,65 @@ class Subject:
 # --- keeping the last one ---------------------------------------------------------------------------------------------
 
 _LARGEST_KEPT = 2**26
-_kept: dict[str, tuple[Any, Subject]] = {}
 
 
-def _marks(tensors: list[Tensor]) -> list[tuple[int, int, int]]:
-    return [(id(t), t._version, t.data_ptr()) for t in tensors]
+_PLAIN = (bool, int, float, str, bytes, type(None), tuple, torch.dtype)
+_INSIDE = ("_modules", "_forward_hooks", "_forward_pre_hooks")
 
 
-def fingerprint(model: nn.Module, data: Data, forward: Any, device: Any) -> Any:
-    """What must stay the same for a proof to be kept: every tensor's identity and version, and a sum of the weights."""
-    weights = [*model.parameters(), *model.buffers()]
-    inputs = [value for _, value in sorted(data.to_dict().items()) if isinstance(value, Tensor)]
-    if any(t.is_inference() or t.layout != torch.strided for t in (*weights, *inputs)):
-        return None  # no version, or no address: nothing can be kept
-    with torch.no_grad():
-        total = sum(float(w.sum()) for w in weights if w.is_floating_point() and w.device.type == "cpu")
-    return (id(model), id(forward), str(device), total, *_marks(weights), *_marks(inputs))
+class Fingerprint:
+    """What must stay the same for a proof to be kept: every tensor's identity and version, and every attribute of the model.
+
+    It holds on to the objects themselves, so that no other can come to have their identity.
+    """
+
+    def __init__(self, model: nn.Module, data: Data, device: Any) -> None:
+        weights = [*model.parameters(), *model.buffers()]
+        inputs = [value for _, value in sorted(data.to_dict().items()) if isinstance(value, Tensor)]
+        self.tensors = [*weights, *inputs]
+        self.usable = all(not t.is_inference() and t.layout == torch.strided and not is_lazy(t) for t in self.tensors)
+        if not self.usable:
+            return
+        self.versions = [t._version for t in self.tensors]
+        with torch.no_grad():  # `.data` changes numbers without a new version
+            self.total = sum(float(w.sum()) for w in weights if w.is_floating_point() and w.device.type == "cpu")
+        self.attributes: list[Any] = [model, str(device)]
+        for module in model.modules():
+            state = module.__dict__
+            self.attributes += [value for key, value in state.items() if key != "training"]
+            self.attributes += [value for key in _INSIDE for value in state[key].values()]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Fingerprint) or not (self.usable and other.usable):
+            return False
+        if (
+            self.versions != other.versions
+            or self.total != other.total
+            or len(self.attributes) != len(other.attributes)
+        ):
+            return False
+        if any(a is not b for a, b in zip(self.tensors, other.tensors, strict=True)):
+            return False
+        pairs = zip(self.attributes, other.attributes, strict=True)
+        return all(a is b or (isinstance(a, _PLAIN) and type(a) is type(b) and a == b) for a, b in pairs)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
-def keep(mark: Any, subject: Subject) -> None:
+_kept: dict[str, tuple[Fingerprint, Subject]] = {}
+
+
+def keep(mark: Fingerprint | None, subject: Subject) -> None:
     """Remember the last subject, unless it is large: the next question about it needs no new proof."""
     _kept.clear()
-    if mark is None:
+    if mark is None or not mark.usable:
         return
     size = subject.graph.x.numel() + subject.graph.num_nodes * subject.trace.node_width
     if size <= _LARGEST_KEPT:
         _kept["last"] = (mark, subject)
 
 
-def recall(mark: Any) -> Subject | None:
+def recall(mark: Fingerprint | None) -> Subject | None:
     """The kept subject, if nothing changed."""
     kept = _kept.get("last")
     return kept[1] if kept is not None and kept[0] == mark else None

@@ -78,6 +78,8 @@ def _given_start(score: Score, level: str, init: Any) -> Tensor:
             )
         order = torch.cat([torch.tensor([0]), score.num_edges.cumsum(0).cpu()])[score.owner.cpu()] + score.edge_id.cpu()
         return torch.cat(parts, dim=1)[:, order]
+    if not isinstance(init, Tensor) and not hasattr(init, "__array__"):
+        raise InputError(f"init is {init!r}; needed is a tensor of start logits, [E] for one: init=torch.zeros(E).")
     init = torch.as_tensor(init)
     edges = int(score.num_edges.max())
     shared = [(edges,), (score.num_layers, edges)] if level == "layer" else [(edges,)]

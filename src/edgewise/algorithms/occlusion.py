@@ -86,23 +86,24 @@ def _without_self(score: Score, value: Tensor, row: list[int]) -> Callable[[Tens
     return evaluate
 
 
-_SLOT_TABLE = 2**22
+_SLOT_TABLE = 2**20  # slots × nodes in a block: small enough to stay in the cache
 
 
 @torch.no_grad()
-def lowered_occlusion(problem: Problem, level: str) -> Iterator[tuple[float, SparseScores]]:
+def lowered_occlusion(problem: Problem, level: str) -> Iterator[tuple[int, SparseScores]]:
     """The same for all targets of a lowered model: differences instead of forward passes, in blocks of edges.
 
-    Each block comes with the targets' worth of work that it stands for.
+    Each block comes with how many targets' worth of work is done since the last one.
     """
     lowering = problem.lowering
     assert lowering is not None
     differences = Differences(lowering, problem.index.to(problem.device), problem.target)
     size = max(_SLOT_TABLE // lowering.in_edges.num_nodes, 1)
     slots = [differences.slots(level, of_self=of_self) for of_self in (False, True)]
-    total = sum(len(part) for part in slots)
+    total, done = sum(len(part) for part in slots), 0
     for block in (block for part in slots for block in part.split(size)):
         found = differences.drops(block)
         layer = block.call[found.slot].clamp(min=0)
         entries = SparseScores(found.position, layer, block.item[found.slot], found.score, of_self=block.of_self)
-        yield len(block) * len(problem.index) / total, entries
+        before, done = done, done + len(block)
+        yield done * len(problem.index) // total - before * len(problem.index) // total, entries

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from math import isfinite
 from typing import Any
 
@@ -26,7 +27,7 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
     levels: tuple[str, ...] = LEVELS
     seeded: bool = False
-    lowered: Callable[..., Iterator[tuple[float, SparseScores]]] | None = None
+    lowered: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
     """For a lowered model: all targets at once, looking deeper than a `Score`."""
 
 
@@ -87,7 +88,9 @@ def find_method(name: Any, level: str) -> Method:
     """The method of that name, or an error that lists the known ones."""
     table = methods()
     if not isinstance(name, str) or name not in table:
-        raise SettingError(f"method is {name!r}; known are {', '.join(table)}.")
+        near = get_close_matches(str(name), list(table), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise SettingError(f"method is {name!r}; known are {', '.join(table)}.{hint}")
     if level not in LEVELS:
         raise SettingError(
             f"level is {level!r}; known are 'input' (one weight per edge) and 'layer' (one per layer and edge)."
@@ -95,6 +98,21 @@ def find_method(name: Any, level: str) -> Method:
     return table[name]
 
 
+_OPTIONS = ("index", "level", "target", "task", "mode", "of", "forward", "top", "memory", "batch_size", "device", "seed")
+    "index",
+    "level",
+    "target",
+    "task",
+    "mode",
+    "of",
+    "forward",
+    "top",
+    "memory",
+    "batch_size",
+    "device",
+    "seed",
+    "progress",
+)
 _POSITIVE_WHOLE = ("epochs", "steps")
 _NUMBERS = ("lr", "edge_size", "edge_ent", "epsilon")
 
@@ -104,7 +122,9 @@ def read_settings(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
     for name in given:
         if name not in method.settings:
             known = ", ".join(method.settings) or "none"
-            raise SettingError(f"{method.name} has no setting {name!r}; its settings are: {known}.")
+            near = get_close_matches(name, [*method.settings, *_OPTIONS], n=1)
+            hint = f" Did you mean {near[0]}=?" if near else ""
+            raise SettingError(f"{method.name} has no setting {name!r}; its settings are: {known}.{hint}")
     settings = {**method.settings, **given}
     for name, value in settings.items():
         if name in _POSITIVE_WHOLE and (not isinstance(value, int) or isinstance(value, bool) or value < 1):

@@ -182,11 +182,16 @@ def read_index(index: Any, size: int, of: str) -> tuple[Tensor, bool]:
     if positions.numel() == 0:
         raise InputError(f"index is empty; name at least one {of} (0 to {size - 1}), or leave index out for all.")
     if positions.is_floating_point() or positions.is_complex() or positions.dim() > 1:
-        raise InputError(
-            f"index is {_say(positions)}; needed are whole numbers in one dimension, such as index=[3, 42]."
-        )
+        raise InputError(f"index is {_short(index)}; needed are whole numbers in one dimension, such as index=[3, 42].")
     single = single or positions.dim() == 0
     return _in_range(positions.long().view(-1), size, of), single
+
+
+def _short(index: Any) -> str:
+    if isinstance(index, Tensor):
+        return _say(index)
+    text = f"{type(index).__name__} {index!r}"
+    return text if len(text) < 80 else text[:77] + "..."
 
 
 def _from_mask(mask: Tensor, size: int, of: str) -> Tensor:

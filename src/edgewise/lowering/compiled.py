@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_WORTH_IT = 20_000  # with less work than this, loading the compiled code costs more than it saves
+_WORTH_IT = 4_000  # with less work than this, loading the compiled code costs more than it saves
 
 
 @cache

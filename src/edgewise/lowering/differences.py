@@ -18,7 +18,7 @@ from edgewise.lowering.hop import Hop
 from edgewise.lowering.layers.affine import AffineLayer
 from edgewise.lowering.lowering import Lowering
 from edgewise.lowering.pairs import Numbering, Pairs
-from edgewise.lowering.program import MessageStep, Ref, Rows, RowStep
+from edgewise.lowering.program import MessageStep, Ref, Rows, RowStep, rectifier
 from edgewise.target import Target
 
 _Parts: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -120,10 +120,12 @@ class _Block:
             if step is steps[-1] and self.all._columns:
                 return self._last_columns(step)
             change, pairs = self._through_messages(step)
-            self._move_to(pairs)
+            read = {source.value for row in segment for source in row.sources if isinstance(source, Ref)}
+            self._move_to(pairs, read | self.live[step.call])
             self.change[step.output] = change
-            self._through_rows(segment)
-            self._forget(step.call)
+            if not self._through_rectifier(step, segment):
+                self._through_rows(segment)
+                self._forget(step.call)
         rows = self.all.known[self.all.program.output].index_select(0, self.pairs.node)
         return self._read_off(rows + self.change[self.all.program.output])
 
@@ -141,6 +143,12 @@ class _Block:
     def _silent(self, call: int) -> Tensor:
         """Per slot: the edge that carries nothing in this call, or −1."""
         if self.slots.of_self:
+            return torch.full_like(self.slots.item, -1)
+        return torch.where((self.slots.call == call) | (self.slots.call < 0), self.slots.item, -1)
+
+    def _silent_self(self, call: int) -> Tensor:
+        """Per slot: the node that does not hear itself in this call, or −1."""
+        if not self.slots.of_self:
             return torch.full_like(self.slots.item, -1)
         return torch.where((self.slots.call == call) | (self.slots.call < 0), self.slots.item, -1)
 
@@ -174,45 +182,64 @@ class _Block:
     def _through_messages(self, step: MessageStep) -> tuple[Tensor, Pairs]:
         missing = self._missing(step.call)
         at = self.slots.item[missing] if self.slots.of_self else self.all.receiver[self.slots.item[missing]]
-        source, edge, heard = self._spread(self._changed(step), step.call)
-        stay = self.pairs.key[self._near(self.pairs.node, step.call)]
-        pairs = self.numbering.number(stay, heard, missing * self.num_nodes + at)
-        if isinstance(step.layer, AffineLayer):
-            return self._affine(step, step.layer, pairs, missing, at, (source, edge, heard)), pairs
-        return self._again(step, pairs), pairs
+        extra = missing * self.num_nodes + at
+        kernels = kernels_for(len(self.pairs), self.pairs.key)
+        if kernels is not None and isinstance(step.layer, AffineLayer) and isinstance(step.source, Ref):
+            change, pairs = self._carry(kernels, step, step.layer, extra)
+        else:
+            source, edge, heard = self._spread(self._changed(step), step.call)
+            stay = self.pairs.key[self._near(self.pairs.node, step.call)]
+            pairs = self.numbering.number(stay, heard, extra)
+            if not isinstance(step.layer, AffineLayer):
+                return self._again(step, pairs), pairs
+            change = self._heard(step, step.layer, pairs, (source, edge, heard))
+        self._take_away(step, step.layer, change, missing, extra)
+        return change, pairs
+
+    def _rows_to_carry(self, layer: AffineLayer, moved: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """For compiled loops: what each changed node sends, what it tells itself (maybe nothing), and coefficients."""
+        own = layer.own_difference(moved, self.pairs.node)
+        nothing = moved.new_zeros(0, 0)
+        coefficient = nothing.view(-1) if layer.coefficient is None else layer.coefficient.to(moved.dtype)
+        return layer.difference(moved).contiguous(), nothing if own is None else own.contiguous(), coefficient
+
+    def _carry(self, kernels: Any, step: MessageStep, layer: AffineLayer, extra: Tensor) -> tuple[Tensor, Pairs]:
+        assert isinstance(step.source, Ref)
+        moved, own, coefficient = self._rows_to_carry(layer, self.change[step.source.value])
+        out, reach = self.all.out_edges, self.all.program.num_calls - step.call
+        arrays = (out.start, out.edge, out.sender, self.all.distance)
+        skips = (self._silent(step.call), self._silent_self(step.call))
+        rows = (coefficient, moved, own, extra, self.numbering.forget())
+        key, change = kernels.carry(
+            self.pairs.key.numpy(), self.num_nodes, *_arrays(arrays), reach, *_arrays(skips), *_arrays(rows)
+        )
+        return torch.from_numpy(change), self.numbering.remember(torch.from_numpy(key))
 
     def _changed(self, step: MessageStep) -> Pairs:
         """The pairs whose features this call reads changed: none if it reads constants."""
         return self.pairs if isinstance(step.source, Ref) else Pairs(self.pairs.key[:0], self.num_nodes)
 
-    def _affine(
-        self, step: MessageStep, layer: AffineLayer, pairs: Pairs, missing: Tensor, at: Tensor, spread: Any
-    ) -> Tensor:
-        find = self.numbering.find
+    def _heard(self, step: MessageStep, layer: AffineLayer, pairs: Pairs, spread: tuple[Tensor, ...]) -> Tensor:
+        """What the pairs hear of changed nodes, and of themselves."""
         change = torch.zeros_like(self.all.known[step.output][:1]).expand(len(pairs), -1).contiguous()
-        if isinstance(step.source, Ref):
-            source, edge, heard = spread
-            moved = layer.difference(self.change[step.source.value])
-            change.index_add_(0, find(heard), layer.weighted(edge, moved.index_select(0, source)))
-        if not self.slots.of_self:
-            edge = self.slots.item[missing]
-            message = layer.message(self._table(step), edge, self.all.sender[edge])
-            change.index_add_(0, find(missing * self.num_nodes + at), message, alpha=-1)
-        self._add_own(step, layer, change, missing, at)
+        if isinstance(step.source, Rows):
+            return change
+        moved, (source, edge, heard) = self.change[step.source.value], spread
+        change.index_add_(
+            0, self.numbering.find(heard), layer.weighted(edge, layer.difference(moved).index_select(0, source))
+        )
+        stays = (self._own_kept(self.pairs, step.call) & self._near(self.pairs.node, step.call)).nonzero().view(-1)
+        own = layer.own_difference(moved.index_select(0, stays), self.pairs.node[stays])
+        if own is not None:
+            change.index_add_(0, self.numbering.find(self.pairs.key[stays]), own)
         return change
 
-    def _add_own(self, step: MessageStep, layer: AffineLayer, change: Tensor, missing: Tensor, at: Tensor) -> None:
-        """The part that a node hears of itself."""
-        if isinstance(step.source, Ref):
-            stays = self._own_kept(self.pairs, step.call) & self._near(self.pairs.node, step.call)
-            pairs = stays.nonzero().view(-1)
-            moved = layer.own_difference(self.change[step.source.value].index_select(0, pairs), self.pairs.node[pairs])
-            if moved is not None:
-                change.index_add_(0, self.numbering.find(self.pairs.key[pairs]), moved)
-        if self.slots.of_self:
-            term = layer.own_term(self._table(step), at)
-            if term is not None:
-                change.index_add_(0, self.numbering.find(missing * self.num_nodes + at), term, alpha=-1)
+    def _take_away(self, step: MessageStep, layer: AffineLayer, change: Tensor, missing: Tensor, key: Tensor) -> None:
+        """The missing messages themselves."""
+        item, table = self.slots.item[missing], self._table(step)
+        term = layer.own_term(table, item) if self.slots.of_self else layer.message(table, item, self.all.sender[item])
+        if term is not None:
+            change.index_add_(0, self.numbering.find(key), term, alpha=-1)
 
     def _table(self, step: MessageStep) -> Any:
         return (
@@ -249,8 +276,9 @@ class _Block:
 
     # --- between calls ------------------------------------------------------------------------------------------------
 
-    def _move_to(self, pairs: Pairs) -> None:
-        """Changes of earlier values as rows of the new pairs."""
+    def _move_to(self, pairs: Pairs, wanted: set[int]) -> None:
+        """Changes of earlier values that are still read, as rows of the new pairs."""
+        self.change = {value: change for value, change in self.change.items() if value in wanted}
         for value, change in self.change.items():
             near = self.numbering.find(self.pairs.key)
             kept = (near >= 0).nonzero().view(-1)
@@ -258,6 +286,18 @@ class _Block:
             moved[near[kept]] = change.index_select(0, kept)
             self.change[value] = moved
         self.pairs = pairs
+
+    def _through_rectifier(self, step: MessageStep, segment: list[RowStep]) -> bool:
+        """The compiled way through a segment that is a single ReLU; whether it was taken."""
+        kernels = kernels_for(len(self.pairs), self.pairs.key)
+        slope = rectifier(segment)
+        if kernels is None or slope is None or len(self.change) > 1 or step.output in self.live[step.call]:
+            return False
+        before, change = self.all.known[step.output], self.change.pop(step.output)
+        key, rows = kernels.rectify(*_arrays((self.pairs.key,)), self.num_nodes, *_arrays((before, change)), slope)
+        self.pairs = Pairs(torch.from_numpy(key), self.num_nodes)
+        self.change[segment[-1].output] = torch.from_numpy(rows)
+        return True
 
     def _through_rows(self, segment: list[RowStep]) -> None:
         node = self.pairs.node
@@ -305,53 +345,72 @@ class _Block:
     def _last_columns(self, step: MessageStep) -> Drops:
         """The last call, one number for each (slot, target): only the target's own column is summed up."""
         target, width = self.all.target, len(self.all.targets)
-        start, order = self._positions()
         binary = target.mode == "binary"
         column = torch.zeros_like(target.column) if binary else target.column
         sign = torch.where(target.column == 1, 1, -1).to(self.all.value) if binary else torch.ones_like(self.all.value)
-        total = self.all.value.new_zeros(len(self.slots), width)
-        parts = [self._missing_parts(step)]
-        if isinstance(step.source, Ref):
-            parts.append(self._own_parts(step, self.change[step.source.value]))
-            if not self._spread_compiled(step, (start, order, column, sign), total):
-                parts.append(self._carried_parts(step, self.change[step.source.value]))
-        for slot, node, weight, rows in (part for each in parts for part in each):
+        kernels = kernels_for(len(self.pairs), self.pairs.key)
+        if kernels is not None and isinstance(step.source, Ref):
+            return self._last_compiled(kernels, step, column, sign)
+        start, order = self._positions()
+        entries = []
+        for slot, node, weight, rows in self._last_parts(step):
             entry, place = InEdges(start, order, order, self.num_nodes).of_nodes(node)
             position = order[place]
-            amount = (
-                rows.reshape(-1).index_select(0, entry * rows.size(1) + column[position])
-                * weight[entry]
-                * sign[position]
-            )
-            total.view(-1).index_add_(0, slot[entry] * width + position, amount, alpha=-1)
-        kernels = kernels_for(total.numel(), total)
-        if kernels is not None:
-            slot, position, score = (torch.from_numpy(array) for array in kernels.not_zero(total.numpy()))
-            return Drops(position, slot, score)
-        slot, position = total.nonzero(as_tuple=True)
-        return Drops(position, slot, total[slot, position])
+            amount = rows.reshape(-1).index_select(0, entry * rows.size(1) + column[position]) * weight[entry]
+            entries.append((slot[entry] * width + position, -amount * sign[position]))
+        if not entries:
+            return Drops(order[:0], order[:0], self.all.value[:0])
+        key, amount = (torch.cat(column) for column in zip(*entries, strict=True))
+        if len(self.pairs):  # several ways lead to one target
+            key, inverse = key.unique(return_inverse=True)
+            amount = amount.new_zeros(len(key)).index_add_(0, inverse, amount)
+        kept = amount.nonzero().view(-1)
+        return Drops(key[kept] % width, key[kept] // width, amount[kept])
 
-    def _spread_compiled(self, step: MessageStep, targets: tuple[Tensor, ...], total: Tensor) -> bool:
-        kernels = kernels_for(len(self.pairs), self.pairs.key)
-        if kernels is None:
-            return False
-        layer, out = step.layer, self.all.out_edges
-        assert isinstance(layer, AffineLayer)
+    def _last_compiled(self, kernels: Any, step: MessageStep, column: Tensor, sign: Tensor) -> Drops:
+        """The same; a node that is asked for several times (with other classes) is gone through as often."""
+        assert isinstance(step.layer, AffineLayer)
         assert isinstance(step.source, Ref)
-        rows = layer.difference(self.change[step.source.value])
-        coefficient = rows.new_zeros(0) if layer.coefficient is None else layer.coefficient.to(rows.dtype)
-        arrays = (
-            out.start,
-            out.edge,
-            out.sender,
-            self._silent(step.call),
-            coefficient,
-            rows.contiguous(),
-            *targets,
-            total,
+        moved, own, coefficient = self._rows_to_carry(step.layer, self.change[step.source.value])
+        out, skips = self.all.out_edges, (self._silent(step.call), self._silent_self(step.call))
+        geometry = (out.start, out.edge, out.sender, *skips, coefficient, moved, own)
+        missing = [(slot * self.num_nodes + node, node, -rows) for slot, node, _, rows in self._missing_parts(step)]
+        found = []
+        for position in self._once_each():
+            of_node = torch.full((self.num_nodes,), -1, device=column.device)
+            where = of_node.clone()
+            targets = self.all.targets[position]
+            of_node[targets], where[targets] = column[position], position
+            extra, amount = moved.new_zeros(0, dtype=torch.long), moved.new_zeros(0)
+            for key, node, rows in missing:
+                hit = (of_node[node] >= 0).nonzero().view(-1)
+                extra, amount = key[hit], rows[hit].gather(1, of_node[node[hit]].view(-1, 1)).view(-1)
+            rest = (of_node, extra, amount, self.numbering.forget())
+            key, change = (
+                torch.from_numpy(array)
+                for array in kernels.carry_to_targets(
+                    self.pairs.key.numpy(), self.num_nodes, *_arrays(geometry), *_arrays(rest)
+                )
+            )
+            kept = change.nonzero().view(-1)
+            at, slot = where[key[kept] % self.num_nodes], key[kept] // self.num_nodes
+            found.append(Drops(at, slot, -change[kept] * sign[at]))
+        return Drops(
+            *(torch.cat(column) for column in zip(*((d.position, d.slot, d.score) for d in found), strict=True))
         )
-        kernels.spread_to_targets(self.pairs.key.numpy(), self.num_nodes, *(t.detach().numpy() for t in arrays))
-        return True
+
+    def _once_each(self) -> list[Tensor]:
+        """Positions in rounds, no node twice in a round."""
+        _, order = self._positions()
+        nodes = self.all.targets[order]
+        rank = torch.arange(len(order), device=order.device) - torch.searchsorted(nodes, nodes)
+        return [order[rank == turn] for turn in range(int(rank.max()) + 1)]
+
+    def _last_parts(self, step: MessageStep) -> Iterator[_Parts]:
+        yield from self._missing_parts(step)
+        if isinstance(step.source, Ref):
+            yield from self._own_parts(step, self.change[step.source.value])
+            yield from self._carried_parts(step, self.change[step.source.value])
 
     # Parts of the last call: (slot, node that hears, coefficient, change of its output).
 
@@ -381,6 +440,10 @@ class _Block:
             yield missing, self.all.receiver[item], -torch.ones_like(message[:, 0]), message
         elif (term := step.layer.own_term(table, item)) is not None:
             yield missing, item, -torch.ones_like(term[:, 0]), term
+
+
+def _arrays(tensors: tuple[Tensor, ...]) -> list[Any]:
+    return [tensor.detach().numpy() for tensor in tensors]
 
 
 def _live_after(differences: Differences) -> list[set[int]]:

@@ -18,11 +18,15 @@ log = logging.getLogger("edgewise")
 _EDGE_BYTES = 160  # structure, weights, their gradients and moments
 
 
+# Whatever goes wrong while a program is read off: the model then runs as it is.
+_REASONS = (Unsupported, RuntimeError, TypeError, AttributeError, IndexError, KeyError)
+
+
 class Lowering:
     """A program for one graph, with the activations of all nodes."""
 
-    def __init__(self, program: Program, data: Data, in_edges: InEdges) -> None:
-        self.program, self.in_edges, self.data = program, in_edges, data
+    def __init__(self, program: Program, data: Data, in_edges: InEdges, dtype: torch.dtype) -> None:
+        self.program, self.in_edges, self.data, self.dtype = program, in_edges, data, dtype
         self.prepared = prepare(program)
         self._table = torch.empty(0, dtype=torch.int32, device=data.edge_index.device)
         nobody = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device)
@@ -42,7 +46,7 @@ class Lowering:
             torch.ones(
                 self.program.num_calls,
                 len(self.in_edges.edge),
-                dtype=self.data.x.dtype,
+                dtype=self.dtype,
                 device=self.data.edge_index.device,
             )
         )
@@ -70,17 +74,31 @@ def lower_nodes(trace: Trace, data: Data, in_edges: InEdges) -> Lowering | None:
         return None
     try:
         program = compile_program(trace, data)
-    except Unsupported as reason:
+    except (
+        Unsupported,
+        RuntimeError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        KeyError,
+    ) as reason:  # then the model runs as it is
         log.debug("not lowered: %s", reason)
         return None
-    return Lowering(program, data, in_edges)
+    return Lowering(program, data, in_edges, trace.output.dtype)
 
 
 def lower_graphs(trace: Trace, copies: Copies) -> LoweredGraphs | None:
     """An engine for a batch of graphs, not yet proved."""
     try:
         program = compile_program(trace, copies.data, whole=True)
-    except Unsupported as reason:
+    except (
+        Unsupported,
+        RuntimeError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        KeyError,
+    ) as reason:  # then the model runs as it is
         log.debug("not lowered: %s", reason)
         return None
     data = copies.data

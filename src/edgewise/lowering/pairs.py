@@ -35,17 +35,27 @@ class Numbering:
         self._used: list[Tensor] = []
         self.num_nodes = num_nodes
 
-    def number(self, *keys: Tensor) -> Pairs:
-        """Every key once, numbered from 0; earlier numbers are forgotten."""
+    def forget(self) -> Tensor:
+        """The table without any number, for somebody else to write into (`remember` what)."""
         for used in self._used:
             self._table[used] = -1
+        self._used = []
+        return self._table
+
+    def remember(self, key: Tensor) -> Pairs:
+        """Keys that were numbered in the table, in order."""
+        self._used = [key]
+        return Pairs(key, self.num_nodes)
+
+    def number(self, *keys: Tensor) -> Pairs:
+        """Every key once, numbered from 0; earlier numbers are forgotten."""
+        self.forget()
         key = torch.cat(keys)
         ticket = torch.arange(len(key), device=key.device, dtype=torch.int32)
         self._table[key] = ticket
         unique = key[self._table[key] == ticket]
         self._table[unique] = torch.arange(len(unique), device=key.device, dtype=torch.int32)
-        self._used = [unique]
-        return Pairs(unique, self.num_nodes)
+        return self.remember(unique)
 
     def find(self, key: Tensor) -> Tensor:
         """The number of each key, −1 if it has none."""

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from edgewise.lowering.layers import lower_layer
 from edgewise.lowering.layers.base import Layer
-from edgewise.lowering.row_wise import is_aligned, out_of_place, row_arguments
+from edgewise.lowering.row_wise import is_aligned, out_of_place, plain_name, row_arguments
 from edgewise.lowering.unsupported import Unsupported
 from edgewise.model.skips import Key, Operation, keys_of
 from edgewise.model.trace import Trace
@@ -118,7 +118,7 @@ class _Compiler:
         if not isinstance(x, Tensor):
             raise Unsupported(f"{operation.name} is called with a pair of features")
         key = keys_of(x)[0] if operation.own_input is None else operation.own_input
-        source: Source = Ref(self.known[key]) if key in self.known else Rows(x.detach().clone())
+        source: Source = Ref(self.known[key]) if key in self.known else Rows(_constant(x, key))
         others = [k for k in operation.inputs if k in self.known and k != key]
         if others:
             raise Unsupported(f"{operation.name} reads more than node features from earlier layers")
@@ -162,8 +162,15 @@ class _Compiler:
         if key in self.known:
             return Ref(self.known[key], own_call)
         if own_call is not None or (not self.whole and is_aligned(leaf, self.data.num_nodes, 2)):
-            return Rows(leaf.detach().clone(), own_call)
-        return leaf.detach()
+            return Rows(_constant(leaf, key), own_call)
+        return _constant(leaf, key)
+
+
+def _constant(tensor: Tensor, key: Key) -> Tensor:
+    """A tensor that no layer made; it must still be what it was when it was used."""
+    if key is not None and key[0] == id(tensor) and tensor._version != key[1]:
+        raise Unsupported("a constant is changed in place after it was used")
+    return tensor.detach()
 
 
 def compile_program(trace: Trace, data: Data, *, whole: bool = False) -> Program:
@@ -179,3 +186,20 @@ def compile_program(trace: Trace, data: Data, *, whole: bool = False) -> Program
     if compiler.calls != len(trace.calls):
         raise Unsupported("some calls happen outside the layers")
     return Program(tuple(compiler.steps), compiler.known[trace.output_key], compiler.calls)
+
+
+def rectifier(segment: list[RowStep]) -> float | None:
+    """The slope below zero, if a segment is one ReLU (0) or leaky ReLU and nothing else; otherwise None."""
+    slopes = []
+    for previous, step in zip([None, *segment], segment, strict=False):
+        name, sources = plain_name(step.function), step.sources
+        chained = len(sources) == 1 and isinstance(sources[0], Ref) and sources[0].own_call is None
+        if not chained or (previous is not None and sources[0] != Ref(previous.output)):
+            return None
+        if name in ("relu", "leaky_relu"):
+            args, kwargs = tree_unflatten(list(step.leaves), step.form)
+            given = kwargs.get("negative_slope", args[1] if len(args) > 1 and name == "leaky_relu" else 0.01)
+            slopes.append(0.0 if name == "relu" else float(given))
+        elif name not in ("dropout", "contiguous", "clone"):
+            return None
+    return slopes[0] if len(slopes) == 1 else None

@@ -186,8 +186,9 @@ def _fixed(leaf: Any) -> Any:
     return leaf.detach() if isinstance(leaf, Tensor) else leaf
 
 
-def read_row_function(module: nn.Module, width: int, like: Tensor) -> RowFunction | None:
+def read_row_function(module: nn.Module, like: Tensor) -> RowFunction | None:
     """A module (the network inside a GIN) as row-wise operations; None if it mixes rows."""
+    width = like.size(-1)
     sample = torch.linspace(-1, 1, 3 * width, dtype=like.dtype, device=like.device).view(3, width)
     collector = _Collector(sample)
     with torch.no_grad(), collector:

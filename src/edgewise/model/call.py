@@ -1,5 +1,6 @@
 """How a model is called: `model(x, edge_index, **extras)`, `model(data)`, or the user's own `forward=`."""
 
+import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,19 +23,39 @@ class ModelCall:
 
     model: nn.Module
     forward: Forward | None = None
+    changes_input: bool = False
+    """Whether the model writes into its features: it then gets a copy each time."""
 
     def __call__(self, data: Data) -> Tensor:
         """The output, `[rows, columns]`."""
+        if self.changes_input:
+            data = with_own_x(data)
         try:
             output = self.forward(self.model, data) if self.forward else _call(self.model, data)
         except EdgewiseError:
             raise
         except (TypeError, RuntimeError, ValueError, AttributeError, AssertionError, IndexError, KeyError) as error:
             raise ModelError(
-                f"The model raised {type(error).__name__} when called as {self.describe(data)}: {error}. If it must be "
-                f"called in another way, say how: forward=lambda model, data: model(...)."
+                f"The model raised {type(error).__name__} when called as {self.describe(data)}: {error}. {self._hint(data)}"
             ) from error
         return _as_rows(output, self.describe(data))
+
+    def _hint(self, data: Data) -> str:
+        """What is most likely to help."""
+        if self.forward is None and not _takes_data(self.model):
+            required = [
+                p.name for p in inspect.signature(self.model.forward).parameters.values() if p.default is p.empty
+            ]
+            if "batch" in required and data.get("batch") is None:
+                return "It asks for batch: for one prediction per graph, type task='graph'."
+            absent = [key for key in ("edge_attr", "edge_weight") if key in required and data.get(key) is None]
+            if absent:
+                return f"The data has no {absent[0]}: set data.{absent[0]}, a row for each edge."
+        x = data.x
+        return (
+            f"data.x is {list(x.shape)}, {x.dtype}; does that fit the first layer (data.x.float() makes it torch.float32)? If "
+            f"the model must be called in another way, say how: forward=lambda model, data: model(...)."
+        )
 
     def describe(self, data: Data) -> str:
         """The call in words, for error texts."""
@@ -44,6 +65,13 @@ class ModelCall:
         if _takes_data(self.model):
             return f"{name}(data)"
         return f"{name}(x, edge_index{''.join(f', {key}={key}' for key in _extras(self.model, data))})"
+
+
+def with_own_x(graph: Data) -> Data:
+    """The graph with a copy of its features."""
+    own = copy.copy(graph)
+    own.x = graph.x.detach().clone()
+    return own
 
 
 def _call(model: nn.Module, data: Data) -> Any:
@@ -85,8 +113,10 @@ def _as_rows(output: Any, call: str) -> Tensor:
 def check_model(model: Any) -> list[tuple[str, MessagePassing]]:
     """The message-passing layers by name, or an error that says why the model cannot be explained."""
     if not isinstance(model, nn.Module):
+        hint = " Make an object of it first: model = Model(...)." if isinstance(model, type) else ""
+        hint = " Load it into a model first: model.load_state_dict(...)." if isinstance(model, dict) else hint
         raise ModelError(
-            f"model is {type(model).__name__}; needed is a torch.nn.Module with PyG message-passing layers."
+            f"model is {type(model).__name__}; needed is a torch.nn.Module with PyG message-passing layers.{hint}"
         )
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
 from edgewise.errors import ModelError
-from edgewise.model.call import ModelCall
+from edgewise.model.call import ModelCall, with_own_x
 from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
 from edgewise.model.matching import match_messages
 from edgewise.model.own_terms import own_term
@@ -29,6 +29,8 @@ class Call:
     separable: bool
     """Whether the node's own term can be scaled apart from the edges."""
     message_width: int
+    dtype: torch.dtype
+    """Of the messages."""
     slots: Slots
     """Which edge (or self edge) owns each message."""
     arguments: dict[str, Any]
@@ -49,7 +51,14 @@ class Trace:
     node_width: int
     """Numbers that one pass makes for each node."""
     operations: tuple[Operation, ...]
+    """With all their tensors: dropped as soon as the program is read off."""
     output_key: Key
+    changes_input: bool
+
+    def without_tensors(self) -> "Trace":
+        """What is still needed once the program is read off."""
+        calls = tuple(replace(call, arguments={}, edge_features=None) for call in self.calls)
+        return replace(self, operations=(), calls=calls)
 
     @property
     def flow(self) -> str | None:
@@ -64,7 +73,7 @@ class _CallLog:
     def __init__(self, layers: Layers) -> None:
         self.names = {module: name for name, module in layers}
         self.calls: list[tuple[MessagePassing, Any, Any]] = []
-        self.message_width: dict[int, int] = {}
+        self.messages: dict[int, tuple[int, torch.dtype]] = {}
         self.edge_features: dict[int, Tensor | None] = {}
 
     def on_edge_update(self, module: MessagePassing, inputs: Any) -> None:
@@ -74,7 +83,7 @@ class _CallLog:
         self.calls.append((module, inputs[0], inputs[2]))
 
     def on_message(self, module: MessagePassing, inputs: Any, output: Tensor) -> None:
-        self.message_width[len(self.calls) - 1] = output.numel() // max(output.size(module.node_dim), 1)
+        self.messages[len(self.calls) - 1] = output.numel() // max(output.size(module.node_dim), 1), output.dtype
 
     def describe(self, data: Data) -> tuple[Call, ...]:
         if not self.calls:
@@ -84,7 +93,7 @@ class _CallLog:
     def _describe(self, number: int, data: Data) -> Call:
         module, edge_index, arguments = self.calls[number]
         name = self.names[module]
-        if number not in self.message_width:
+        if number not in self.messages:
             raise ModelError(
                 f"Layer {name} ran fused on a sparse adjacency: it makes no messages to weight. Call it with a "
                 f"plain edge_index [2, edges], torch.int64."
@@ -92,9 +101,7 @@ class _CallLog:
         slots = match_messages(edge_index, data.edge_index, data.num_nodes, name)
         adds_loops = bool((slots >= data.edge_index.size(1)).any())
         separable = own_term(module, adds_loops=adds_loops) is not None
-        return Call(
-            name, module, separable, self.message_width[number], slots, arguments, self.edge_features.get(number)
-        )
+        return Call(name, module, separable, *self.messages[number], slots, arguments, self.edge_features.get(number))
 
 
 def _before_change(func: Any, args: Any) -> Any:
@@ -180,6 +187,8 @@ class _Recorder(OperationMode):
 @torch.no_grad()
 def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
     """Run the (borrowed) model once and write down what it did."""
+    data = with_own_x(data)
+    before = data.x._version
     log = _CallLog(layers)
     recorder = _Recorder(log)
     seen = message_hooks(layers, log.on_propagate, log.on_message)
@@ -190,7 +199,14 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         recorder.watching(layers),
     ):
         output = call(data)
-    calls = log.describe(data)
     residuals, bypass = find_skips(recorder.operations, keys_of(output))
-    width = recorder.width(data.num_nodes)
-    return Trace(calls, output, residuals, bypass, width, tuple(recorder.operations), keys_of(output)[0])
+    return Trace(
+        log.describe(data),
+        output,
+        residuals,
+        bypass,
+        recorder.width(data.num_nodes),
+        tuple(recorder.operations),
+        keys_of(output)[0],
+        changes_input=data.x._version != before,
+    )

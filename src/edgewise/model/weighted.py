@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch_geometric.data import Data
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import GCNConv, MessagePassing, SGConv
 
 from edgewise.errors import ModelError
 from edgewise.model.call import ModelCall
@@ -17,6 +17,8 @@ from edgewise.model.own_terms import scaled_own_terms
 from edgewise.model.skips import Residual
 from edgewise.model.trace import Trace
 from edgewise.shapes import LayerWeight, SelfWeight, Slots
+
+_NEW_MESSAGES = (GCNConv, SGConv)  # edge_weight · x_j is nobody else's tensor
 
 
 class WeightedGraph:
@@ -64,7 +66,10 @@ class _Run:
         assert self.messages is not None
         shape = [1] * output.dim()
         shape[module.node_dim] = -1
-        return output * self.messages.to(output.dtype).view(shape)
+        weight = self.messages.to(output.dtype).view(shape)
+        if not torch.is_grad_enabled() and type(module) in _NEW_MESSAGES and inputs[0].get("edge_weight") is not None:
+            return output.mul_(weight)  # on a large graph the messages are the largest tensor of all
+        return output * weight
 
     def scale(self, call: int, rows: Tensor) -> Tensor:
         assert self.own is not None

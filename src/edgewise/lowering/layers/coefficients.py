@@ -14,7 +14,7 @@ def by_owner(call: Call, per_message: Tensor | None, data: Data) -> tuple[Tensor
     whole = not adds_loops and call.slots.numel() == num_edges
     if per_message is None and whole:
         return None, None
-    values = torch.ones_like(call.slots, dtype=data.x.dtype) if per_message is None else per_message.detach().view(-1)
+    values = torch.ones_like(call.slots, dtype=call.dtype) if per_message is None else per_message.detach().view(-1)
     owned = values.new_zeros(num_edges + data.num_nodes)  # an edge that sent nothing (a loop that GCN dropped) has 0
     owned[call.slots] = values
     return owned[:num_edges], owned[num_edges:] if adds_loops else None
@@ -25,7 +25,7 @@ def mean_share(call: Call, data: Data) -> Tensor:
     ends = data.edge_index[0 if call.module.flow == "target_to_source" else 1]
     receiver = torch.cat([ends, torch.arange(data.num_nodes, device=ends.device)])[call.slots]
     count = torch.bincount(receiver, minlength=data.num_nodes).clamp(min=1)
-    return (1 / count.to(data.x.dtype))[receiver]
+    return (1 / count.to(call.dtype))[receiver]
 
 
 def fixed(parameter: Tensor | None) -> Tensor | None:

@@ -16,7 +16,7 @@ def inner_network(conv: GINConv | GINEConv, call: Call, data: Data) -> RowFuncti
     """The network inside, which must treat every node by itself."""
     if conv.aggr not in ("add", "sum"):
         raise Unsupported(f"{type(conv).__name__} with aggr={conv.aggr!r}")
-    network = read_row_function(conv.nn, call.arguments["x"][0].size(-1), data.x)
+    network = read_row_function(conv.nn, call.arguments["x"][0])
     if network is None:
         raise Unsupported(f"the network inside {call.name} mixes nodes")
     return network
