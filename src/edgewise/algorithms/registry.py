@@ -98,7 +98,7 @@ def find_method(name: Any, level: str) -> Method:
     return table[name]
 
 
-_OPTIONS = ("index", "level", "target", "task", "mode", "of", "forward", "top", "memory", "batch_size", "device", "seed")
+_OPTIONS = (
     "index",
     "level",
     "target",
@@ -111,7 +111,6 @@ _OPTIONS = ("index", "level", "target", "task", "mode", "of", "forward", "top", 
     "batch_size",
     "device",
     "seed",
-    "progress",
 )
 _POSITIVE_WHOLE = ("epochs", "steps")
 _NUMBERS = ("lr", "edge_size", "edge_ent", "epsilon")
