@@ -83,7 +83,7 @@ def explain(
     with problem.borrowed(), _progress_bar(progress, len(problem.index), f"{method} ({level})") as advance:
         if chosen.lowered and problem.lowering is not None:
             log.debug("%s of %d targets: lowered", method, len(problem.index))
-            for done, entries in chosen.lowered(problem, level, **own_settings):
+            for done, entries in chosen.lowered(problem, level, budget, **own_settings):
                 parts.add_sparse(entries)
                 advance(done)
         else:

@@ -16,7 +16,7 @@ from edgewise.graph.copies import Copies, side_by_side
 from edgewise.graph.inputs import TASKS, check_devices, read_graph, read_graphs, read_index
 from edgewise.graph.shelf import Shelf
 from edgewise.lowering.lowering import Lowering, lower_graphs
-from edgewise.model.call import Forward, ModelCall, check_model
+from edgewise.model.call import Forward, ModelCall, check_model, takes_data
 from edgewise.model.trace import Trace, record
 from edgewise.model.weighted import WeightedModel
 from edgewise.subject import (
@@ -173,7 +173,7 @@ class GraphProblem(Problem):
         self.call, self.layers, self.loan = ModelCall(model, forward), layers, Loan(model)
         self.device = self.graphs[0].edge_index.device
         self._together, self._proved = True, False
-        self._shelf = Shelf(self.graphs)
+        self._shelf = Shelf(self.graphs, simple=forward is None and not takes_data(model))
         with self.borrowed():
             first = side_by_side([self.graphs[int(self.index[0])]]).data
             self.trace = record(self.call, layers, first).without_tensors()
@@ -244,13 +244,13 @@ class GraphProblem(Problem):
         with torch.no_grad():
             if not close(lowered.output(trace.output.new_ones(self.num_layers, len(copies.edge_id))), trace.output):
                 return None
-            if not self._proved:
-                columns, nodes = (
-                    torch.arange(n, device=self.device) for n in (len(copies.edge_id), copies.data.num_nodes)
-                )
-                weight, own = (random_weight(ids, self.num_layers, trace.output) for ids in (columns, nodes))
-                self._proved = close(lowered.output(weight[:, lowered.union_column], own), engine.output(weight, own))
-        return lowered if self._proved else None
+            if self._proved:
+                return lowered
+            columns, nodes = (torch.arange(n, device=self.device) for n in (len(copies.edge_id), copies.data.num_nodes))
+            weight, own = (random_weight(ids, self.num_layers, trace.output) for ids in (columns, nodes))
+            same = close(lowered.output(weight[:, lowered.union_column], own), engine.output(weight, own))
+        self._proved = same and len(columns) > 0  # without edges nothing is proved for those that have some
+        return lowered if same else None
 
 
 def _moved(model: Any, graphs: list[Data], device: Any) -> tuple[Any, list[Data]]:

@@ -185,8 +185,22 @@ class Subject:
 _LARGEST_KEPT = 2**26
 
 
-_PLAIN = (bool, int, float, str, bytes, type(None), tuple, torch.dtype)
-_INSIDE = ("_modules", "_forward_hooks", "_forward_pre_hooks")
+_PLAIN = (bool, int, float, str, bytes, torch.dtype)
+_DEEPEST = 4
+
+
+def _parts(value: Any, depth: int = 0) -> Iterator[Any]:
+    """A value, or what a container of it holds, one by one."""
+    if depth < _DEEPEST and isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _parts(item, depth + 1)
+    elif depth < _DEEPEST and isinstance(value, (list, tuple, set)):
+        yield len(value)
+        for item in value:
+            yield from _parts(item, depth + 1)
+    else:
+        yield value
 
 
 class Fingerprint:
@@ -205,11 +219,9 @@ class Fingerprint:
         self.versions = [t._version for t in self.tensors]
         with torch.no_grad():  # `.data` changes numbers without a new version
             self.total = sum(float(w.sum()) for w in weights if w.is_floating_point() and w.device.type == "cpu")
-        self.attributes: list[Any] = [model, str(device)]
+        self.attributes: list[Any] = [model, str(device), *_parts(data.to_dict())]
         for module in model.modules():
-            state = module.__dict__
-            self.attributes += [value for key, value in state.items() if key != "training"]
-            self.attributes += [value for key in _INSIDE for value in state[key].values()]
+            self.attributes += _parts({key: value for key, value in module.__dict__.items() if key != "training"})
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Fingerprint) or not (self.usable and other.usable):

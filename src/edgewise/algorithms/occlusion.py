@@ -86,11 +86,12 @@ def _without_self(score: Score, value: Tensor, row: list[int]) -> Callable[[Tens
     return evaluate
 
 
+_BYTES_A_PAIR = 256
 _SLOT_TABLE = 2**20  # slots × nodes in a block: small enough to stay in the cache
 
 
 @torch.no_grad()
-def lowered_occlusion(problem: Problem, level: str) -> Iterator[tuple[int, SparseScores]]:
+def lowered_occlusion(problem: Problem, level: str, memory: int) -> Iterator[tuple[int, SparseScores]]:
     """The same for all targets of a lowered model: differences instead of forward passes, in blocks of edges.
 
     Each block comes with how many targets' worth of work is done since the last one.
@@ -98,7 +99,7 @@ def lowered_occlusion(problem: Problem, level: str) -> Iterator[tuple[int, Spars
     lowering = problem.lowering
     assert lowering is not None
     differences = Differences(lowering, problem.index.to(problem.device), problem.target)
-    size = max(_SLOT_TABLE // lowering.in_edges.num_nodes, 1)
+    size = max(min(_SLOT_TABLE, memory // _BYTES_A_PAIR) // lowering.in_edges.num_nodes, 1)
     slots = [differences.slots(level, of_self=of_self) for of_self in (False, True)]
     total, done = sum(len(part) for part in slots), 0
     for block in (block for part in slots for block in part.split(size)):

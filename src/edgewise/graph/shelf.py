@@ -12,7 +12,7 @@ _SIMPLE = {"x", "edge_index", "edge_attr", "edge_weight", "y", "num_nodes"}
 class Shelf:
     """Graphs in order. Those without attributes of their own kind are joined once: a batch is then a slice."""
 
-    def __init__(self, graphs: list[Data]) -> None:
+    def __init__(self, graphs: list[Data], *, simple: bool) -> None:
         self.graphs = graphs
         stores = [graph._store for graph in graphs]
         self.edge_index: list[Tensor] = [store["edge_index"] for store in stores]
@@ -20,7 +20,7 @@ class Shelf:
         self.counts = torch.tensor([nodes, [edges.size(1) for edges in self.edge_index]]).t()
         self._ends = torch.cat([torch.zeros(1, 2, dtype=torch.long), self.counts.cumsum(0)]).tolist()
         keys = set(stores[0].keys())
-        simple = not keys - _SIMPLE and all(set(store.keys()) == keys for store in stores)
+        simple = simple and not keys - _SIMPLE and all(set(store.keys()) == keys for store in stores)
         self._joined = self._join(keys) if simple else None
 
     def _join(self, keys: set[str]) -> Data:

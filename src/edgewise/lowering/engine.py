@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from edgewise.lowering.levels import Levels
 from edgewise.lowering.program import MessageStep, Program, Ref, Rows, RowStep, Source
@@ -203,6 +204,7 @@ class _Reverse:
             for step in segment:
                 values[step.output] = step.run([self._scaled(s, inputs, values, owns) for s in step.sources])
             outputs = [values[value][: len(self.gradient[value])] for value in wanted]
+        inputs = {source: rows for source, rows in inputs.items() if rows.requires_grad}
         leaves = [*inputs.values(), *owns.values()]
         found = torch.autograd.grad(outputs, leaves, [self.gradient.pop(v) for v in wanted], allow_unused=True)
         for (source, _), gradient in zip(inputs.items(), found, strict=False):
@@ -218,7 +220,8 @@ class _Reverse:
         for source in sources:
             plain: Source = Ref(source.value) if isinstance(source, Ref) else source
             rows = self.known[source.value] if isinstance(source, Ref) else source.tensor
-            inputs.setdefault(plain, rows.index_select(0, node).requires_grad_())
+            rows = rows.index_select(0, node)
+            inputs.setdefault(plain, rows.requires_grad_() if isinstance(source, Ref) else rows)
         owns = {s.own_call: self.of_own.new_ones(size).requires_grad_() for s in sources if s.own_call is not None}
         return inputs, owns
 
@@ -239,6 +242,8 @@ class _Reverse:
         from_nodes = isinstance(step.source, Rows)
         table = self.prepared[step.call] if from_nodes else self.known[step.source.value]  # type: ignore[union-attr]
         near = self.levels.hop(step.call, from_nodes=True)
+        if len(gradient) < near.num_heads:  # read only after later calls, where fewer pairs count
+            gradient = functional.pad(gradient, (0, 0, 0, near.num_heads - len(gradient)))
         onto = None if from_nodes else self.levels.hop(step.call, from_nodes=False)
         edges, own, of_table = step.layer.backward(table, near, gradient, onto)
         self.of_edges[step.call, : len(edges)] = edges

@@ -63,7 +63,12 @@ class Lowering:
         needed = len(targets) * self.in_edges.num_nodes
         if len(self._table) < needed:
             self._table = torch.full((needed,), -1, dtype=torch.int32, device=targets.device)
-        levels = expand(self.in_edges, targets, self.program.num_calls, self._table)
+        table, self._table = (
+            self._table,
+            self._table[:0],
+        )  # after an interrupt a half-written table must not be used again
+        levels = expand(self.in_edges, targets, self.program.num_calls, table)
+        self._table = table
         self.last_block_bytes = len(levels.node) * self._pair_bytes + len(levels.edge_id) * _EDGE_BYTES
         return LoweredEngine(self.program, levels, self.prepared, self.known, self.slopes)
 

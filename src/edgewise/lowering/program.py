@@ -105,6 +105,12 @@ class _Compiler:
     whole: bool
     """Graph tasks: every operation sees all rows, so any operation will do."""
     known: dict[Key, int] = field(default_factory=dict)
+    shape: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Per value: its dimensions, and after how many calls it was made."""
+    waiting: dict[Key, Operation] = field(default_factory=dict)
+    """Operations on constants that carry a residual around the first call: they run where they are read."""
+    lost: set[Key] = field(default_factory=set)
+    """Further results of operations (places of a maximum): nobody may read them."""
     steps: list[RowStep | MessageStep] = field(default_factory=list)
     values: int = 0
     calls: int = 0
@@ -118,6 +124,10 @@ class _Compiler:
         if not isinstance(x, Tensor):
             raise Unsupported(f"{operation.name} is called with a pair of features")
         key = keys_of(x)[0] if operation.own_input is None else operation.own_input
+        if key in self.waiting or any(k in self.lost for k in operation.inputs):
+            raise Unsupported(f"{operation.name} reads what could not be followed")
+        if key in self.known and self.shape[self.known[key]][0] != 2:
+            raise Unsupported(f"{operation.name} reads features that are not [nodes, width]")
         source: Source = Ref(self.known[key]) if key in self.known else Rows(_constant(x, key))
         others = [k for k in operation.inputs if k in self.known and k != key]
         if others:
@@ -131,6 +141,7 @@ class _Compiler:
             else:
                 self.steps.append(self._row_step(piece, [source], value))
             source = Ref(value)
+            self.shape[value] = (2, self.calls)
         for key in operation.outputs:
             self.known[key] = source.value  # type: ignore[union-attr]
 
@@ -139,14 +150,24 @@ class _Compiler:
         return RowStep(function, tuple(leaves), form, value, self.calls)
 
     def add_operation(self, operation: Operation) -> None:
-        if not any(key in self.known for key in operation.inputs if key is not None):
-            return  # a constant: its result is looked up where it is used
-        args, kwargs = operation.args, {**operation.kwargs}
-        kwargs.pop("inplace", None)
-        which = "all" if self.whole else row_arguments(operation.function, args, kwargs)
+        carries = any(r.position == operation.position for r in self.trace.residuals)
+        reads = [key for key in operation.inputs if key is not None]
+        if any(key in self.lost for key in reads):
+            raise Unsupported(f"{operation.name} reads a second result, such as the places of a maximum")
+        if not any(key in self.known for key in reads):
+            if carries or any(key in self.waiting for key in reads):
+                self.waiting.update(dict.fromkeys(operation.outputs[:1], operation))
+                self.lost.update(operation.outputs[1:])
+            return  # otherwise a constant: its result is looked up where it is used
+        self._emit(operation)
+
+    def _emit(self, operation: Operation) -> None:
+        """An operation as a step, after those that it waits for."""
+        kwargs = {key: value for key, value in operation.kwargs.items() if key != "inplace"}
+        which = "all" if self.whole else row_arguments(operation.function, operation.args, kwargs)
         if which is None:
             raise Unsupported(f"{operation.name} is not known to work row by row")
-        leaves, form = tree_flatten((args, kwargs))
+        leaves, form = tree_flatten((operation.args, kwargs))
         residual = {i: r.call for r in self.trace.residuals if r.position == operation.position for i in r.arguments}
         seen = 0
         for i, leaf in enumerate(leaves):
@@ -155,10 +176,37 @@ class _Compiler:
                     leaves[i] = self._source(leaf, operation.inputs[i], residual.get(i))
                 seen += 1
         value = self.new()
-        self.steps.append(RowStep(out_of_place(operation.function), tuple(leaves), form, value, self.calls))
+        step = RowStep(out_of_place(operation.function), tuple(leaves), form, value, self.calls)
+        self._check_shapes(operation, step)
+        self.steps.append(step)
         self.known[operation.outputs[0]] = value
+        self.lost.update(key for key in operation.outputs[1:] if key not in self.known)
+
+    def _check_shapes(self, operation: Operation, step: RowStep) -> None:
+        """Rows must stay rows: [nodes, width]; other shapes only between two calls, and without constants of nodes."""
+        shape = operation.shapes[0]
+        self.shape[step.output] = (len(shape), self.calls)
+        if self.whole:
+            return
+        nodes = self.data.num_nodes
+        refs = [source for source in step.sources if isinstance(source, Ref)]
+        odd = len(shape) != 2 or any(self.shape[ref.value][0] != 2 for ref in refs)
+        constants = [leaf for leaf in (*operation.args, *operation.kwargs.values()) if isinstance(leaf, Tensor)]
+        aligned = any(
+            c.dim() and c.size(0) == nodes and nodes > 1 for c in constants if keys_of(c)[0] not in self.known
+        )
+        old = any(
+            self.shape[ref.value] != (2, self.calls)
+            and self.shape[ref.value][0] != 2
+            and self.shape[ref.value][1] != self.calls
+            for ref in refs
+        )
+        if not shape or shape[0] != nodes or (odd and (aligned or old)):
+            raise Unsupported(f"{operation.name} makes {list(shape)}, which is not a row for each node")
 
     def _source(self, leaf: Tensor, key: Key, own_call: int | None) -> Any:
+        if key in self.waiting:
+            self._emit(self.waiting.pop(key))
         if key in self.known:
             return Ref(self.known[key], own_call)
         if own_call is not None or (not self.whole and is_aligned(leaf, self.data.num_nodes, 2)):

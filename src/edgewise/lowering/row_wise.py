@@ -84,6 +84,8 @@ def row_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return None if name == "batch_norm" and _is_training(args, kwargs) else "first"
     if name in _ELEMENT_WISE or name in _INFIX:
         return "all"
+    if name in ("max", "min") and len(args) > 1 and isinstance(args[1], Tensor):
+        return "all"
     if name in _LAST_AXIS:
         return "all" if _axis(name, args, kwargs) in (-1, 1) else None
     if name in ("view", "reshape", "flatten"):

@@ -42,7 +42,7 @@ class ModelCall:
 
     def _hint(self, data: Data) -> str:
         """What is most likely to help."""
-        if self.forward is None and not _takes_data(self.model):
+        if self.forward is None and not takes_data(self.model):
             required = [
                 p.name for p in inspect.signature(self.model.forward).parameters.values() if p.default is p.empty
             ]
@@ -62,7 +62,7 @@ class ModelCall:
         name = type(self.model).__name__
         if self.forward is not None:
             return f"forward({name}, data)"
-        if _takes_data(self.model):
+        if takes_data(self.model):
             return f"{name}(data)"
         return f"{name}(x, edge_index{''.join(f', {key}={key}' for key in _extras(self.model, data))})"
 
@@ -75,7 +75,7 @@ def with_own_x(graph: Data) -> Data:
 
 
 def _call(model: nn.Module, data: Data) -> Any:
-    if _takes_data(model):
+    if takes_data(model):
         return model(data)
     return model(data.x, data.edge_index, **_extras(model, data))
 
@@ -88,7 +88,8 @@ def _parameters(model: nn.Module) -> list[str]:
     return list(names)
 
 
-def _takes_data(model: nn.Module) -> bool:
+def takes_data(model: nn.Module) -> bool:
+    """Whether `forward` takes the whole graph object."""
     names = _parameters(model)
     return bool(names) and "edge_index" not in names and names[0] in ("data", "batch", "graph")
 

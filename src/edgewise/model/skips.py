@@ -6,7 +6,7 @@ single call and is only reported.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from torch import Tensor
@@ -37,6 +37,8 @@ class Operation:
     """The torch function, or the layer."""
     args: Any = ()
     kwargs: Any = None
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+    """Of the tensors that came out."""
 
     @property
     def is_layer(self) -> bool:

@@ -113,6 +113,10 @@ def _before_change(func: Any, args: Any) -> Any:
     return args
 
 
+def _shapes(result: Any) -> list[tuple[int, ...]]:
+    return [tuple(leaf.shape) for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+
+
 class _Recorder(OperationMode):
     """Keeps every operation with its tensors, so that their ids stay unique."""
 
@@ -133,7 +137,17 @@ class _Recorder(OperationMode):
             self.keep.append((args, kwargs, result))
             name = getattr(func, "__name__", str(func))
             self.operations.append(
-                Operation(name, inputs, outputs, position, self.jumping > 0, function=func, args=before, kwargs=kwargs)
+                Operation(
+                    name,
+                    inputs,
+                    outputs,
+                    position,
+                    self.jumping > 0,
+                    function=func,
+                    args=before,
+                    kwargs=kwargs,
+                    shapes=_shapes(result),
+                )
             )
         return result
 
@@ -199,9 +213,10 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         recorder.watching(layers),
     ):
         output = call(data)
+    calls = log.describe(data)
     residuals, bypass = find_skips(recorder.operations, keys_of(output))
     return Trace(
-        log.describe(data),
+        calls,
         output,
         residuals,
         bypass,

@@ -11,6 +11,7 @@ from torch_geometric.nn import GATConv, GATv2Conv
 
 from edgewise.lowering.hop import Hop, weighted_sum
 from edgewise.lowering.layers.base import Layer
+from edgewise.lowering.layers.coefficients import check_every_edge
 from edgewise.lowering.unsupported import Unsupported
 from edgewise.model.trace import Call
 
@@ -129,6 +130,7 @@ def lower_attention(conv: GATConv | GATv2Conv, calls: list[Call], data: Data) ->
     """Edge features through their matrix, once; loops as the layer makes them."""
     if conv.aggr not in ("add", "sum") or getattr(conv, "lin", True) is None:
         raise Unsupported(f"{type(conv).__name__} with aggr={conv.aggr!r} or two sides")
+    check_every_edge(calls[0], data)
     loop_edge = is_loop = None
     if conv.add_self_loops:
         loop_edge, is_loop = _loops(data)

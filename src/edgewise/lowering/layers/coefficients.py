@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgewise.lowering.unsupported import Unsupported
 from edgewise.model.trace import Call
 
 
@@ -18,6 +19,15 @@ def by_owner(call: Call, per_message: Tensor | None, data: Data) -> tuple[Tensor
     owned = values.new_zeros(num_edges + data.num_nodes)  # an edge that sent nothing (a loop that GCN dropped) has 0
     owned[call.slots] = values
     return owned[:num_edges], owned[num_edges:] if adds_loops else None
+
+
+def check_every_edge(call: Call, data: Data) -> None:
+    """Refuse a call that left edges out (other than loops, which some layers replace)."""
+    source, receiver = data.edge_index
+    wanted = int((source != receiver).sum())
+    edges = call.slots[call.slots < data.edge_index.size(1)]
+    if int((source[edges] != receiver[edges]).sum()) != wanted:
+        raise Unsupported(f"{call.name} is called with some of the edges only")
 
 
 def mean_share(call: Call, data: Data) -> Tensor:

@@ -11,6 +11,7 @@ from torch_geometric.nn import GINEConv
 from edgewise.lowering.hop import Hop
 from edgewise.lowering.layers.base import Layer
 from edgewise.lowering.layers.gin import inner_network
+from edgewise.lowering.unsupported import Unsupported
 from edgewise.model.trace import Call
 
 
@@ -33,7 +34,10 @@ class EdgeReluLayer(Layer):
 def lower_gine(conv: GINEConv, calls: list[Call], data: Data) -> list[Any]:
     """The edge features through their matrix, once."""
     network = inner_network(conv, calls[0], data)
+    if calls[0].slots.numel() != data.edge_index.size(1):
+        raise Unsupported(f"{calls[0].name} is called with some of the edges only")
     features = calls[0].arguments["edge_attr"]
     with torch.no_grad():
         features = features if conv.lin is None else conv.lin(features)
+    features = torch.empty_like(features).index_copy_(0, calls[0].slots, features)
     return [EdgeReluLayer(features, (1 + conv.eps).detach()), network]
