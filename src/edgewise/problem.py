@@ -2,7 +2,8 @@
 
 import copy
 import logging
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +57,9 @@ class Problem:
         raise NotImplementedError
 
     def borrowed(self) -> AbstractContextManager[None]:
-        """The model, ours for a while; calls may nest."""
+        """The model, ours for a while; calls may nest. A lowered model that keeps to itself is not even touched."""
+        if self.lowering is not None and not self.lowering.uses_model:
+            return _grad_on()
         return self.loan.taken()
 
     def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,6 +76,12 @@ class Problem:
         return [call.separable for call in self.trace.calls]
 
     _sources: list[Tensor]
+
+
+@contextmanager
+def _grad_on() -> Iterator[None]:
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        yield
 
 
 def pose(

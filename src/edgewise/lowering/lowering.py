@@ -34,6 +34,7 @@ class Lowering:
         self.known: dict[int, Tensor] = {}
         self.slopes: dict[int, Slope] = {}
         self.last_block_bytes = 0
+        self.uses_model = any(layer.uses_model for layer in program.layers)
 
     @property
     def _pair_bytes(self) -> int:

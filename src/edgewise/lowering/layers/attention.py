@@ -29,6 +29,8 @@ class _Sides:
 class AttentionLayer(Layer):
     """Both attention layers: they differ in how two nodes and an edge become a number (`logits`)."""
 
+    uses_model = True
+
     conv: Any
     edge_part: Tensor | None
     """What the edge features add to attention: `[E, …]`, and the same for added loops `[N, …]`."""

@@ -12,6 +12,9 @@ from edgewise.lowering.hop import Hop
 class Layer(ABC):
     """One message-passing call: a table of senders' features to what the heads make of them, before activation."""
 
+    uses_model = False
+    """Whether it calls modules of the user's model, which must then be borrowed."""
+
     def prepare(self, table: Tensor) -> Any:
         """What can be computed once for a table that no weight changes (the features); handed to `forward`."""
         return table
