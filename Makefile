@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[all]"
 	touch $@
 
-demo: setup ## train a model, explain 200 of its nodes with every method, draw one of them
+demo: setup ## train a model, explain all of its nodes with every method, draw one of them
 	$(ONE_THREAD) $(BIN)/python -m edgewise.demo --out $(OUT)
 
 test: setup ## run the tests (without those marked slow)

@@ -1,6 +1,6 @@
 """The demo: train a model on Infection, explain its nodes with every method at both levels, compare, save, draw.
 
-python -m edgewise.demo --out demo-output --nodes 200
+python -m edgewise.demo --out demo-output --nodes 1000
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m edgewise.demo", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("demo-output"), help="folder for the results (demo-output)")
-    parser.add_argument("--nodes", type=_node_count, default=200, help="how many nodes of the test graph (200)")
+    parser.add_argument("--nodes", type=_node_count, default=1000, help="how many nodes of the test graph (1000: all)")
     parser.add_argument("--seed", type=int, default=0, help="of the graphs and the training (0)")
     return parser.parse_args()
 
