@@ -36,6 +36,7 @@ from edgewise.target import Target, choose_target
 log = logging.getLogger("edgewise")
 _FEW = 4
 _GRAPHS_AT_ONCE = 512
+_FEW_ENOUGH = 2**20  # nodes and edges of which engines are kept
 
 
 class Problem:
@@ -146,9 +147,9 @@ def _subject(model: Any, data: Any, forward: Forward | None, device: Any) -> Sub
     watched = (
         isinstance(model, nn.Module) and isinstance(data, Data) and forward is None
     )  # a forward= may read anything
-    mark = Fingerprint(model, data, device) if watched else None
+    mark = Fingerprint(model, [data], device) if watched else None
     kept = recall(mark)
-    if kept is not None:
+    if isinstance(kept, Subject):
         kept.warn_again()
         return kept
     layers = check_model(model)
@@ -158,7 +159,7 @@ def _subject(model: Any, data: Any, forward: Forward | None, device: Any) -> Sub
         layers = check_model(model)
     check_devices(model, graph)
     subject = Subject(ModelCall(model, forward), layers, graph, Loan(model))
-    keep(mark, subject)
+    keep(mark, subject, graph.x.numel() + graph.num_nodes * subject.trace.node_width)
     return subject
 
 
@@ -170,6 +171,29 @@ class GraphProblem(Problem):
     def __init__(
         self, model: Any, data: Any, index: Any, forward: Any, device: Any, asked: tuple[Any, Any, str]
     ) -> None:
+        watched = isinstance(model, nn.Module) and forward is None and isinstance(data, (list, tuple))
+        watched = watched and all(type(graph) is Data for graph in data)
+        mark = Fingerprint(model, list(data), device) if watched else None
+        kept = recall(mark)
+        if isinstance(kept, GraphProblem) and self._resume(kept, index, asked):
+            return
+        self._start(model, data, index, forward, device)
+        self.target = choose_target(self._run_all(), *asked)
+        keep(mark, self, int(self._shelf.counts.sum()) * self.trace.node_width)
+
+    def _resume(self, kept: "GraphProblem", index: Any, asked: tuple[Any, Any, str]) -> bool:
+        """Take over what the last question about the same graphs found out, if it was about all that is asked now."""
+        chosen, single = read_index(index, len(kept.graphs), "graph")
+        if not torch.equal(chosen, kept.index):
+            return False
+        self.__dict__.update(kept.__dict__)
+        self.single = single
+        if not self._together:
+            self._give_up_batches()
+        self.target = choose_target(kept.target.truth, *asked)
+        return True
+
+    def _start(self, model: Any, data: Any, index: Any, forward: Any, device: Any) -> None:
         layers = check_model(model)
         self.graphs = read_graphs(data)
         self.index, single = read_index(index, len(self.graphs), "graph")
@@ -182,14 +206,18 @@ class GraphProblem(Problem):
         self.call, self.layers, self.loan = ModelCall(model, forward), layers, Loan(model)
         self.device = self.graphs[0].edge_index.device
         self._together, self._proved = True, False
+        self._engines: dict[tuple[int, ...], Engine] = {}
         self._shelf = Shelf(self.graphs, simple=forward is None and not takes_data(model))
+
+    def _run_all(self) -> Tensor:
+        """Learn the model's calls, and its output for every graph."""
         with self.borrowed():
             first = side_by_side([self.graphs[int(self.index[0])]]).data
-            self.trace = record(self.call, layers, first).without_tensors()
+            self.trace = record(self.call, self.layers, first).without_tensors()
             self.call = replace(self.call, changes_input=self.trace.changes_input)
-            self.weighted = WeightedModel(self.call, layers, self.trace)
+            self.weighted = WeightedModel(self.call, self.layers, self.trace)
             self.num_layers = len(self.trace.calls)
-            self.target = choose_target(self._truth(), *asked)
+            return self._truth()
 
     def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Of the graph of each target."""
@@ -233,14 +261,19 @@ class GraphProblem(Problem):
 
     def engine(self, positions: Tensor) -> Engine:
         """A batch of graphs, lowered or not, or one graph after another."""
-        chosen = self.index[positions]
+        chosen, key = self.index[positions], tuple(positions.tolist())
+        if key in self._engines:
+            return self._engines[key]
         with self.borrowed():
             if self._together:
                 copies = self._shelf.take(chosen)
                 trace = record(self.call, self.layers, copies.data)
                 if close(trace.output, self.target.truth[positions.to(self.device)]):
                     engine = CopiesEngine(self.weighted, copies)
-                    return self._lowered(trace, copies, engine) or engine
+                    lowered = self._lowered(trace, copies, engine)
+                    if lowered is not None and int(self._shelf.counts.sum()) < _FEW_ENOUGH:
+                        self._engines[key] = lowered  # for the next method that is asked about the same graphs
+                    return lowered or engine
                 self._give_up_batches()
             parts = [CopiesEngine(self.weighted, side_by_side([self.graphs[i]])) for i in chosen.tolist()]
             return OneByOneEngine(parts, same_graph=False)

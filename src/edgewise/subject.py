@@ -187,6 +187,8 @@ _LARGEST_KEPT = 2**26
 
 _PLAIN = (bool, int, float, str, bytes, torch.dtype)
 _DEEPEST = 4
+_LARGE = 2**17
+_FEW_TENSORS = 16
 
 
 def _parts(value: Any, depth: int = 0) -> Iterator[Any]:
@@ -203,23 +205,52 @@ def _parts(value: Any, depth: int = 0) -> Iterator[Any]:
         yield value
 
 
+_ramps: dict[str, Tensor] = {"double": torch.zeros(0, dtype=torch.double)}
+
+
+def _ramp(length: int) -> Tensor:
+    """Different weights for different places, between 1 and 2."""
+    if len(_ramps["double"]) < length:
+        _ramps["double"] = 1 + (torch.arange(2 * length, dtype=torch.double) * 0.6180339887498949) % 1
+    return _ramps["double"][:length]
+
+
+def _checksum(tensor: Tensor) -> float:
+    """A number that changes with the contents: `.data` and numpy change them without a new version."""
+    if tensor.device.type != "cpu" or tensor.numel() == 0 or tensor.is_complex():
+        return 0.0
+    if tensor.dim() == 2 and tensor.is_floating_point() and tensor.numel() > _LARGE:
+        tensor = tensor @ _ramp(tensor.size(1)).to(tensor.dtype)  # without a copy in double precision
+    flat = tensor.reshape(-1).double()
+    return float(flat.dot(_ramp(len(flat))))
+
+
+def _joined(tensors: list[Tensor]) -> list[Tensor]:
+    """Many small tensors as a few long ones, by type."""
+    kinds = dict.fromkeys((t.dtype, t.device) for t in tensors)
+    return [torch.cat([t.reshape(-1) for t in tensors if (t.dtype, t.device) == kind]) for kind in kinds]
+
+
 class Fingerprint:
     """What must stay the same for a proof to be kept: every tensor's identity and version, and every attribute of the model.
 
     It holds on to the objects themselves, so that no other can come to have their identity.
     """
 
-    def __init__(self, model: nn.Module, data: Data, device: Any) -> None:
+    def __init__(self, model: nn.Module, graphs: list[Data], device: Any) -> None:
         weights = [*model.parameters(), *model.buffers()]
-        inputs = [value for _, value in sorted(data.to_dict().items()) if isinstance(value, Tensor)]
+        stores = [graph._store._mapping for graph in graphs]
+        inputs = [value for store in stores for value in store.values() if isinstance(value, Tensor)]
         self.tensors = [*weights, *inputs]
         self.usable = all(not t.is_inference() and t.layout == torch.strided and not is_lazy(t) for t in self.tensors)
         if not self.usable:
             return
         self.versions = [t._version for t in self.tensors]
-        with torch.no_grad():  # `.data` changes numbers without a new version
-            self.total = sum(float(w.sum()) for w in weights if w.is_floating_point() and w.device.type == "cpu")
-        self.attributes: list[Any] = [model, str(device), *_parts(data.to_dict())]
+        with torch.no_grad():
+            self.totals = [_checksum(t) for t in weights]
+            together = len(inputs) <= _FEW_TENSORS
+            self.totals += [_checksum(t) for t in (inputs if together else _joined(inputs))]
+        self.attributes: list[Any] = [model, str(device), *_parts(stores)]
         for module in model.modules():
             self.attributes += _parts({key: value for key, value in module.__dict__.items() if key != "training"})
 
@@ -228,7 +259,7 @@ class Fingerprint:
             return False
         if (
             self.versions != other.versions
-            or self.total != other.total
+            or self.totals != other.totals
             or len(self.attributes) != len(other.attributes)
         ):
             return False
@@ -240,20 +271,17 @@ class Fingerprint:
     __hash__ = None  # type: ignore[assignment]
 
 
-_kept: dict[str, tuple[Fingerprint, Subject]] = {}
+_kept: dict[str, tuple[Fingerprint, Any]] = {}
 
 
-def keep(mark: Fingerprint | None, subject: Subject) -> None:
-    """Remember the last subject, unless it is large: the next question about it needs no new proof."""
+def keep(mark: Fingerprint | None, what: Any, size: int) -> None:
+    """Remember the last subject (or the last graphs), unless it is large: the next question needs no new proof."""
     _kept.clear()
-    if mark is None or not mark.usable:
-        return
-    size = subject.graph.x.numel() + subject.graph.num_nodes * subject.trace.node_width
-    if size <= _LARGEST_KEPT:
-        _kept["last"] = (mark, subject)
+    if mark is not None and mark.usable and size <= _LARGEST_KEPT:
+        _kept["last"] = (mark, what)
 
 
-def recall(mark: Fingerprint | None) -> Subject | None:
-    """The kept subject, if nothing changed."""
+def recall(mark: Fingerprint | None) -> Any:
+    """What was kept, if nothing changed; otherwise None."""
     kept = _kept.get("last")
-    return kept[1] if kept is not None and kept[0] == mark else None
+    return kept[1] if kept is not None and mark is not None and kept[0] == mark else None

@@ -42,9 +42,12 @@ def occlusion(score: Score, level: str) -> CopyScores:
     """z(1) − z(ω_e = 0), for every edge, or for every layer and edge.
 
     >>> from edgewise.examples import path_score
-    >>> occlusion(path_score(gains=[2.0, 3.0]), "layer").edge     # 0 ─2→ 1 ─3→ 2: edge 0 acts in layer 0, edge 1 in layer 1
-    tensor([[6., 0.],
-            [0., 6.]])
+    >>> score = path_score(gains=[2.0, 3.0])      # 0 ─2→ 1 ─3→ 2: edge 0 acts in layer 0, edge 1 in layer 1
+    >>> score.edge_id                              # copies come in the order of their distance from the target
+    tensor([1, 0])
+    >>> occlusion(score, "layer").edge
+    tensor([[0., 6.],
+            [6., 0.]])
     """
     value = score(score.ones())
     reachable = in_computation_graph(score)

@@ -119,6 +119,8 @@ def run(
             from_nodes = isinstance(step.source, Rows)
             table = prepared[step.call] if from_nodes else values[step.source.value]  # type: ignore[union-attr]
             hop = levels.hop(step.call, from_nodes=from_nodes)
+            if not from_nodes:
+                table = table[: hop.table_size]  # made several calls earlier, it has rows that nobody reads any more
             mine = None if owns is None else owns[step.call][: hop.num_heads]
             values[step.output] = step.layer.forward(table, hop, weights[step.call][: len(hop.tail)], mine)
         else:
