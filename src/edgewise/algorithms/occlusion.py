@@ -90,7 +90,7 @@ def _without_self(score: Score, value: Tensor, row: list[int]) -> Callable[[Tens
 
 
 _BYTES_A_PAIR = 256
-_SLOT_TABLE = 2**20  # slots × nodes in a block: small enough to stay in the cache
+_SLOT_TABLE = 2**21  # slots × nodes in a block: small enough to stay in the cache
 
 
 @torch.no_grad()

@@ -4,6 +4,7 @@ Each function here has its twin in plain torch beside the place where it is call
 """
 
 import os
+import sys
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -27,6 +28,7 @@ def _kernels() -> ModuleType | None:
 
 def kernels_for(work: int, example: Tensor) -> Any:
     """The compiled functions, if they are there and the work is worth it; otherwise None."""
-    if work < _WORTH_IT or example.is_cuda or example.dtype not in (torch.float32, torch.float64, torch.int64):
-        return None
-    return _kernels()
+    loaded = "edgewise.lowering.kernels" in sys.modules
+    enough = work >= (_WORTH_IT // 16 if loaded else _WORTH_IT)
+    fits = not example.is_cuda and example.dtype in (torch.float32, torch.float64, torch.int64)
+    return _kernels() if enough and fits else None

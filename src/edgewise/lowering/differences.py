@@ -67,6 +67,7 @@ class Differences:
         self.steps = [step for step in self.program.steps if isinstance(step, MessageStep)]
         self.segments = self.program.segments()
         self._columns = self._columns_only()
+        self._numberings: dict[int, Numbering] = {}
 
     def slots(self, level: str, *, of_self: bool) -> Slots:
         """Everything that can be missing and still change a target."""
@@ -78,6 +79,15 @@ class Differences:
         parts = [(where < calls - call).nonzero().view(-1) for call in range(calls)]
         numbers = [torch.full_like(part, call) for call, part in enumerate(parts)]
         return Slots(torch.cat(parts), torch.cat(numbers), of_self)
+
+    def numbering(self, which: int, num_slots: int) -> Numbering:
+        """One of two tables that numbers pairs, empty; used again from block to block."""
+        known = self._numberings.get(which)
+        if known is None or known.num_slots < num_slots:
+            known = Numbering(num_slots, self.lowering.in_edges.num_nodes, self.targets.device)
+            self._numberings[which] = known
+        known.forget()
+        return known
 
     def drops(self, slots: Slots) -> Drops:
         """What every target loses by each of these."""
@@ -108,7 +118,7 @@ class _Block:
     def __init__(self, differences: Differences, slots: Slots) -> None:
         self.all, self.slots = differences, slots
         size = differences.lowering.in_edges.num_nodes
-        self.numbering = Numbering(len(slots), size, slots.item.device)
+        self.numbering = differences.numbering(0, len(slots))
         self.num_nodes = size
         self.pairs = Pairs(slots.item[:0], size)
         self.change: dict[int, Tensor] = {}
@@ -257,7 +267,7 @@ class _Block:
         start[1:] = torch.bincount(head, minlength=len(pairs)).cumsum(0)
         own, table = pairs.node, self._table(step)
         if isinstance(step.source, Ref):
-            before = Numbering(len(self.slots), self.num_nodes, edge.device)
+            before = self.all.numbering(1, len(self.slots))
             before.number(self.pairs.key)
             rows = table.index_select(0, self.pairs.node) + self.change[step.source.value]
             changed = before.find(pairs.slot[head] * self.num_nodes + tail)

@@ -33,7 +33,7 @@ class Numbering:
     def __init__(self, num_slots: int, num_nodes: int, device: torch.device) -> None:
         self._table = torch.full((num_slots * num_nodes,), -1, dtype=torch.int32, device=device)
         self._used: list[Tensor] = []
-        self.num_nodes = num_nodes
+        self.num_slots, self.num_nodes = num_slots, num_nodes
 
     def forget(self) -> Tensor:
         """The table without any number, for somebody else to write into (`remember` what)."""
