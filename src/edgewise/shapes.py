@@ -4,10 +4,6 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-EdgeScores: TypeAlias = Tensor
-"""[edge], in the column order of `data.edge_index`."""
-LayerScores: TypeAlias = Tensor
-"""[layer, edge]."""
 LayerWeight: TypeAlias = Tensor
 """[layer, edge copy]: ω, all ones is the model."""
 SelfWeight: TypeAlias = Tensor

@@ -18,10 +18,6 @@ log = logging.getLogger("edgewise")
 _EDGE_BYTES = 160  # structure, weights, their gradients and moments
 
 
-# Whatever goes wrong while a program is read off: the model then runs as it is.
-_REASONS = (Unsupported, RuntimeError, TypeError, AttributeError, IndexError, KeyError)
-
-
 class Lowering:
     """A program for one graph, with the activations of all nodes."""
 
@@ -74,38 +70,29 @@ class Lowering:
         return LoweredEngine(self.program, levels, self.prepared, self.known, self.slopes)
 
 
+def _compiled(trace: Trace, data: Data, *, whole: bool) -> Program | None:
+    """The program, or None and a line in the debug log: whatever goes wrong here, the model then runs as it is."""
+    try:
+        return compile_program(trace, data, whole=whole)
+    except (Unsupported, RuntimeError, TypeError, AttributeError, IndexError, KeyError) as reason:
+        log.debug("not lowered: %s", reason)
+        return None
+
+
 def lower_nodes(trace: Trace, data: Data, in_edges: InEdges) -> Lowering | None:
     """A lowering for node tasks, not yet proved; None (and a line in the debug log) if a part of the model is not known."""
     if trace.flow is None:
         return None
-    try:
-        program = compile_program(trace, data)
-    except (
-        Unsupported,
-        RuntimeError,
-        TypeError,
-        AttributeError,
-        IndexError,
-        KeyError,
-    ) as reason:  # then the model runs as it is
-        log.debug("not lowered: %s", reason)
+    program = _compiled(trace, data, whole=False)
+    if program is None:
         return None
     return Lowering(program, data, in_edges, trace.output.dtype)
 
 
 def lower_graphs(trace: Trace, copies: Copies) -> LoweredGraphs | None:
     """An engine for a batch of graphs, not yet proved."""
-    try:
-        program = compile_program(trace, copies.data, whole=True)
-    except (
-        Unsupported,
-        RuntimeError,
-        TypeError,
-        AttributeError,
-        IndexError,
-        KeyError,
-    ) as reason:  # then the model runs as it is
-        log.debug("not lowered: %s", reason)
+    program = _compiled(trace, copies.data, whole=True)
+    if program is None:
         return None
     data = copies.data
     in_edges = InEdges.of(data.edge_index, data.num_nodes, trace.flow or "source_to_target")
