@@ -10,7 +10,6 @@ import zoo
 from checks import LEVELS, assert_close, own_scores_of, scores_of
 from edgewise.algorithms import occlusion
 from edgewise.blocks import read_memory
-from edgewise.lowering.differences import Differences
 
 METHODS = {"gradient": {}, "occlusion": {}, "integrated_gradients": {"steps": 2}, "gnn_explainer": {"epochs": 3}}
 MODELS = ["gcn_relu", "sage_mean", "gin", "gat", "transformer"]  # the last one is not lowered
@@ -56,8 +55,8 @@ def test_the_first_block_keeps_to_the_budget_too(caplog, ring):
 
 def test_occlusion_keeps_to_the_budget_too(monkeypatch, ring):
     model, blocks = zoo.BY_NAME["gat"].build(), []
-    true = Differences.drops
-    monkeypatch.setattr(Differences, "drops", lambda self, slots: blocks.append(len(slots)) or true(self, slots))
+    true = occlusion.drops
+    monkeypatch.setattr(occlusion, "drops", lambda all_, slots: blocks.append(len(slots)) or true(all_, slots))
     ew.explain(model, ring, method="occlusion", level="layer", memory="4GB")
     large = len(blocks)
     ew.explain(model, ring, method="occlusion", level="layer", memory="10KB")

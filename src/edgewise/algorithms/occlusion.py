@@ -7,6 +7,7 @@ from torch import Tensor
 
 from edgewise.algorithms.scores import CopyScores, SparseScores, has_own_terms, in_computation_graph
 from edgewise.lowering.differences import Differences
+from edgewise.lowering.last_call import drops
 from edgewise.problem import Problem
 from edgewise.score import Score
 
@@ -106,7 +107,7 @@ def lowered_occlusion(problem: Problem, level: str, memory: int) -> Iterator[tup
     slots = [differences.slots(level, of_self=of_self) for of_self in (False, True)]
     total, done = sum(len(part) for part in slots), 0
     for block in (block for part in slots for block in part.split(size)):
-        found = differences.drops(block)
+        found = drops(differences, block)
         layer = block.call[found.slot].clamp(min=0)
         entries = SparseScores(found.position, layer, block.item[found.slot], found.score, of_self=block.of_self)
         before, done = done, done + len(block)

@@ -12,6 +12,8 @@ class Pairs:
 
     key: Tensor
     num_nodes: int
+    grouped: bool = False
+    """Whether they are ordered by slot."""
 
     @property
     def slot(self) -> Tensor:
@@ -35,17 +37,11 @@ class Numbering:
         self._used: list[Tensor] = []
         self.num_slots, self.num_nodes = num_slots, num_nodes
 
-    def forget(self) -> Tensor:
-        """The table without any number, for somebody else to write into (`remember` what)."""
+    def forget(self) -> None:
+        """No key has a number any more."""
         for used in self._used:
             self._table[used] = -1
         self._used = []
-        return self._table
-
-    def remember(self, key: Tensor) -> Pairs:
-        """Keys that were numbered in the table, in order."""
-        self._used = [key]
-        return Pairs(key, self.num_nodes)
 
     def number(self, *keys: Tensor) -> Pairs:
         """Every key once, numbered from 0; earlier numbers are forgotten."""
@@ -55,7 +51,8 @@ class Numbering:
         self._table[key] = ticket
         unique = key[self._table[key] == ticket]
         self._table[unique] = torch.arange(len(unique), device=key.device, dtype=torch.int32)
-        return self.remember(unique)
+        self._used = [unique]
+        return Pairs(unique, self.num_nodes)
 
     def find(self, key: Tensor) -> Tensor:
         """The number of each key, −1 if it has none."""
