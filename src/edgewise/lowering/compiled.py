@@ -32,3 +32,8 @@ def kernels_for(work: int, example: Tensor) -> Any:
     enough = work >= (_WORTH_IT // 16 if loaded else _WORTH_IT)
     fits = not example.is_cuda and example.dtype in (torch.float32, torch.float64, torch.int64)
     return _kernels() if enough and fits else None
+
+
+def arrays(*tensors: Tensor) -> list[Any]:
+    """Tensors as the compiled functions take them."""
+    return [tensor.detach().numpy() for tensor in tensors]

@@ -209,3 +209,31 @@ def rectify(key: Array, size: int, before: Array, change: Array, slope: float) -
             rows[place] = change[i]
             place += 1
     return keys, rows
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def pull(
+    onward: Array, sent: Array, own: Array, coefficient: Array, start: Array, tail: Array, edge: Array, back: Array,
+    size: int,
+) -> Any:  # fmt: skip
+    """A call backwards: onward[head] · sent[tail] of each edge, and Σ onward[head] over the edges of each sender.
+
+    `back` are the senders' rows among `size` (empty: nobody asks); the first of them start with the rows of `own`.
+    """
+    width, scaled, asked = onward.shape[1], len(coefficient) > 0, size > 0
+    products, found = np.empty(len(tail), onward.dtype), np.zeros((size, width), onward.dtype)
+    for i in range(min(len(own), size)):
+        for d in range(width):
+            found[i, d] = own[i, d]
+    for i in range(len(start) - 1):
+        for j in range(start[i], start[i + 1]):
+            total = onward.dtype.type(0)
+            for d in range(width):
+                total += onward[i, d] * sent[tail[j], d]
+            factor = coefficient[edge[j]] if scaled else onward.dtype.type(1)
+            products[j] = factor * total
+            if asked:
+                row = back[j]
+                for d in range(width):
+                    found[row, d] += factor * onward[i, d]
+    return products, found

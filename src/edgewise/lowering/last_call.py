@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from edgewise.graph.computation_graph import InEdges
-from edgewise.lowering.compiled import kernels_for
+from edgewise.lowering.compiled import arrays, kernels_for
 from edgewise.lowering.differences import Differences, Drops, Slots
 from edgewise.lowering.layers.affine import AffineLayer
 from edgewise.lowering.program import MessageStep, Ref
-from edgewise.lowering.spreading import Block, arrays
+from edgewise.lowering.spreading import Block
 
 _Parts: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
 

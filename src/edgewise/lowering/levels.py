@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.graph.computation_graph import InEdges
-from edgewise.lowering.compiled import kernels_for
+from edgewise.lowering.compiled import arrays, kernels_for
 from edgewise.lowering.hop import Hop
 
 
@@ -122,9 +122,9 @@ def _grow(in_edges: InEdges, frontier: Tensor, table: Tensor, first: int, *, num
 
 
 def _grow_compiled(in_edges: InEdges, frontier: Tensor, table: Tensor, first: int, *, number_senders: bool) -> _Grown:
-    arrays = (t.numpy() for t in (frontier, in_edges.start, in_edges.edge, in_edges.sender))
     kernels = kernels_for(1 << 30, frontier)
-    grown = kernels.grow(*arrays, in_edges.num_nodes, table.numpy(), first, number_senders)
+    geometry = arrays(frontier, in_edges.start, in_edges.edge, in_edges.sender)
+    grown = kernels.grow(*geometry, in_edges.num_nodes, table.numpy(), first, number_senders)
     count, edges, senders, tails, new = (torch.from_numpy(array) for array in grown)
     return count, edges, senders, tails, new
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.lowering.compiled import kernels_for
+from edgewise.lowering.compiled import arrays, kernels_for
 from edgewise.lowering.differences import Differences, Slots
 from edgewise.lowering.hop import Hop
 from edgewise.lowering.layers.affine import AffineLayer
@@ -251,8 +251,3 @@ class Block:
         kept = moved.nonzero().view(-1)
         self.pairs = Pairs(self.pairs.key[kept], self.num_nodes, self.pairs.grouped)
         self.change = {value: change.index_select(0, kept) for value, change in self.change.items()}
-
-
-def arrays(*tensors: Tensor) -> list[Any]:
-    """As NumPy sees them."""
-    return [tensor.detach().numpy() for tensor in tensors]

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from edgewise.lowering.compiled import arrays, kernels_for
 from edgewise.lowering.hop import Hop, grouped_sum, pair_products, weighted_sum
 from edgewise.lowering.layers.base import Layer
 
@@ -90,21 +91,38 @@ class AffineLayer(Layer):
         constant = table if isinstance(table, _Constant) else None
         projected = constant is not None and constant.projected
         onward = gradient if projected or self.matrix is None else gradient @ self.matrix
-        of_edges = self._of_edges(near, pair_products(onward, table.sent if constant else table, near))
-        if constant is not None:
-            own = constant.own
-            of_own = gradient.new_zeros(near.num_heads) if own is None else _row_dot(gradient, near.own_rows(own))
-            return of_edges, of_own, None
-        of_own, own_onward = self._own_backward(near.own_rows(table), near, gradient, onward)
+        own_onward: Tensor | None = None
+        if constant is None:
+            of_own, own_onward = self._own_backward(near.own_rows(table), near, gradient, onward)
+        elif constant.own is None:
+            of_own = gradient.new_zeros(near.num_heads)
+        else:
+            of_own = _row_dot(gradient, near.own_rows(constant.own))
+        of_edges, found = self._pull(onward, table.sent if constant else table, near, onto, own_onward)
+        return of_edges, of_own, found
+
+    def _pull(
+        self, onward: Tensor, sent: Tensor, near: Hop, onto: Hop | None, own: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Products of the onward gradient with what each edge brought, and the gradient of the senders (`onto`)."""
+        kernels = kernels_for(onward.numel(), onward)
+        if kernels is not None:
+            nothing = onward.new_zeros(0, 0)
+            coefficient = nothing.view(-1) if self.coefficient is None else self.coefficient.to(onward.dtype)
+            tail, size = (near.tail[:0], 0) if onto is None else (onto.tail, onto.table_size)
+            rows = (onward.contiguous(), sent.contiguous(), nothing if own is None else own.contiguous(), coefficient)
+            of_edges, found = kernels.pull(*arrays(*rows, near.start, near.tail, near.edge_id, tail), size)
+            return torch.from_numpy(of_edges), None if onto is None else torch.from_numpy(found)
+        products = self._of_edges(near, pair_products(onward, sent, near))
         if onto is None:
-            return of_edges, of_own, None
+            return products, None
         start, heads, order = onto.backwards()
-        found = grouped_sum(
+        back = grouped_sum(
             onward, heads, start, self._of_edges(near, onward.new_ones(len(order))).index_select(0, order)
         )
-        if own_onward is not None:
-            found[: near.num_heads] += own_onward
-        return of_edges, of_own, found
+        if own is not None:
+            back[: near.num_heads] += own
+        return products, back
 
     def _own_backward(self, rows: Tensor, hop: Hop, gradient: Tensor, onward: Tensor) -> tuple[Tensor, Tensor | None]:
         back: Tensor | None = None
