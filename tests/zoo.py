@@ -259,8 +259,10 @@ def _case(name, make, own, **known):
 def _chain(make_conv, calls=2, **options):
     """A chain of `calls` convs FEATURES → WIDTH → … → CLASSES."""
     widths = [FEATURES, *[WIDTH] * (calls - 1), CLASSES]
-    kind = options.pop("kind", Chain)
-    return lambda: kind(*[make_conv(a, b) for a, b in pairwise(widths)], **options)
+    kind, norms = options.pop("kind", Chain), options.pop("norms", None)
+    return lambda: kind(
+        *[make_conv(a, b) for a, b in pairwise(widths)], **options, **({"norms": norms()} if norms else {})
+    )
 
 
 def _pna(inputs, outputs):
@@ -377,12 +379,14 @@ CASES = [
     _case("batch_norm", _basic(GraphSAGE, 3, norm="BatchNorm"), [YES] * 3),
     _case(
         "batch_norm_without_statistics",
-        _chain(GCNConv, norms=[nn.BatchNorm1d(WIDTH, track_running_stats=False)]),
+        _chain(GCNConv, norms=lambda: [nn.BatchNorm1d(WIDTH, track_running_stats=False)]),
         [YES] * 2,
         local=False,
     ),
     _case(
-        "layer_norm_of_nodes", _chain(GCNConv, 3, norms=[LayerNorm(WIDTH, mode="node") for _ in range(2)]), [YES] * 3
+        "layer_norm_of_nodes",
+        _chain(GCNConv, 3, norms=lambda: [LayerNorm(WIDTH, mode="node") for _ in range(2)]),
+        [YES] * 3,
     ),
     _case("layer_norm_of_graphs", _basic(GCN, 3, norm="LayerNorm"), [YES] * 3, local=False),
     _case("layer_norm_inside_gin", _basic(GIN, 2, norm="LayerNorm"), [YES] * 2, local=False),
@@ -453,7 +457,6 @@ GRAPH_CASES = [
         "pooled_gin_layer_norm",
         lambda: Pooled(GINConv(nn.Sequential(nn.Linear(FEATURES, WIDTH), LayerNorm(WIDTH), nn.Tanh()))),
         [YES],
-        local=False,
     ),
     _case(
         "pooled_without_batch",

@@ -48,6 +48,7 @@ class Shelf:
                 data[key] = joined[key][node:node_end] if key == "x" else joined[key][edge:edge_end]
         data.edge_index = joined.edge_index[:, edge:edge_end] - node
         data.batch, data.num_nodes = joined.batch[node:node_end] - first, node_end - node
+        data.num_graphs = len(positions)
         starts = (
             (torch.tensor(self._ends[first : last + 1]) - torch.tensor([node, edge])).to(data.batch.device).unbind(1)
         )

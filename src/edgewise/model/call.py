@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
 from edgewise.errors import EdgewiseError, ModelError
+from edgewise.model.norms import norms_of_each_graph
 
 EXTRAS = ("edge_weight", "edge_attr", "batch")
 Forward = Callable[[nn.Module, Data], Tensor]
@@ -31,7 +32,8 @@ class ModelCall:
         if self.changes_input:
             data = with_own_x(data)
         try:
-            output = self.forward(self.model, data) if self.forward else _call(self.model, data)
+            with norms_of_each_graph(self.model, data):
+                output = self.forward(self.model, data) if self.forward else _call(self.model, data)
         except EdgewiseError:
             raise
         except (TypeError, RuntimeError, ValueError, AttributeError, AssertionError, IndexError, KeyError) as error:
