@@ -140,11 +140,20 @@ class _Parts:
         self.problem, self.method, self.level, self.top = problem, method, level, top
         self.edges: list[Part] = []
         self.own: list[Part] = []
-        self.way = "none"
+        self.ways: list[str] = []
+
+    def _went(self, way: str) -> None:
+        if way not in self.ways:
+            self.ways.append(way)
+
+    @property
+    def way(self) -> str:
+        """How the model was run; several ways if blocks differed."""
+        return ", ".join(self.ways) or "none"
 
     def add(self, positions: Tensor, score: Score, found: CopyScores) -> None:
         """The scores of one block."""
-        self.way = score.way
+        self._went(score.way)
         self.edges += self._parts(positions, (score.owner, score.edge_id, score.num_edges), found.edge, score.edges_of)
         if found.own is not None:
             copies = (score.self_owner, score.self_node, score.num_nodes)
@@ -152,7 +161,7 @@ class _Parts:
 
     def add_sparse(self, found: SparseScores) -> None:
         """Entries that belong to targets already."""
-        self.way = "lowered"
+        self._went("lowered")
         graph = self.problem.graphs[0]
         width = graph.num_nodes if found.of_self else graph.edge_index.size(1)
         part = self._strongest(found.position, found.layer * width + found.item, found.score)

@@ -185,24 +185,25 @@ class Subject:
 _LARGEST_KEPT = 2**26
 
 
+_CONTAINERS = (dict, list, tuple, set)
 _PLAIN = (bool, int, float, str, bytes, torch.dtype)
 _DEEPEST = 4
 _LARGE = 2**17
 _FEW_TENSORS = 16
 
 
-def _parts(value: Any, depth: int = 0) -> Iterator[Any]:
+def _add_parts(value: Any, parts: list[Any], depth: int = 0) -> None:
     """A value, or what a container of it holds, one by one."""
     if depth < _DEEPEST and isinstance(value, dict):
         for key, item in value.items():
-            yield key
-            yield from _parts(item, depth + 1)
+            parts.append(key)
+            _add_parts(item, parts, depth + 1) if isinstance(item, _CONTAINERS) else parts.append(item)
     elif depth < _DEEPEST and isinstance(value, (list, tuple, set)):
-        yield len(value)
+        parts.append(len(value))
         for item in value:
-            yield from _parts(item, depth + 1)
+            _add_parts(item, parts, depth + 1) if isinstance(item, _CONTAINERS) else parts.append(item)
     else:
-        yield value
+        parts.append(value)
 
 
 _ramps: dict[str, Tensor] = {"double": torch.zeros(0, dtype=torch.double)}
@@ -247,12 +248,14 @@ class Fingerprint:
             return
         self.versions = [t._version for t in self.tensors]
         with torch.no_grad():
-            self.totals = [_checksum(t) for t in weights]
-            together = len(inputs) <= _FEW_TENSORS
-            self.totals += [_checksum(t) for t in (inputs if together else _joined(inputs))]
-        self.attributes: list[Any] = [model, str(device), *_parts(stores)]
+            small = sum(t.numel() for t in weights) < _LARGE
+            self.totals = [_checksum(t) for t in (_joined(weights) if small else weights)]
+            few = len(inputs) <= _FEW_TENSORS
+            self.totals += [_checksum(t) for t in (inputs if few else _joined(inputs))]
+        self.attributes: list[Any] = [model, str(device)]
+        _add_parts(stores, self.attributes)
         for module in model.modules():
-            self.attributes += _parts({key: value for key, value in module.__dict__.items() if key != "training"})
+            _add_parts({k: v for k, v in module.__dict__.items() if k != "training"}, self.attributes)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Fingerprint) or not (self.usable and other.usable):
