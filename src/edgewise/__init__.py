@@ -18,6 +18,10 @@ _WHERE = {
     "ExplanationSet": "edgewise.collection",
     "load": "edgewise.storage",
     "similarity": "edgewise.metrics.agreement",
+    # walks
+    "walks": "edgewise.walk.asking",
+    "Walk": "edgewise.walk.results",
+    "WalkSet": "edgewise.walk.results",
     # errors
     "EdgewiseError": "edgewise.errors",
     "InputError": "edgewise.errors",
@@ -45,6 +49,9 @@ if TYPE_CHECKING:
     from edgewise.metrics.agreement import similarity as similarity
     from edgewise.score import Score as Score
     from edgewise.storage import load as load
+    from edgewise.walk.asking import walks as walks
+    from edgewise.walk.results import Walk as Walk
+    from edgewise.walk.results import WalkSet as WalkSet
 
 
 def __getattr__(name: str) -> Any:

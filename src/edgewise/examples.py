@@ -23,14 +23,20 @@ class _Chain(nn.Module):
         return x
 
 
+def path_model(gains: list[float]) -> tuple[nn.Module, Data]:
+    """A model that multiplies by a gain a layer, and the path 0 → 1 → … whose first node has feature 1."""
+    nodes = len(gains) + 1
+    x = torch.zeros(nodes, 1)
+    x[0] = 1.0
+    data = Data(x=x, edge_index=torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)]))
+    return _Chain(gains), data
+
+
 def path_score(gains: list[float]) -> Score:
     """The score of the last node of the path 0 → 1 → … , whose first node has feature 1: the product of gains and weights.
 
     >>> path_score(gains=[2.0, 3.0])(torch.ones(2, 2))
     tensor([6.])
     """
-    nodes = len(gains) + 1
-    x = torch.zeros(nodes, 1)
-    x[0] = 1.0
-    data = Data(x=x, edge_index=torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)]))
-    return Score(_Chain(gains), data, index=nodes - 1, target=0, mode="regression")
+    model, data = path_model(gains)
+    return Score(model, data, index=len(gains), target=0, mode="regression")

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from edgewise.entries import Entries, Part
 from edgewise.errors import SettingError
 from edgewise.explanation import Explanation
 from edgewise.problem import Problem, pose
+from edgewise.progress import progress_bar
 from edgewise.score import Score
 from edgewise.settings import Settings
 
@@ -80,7 +80,7 @@ def explain(
     _check_numbers(seed, top)
     problem = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
     parts = _Parts(problem, chosen, level, top)
-    with problem.borrowed(), _progress_bar(progress, len(problem.index), f"{method} ({level})") as advance:
+    with problem.borrowed(), progress_bar(progress, len(problem.index), f"{method} ({level})") as advance:
         if chosen.lowered and problem.lowering is not None:
             log.debug("%s of %d targets: lowered", method, len(problem.index))
             for done, entries in chosen.lowered(problem, level, budget, **own_settings):
@@ -120,17 +120,6 @@ def _run(
     log.debug("%s of %d targets: %s", method.name, len(positions), score.way)
     seeded = {"seed": seed} if method.seeded else {}
     return score, method.function(score, level, **settings, **seeded)
-
-
-@contextmanager
-def _progress_bar(show: bool, total: int, title: str) -> Iterator[Callable[[float], Any]]:  # noqa: FBT001
-    if not show:
-        yield lambda _: None
-        return
-    from tqdm.auto import tqdm
-
-    with tqdm(total=total, desc=title, unit="target") as bar:
-        yield bar.update
 
 
 class _Parts:

@@ -259,6 +259,15 @@ class GraphProblem(Problem):
         self._together = False
         warn_not_local("graphs in a batch change each other's output", "graph is run on its own")
 
+    @property
+    def together(self) -> bool:
+        """Whether graphs may share a pass."""
+        return self._together
+
+    def copies(self, positions: Tensor) -> Copies:
+        """The graphs of some targets, side by side."""
+        return self._shelf.take(self.index[positions])
+
     def engine(self, positions: Tensor) -> Engine:
         """A batch of graphs, lowered or not, or one graph after another."""
         chosen, key = self.index[positions], tuple(positions.tolist())

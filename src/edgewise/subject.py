@@ -86,6 +86,8 @@ class Subject:
     def __init__(self, call: ModelCall, layers: Layers, graph: Data, loan: Loan) -> None:
         self.call, self.layers, self.graph, self.loan = call, layers, graph, loan
         self.device = graph.edge_index.device
+        self.kept: dict[Any, Any] = {}
+        """What else was learned about the same model and graph."""
         with loan.taken():
             self.trace = record(call, layers, graph)
             self.call = replace(call, changes_input=self.trace.changes_input)

@@ -102,8 +102,10 @@ class _Compiler:
 
     trace: Trace
     data: Data
-    whole: bool
+    everywhere: bool = False
     """Graph tasks: every operation sees all rows, so any operation will do."""
+    readout: bool = False
+    """The same, but only behind the last call."""
     known: dict[Key, int] = field(default_factory=dict)
     shape: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Per value: its dimensions, and after how many calls it was made."""
@@ -114,6 +116,11 @@ class _Compiler:
     steps: list[RowStep | MessageStep] = field(default_factory=list)
     values: int = 0
     calls: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether an operation may see all rows at once."""
+        return self.everywhere or (self.readout and self.calls == len(self.trace.calls))
 
     def new(self) -> int:
         self.values += 1
@@ -221,9 +228,9 @@ def _constant(tensor: Tensor, key: Key) -> Tensor:
     return tensor.detach()
 
 
-def compile_program(trace: Trace, data: Data, *, whole: bool = False) -> Program:
+def compile_program(trace: Trace, data: Data, *, whole: bool = False, readout: bool = False) -> Program:
     """The program of a recorded pass, or `Unsupported` with the reason."""
-    compiler = _Compiler(trace, data, whole)
+    compiler = _Compiler(trace, data, whole, readout)
     for operation in trace.operations:
         if operation.is_layer:
             compiler.add_layer(operation)

@@ -13,7 +13,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from edgewise.model.hooks import OperationMode
 from edgewise.model.skips import keys_of
 
-_ACTIVATIONS = {
+ACTIVATIONS = {
     *(
         "relu",
         "leaky_relu",
@@ -46,7 +46,7 @@ _ARITHMETIC = {
     *("square", "pow", "clamp", "maximum", "minimum", "where"),
 }
 _UNCHANGED = {"clone", "contiguous", "detach", "to", "type", "float", "double", "dropout", "alpha_dropout"}
-_ELEMENT_WISE = frozenset(_ACTIVATIONS | _ARITHMETIC | _UNCHANGED | {"batch_norm"})
+_ELEMENT_WISE = frozenset(ACTIVATIONS | _ARITHMETIC | _UNCHANGED | {"batch_norm"})
 _FIRST_ARGUMENT_ONLY = frozenset(["linear", "layer_norm", "batch_norm", "matmul", "prelu"])
 _LAST_AXIS = frozenset(
     ["softmax", "log_softmax", "normalize", "cat", "concat", "stack", "sum", "mean", "max", "unsqueeze", "squeeze"]
@@ -138,9 +138,14 @@ class RowFunction:
         """The network on some rows."""
         values = [rows]
         for function, leaves, form in self.operations:
-            args, kwargs = tree_unflatten([values[x.value] if isinstance(x, _Place) else x for x in leaves], form)
+            args, kwargs = tree_unflatten(self.filled(leaves, values), form)
             values.append(function(*args, **kwargs))
         return values[-1]
+
+    @staticmethod
+    def filled(leaves: tuple[Any, ...], values: list[Any]) -> list[Any]:
+        """An operation's leaves with the values so far put in."""
+        return [values[x.value] if isinstance(x, _Place) else x for x in leaves]
 
     def split_linear(self) -> tuple[Tensor, Tensor | None, "RowFunction"] | None:
         """The matrix and bias of a first linear map, and what follows; None if it begins otherwise."""

@@ -64,9 +64,27 @@ class AttentionLayer(Layer):
             return sides.sent, sides.heard_by
         return (sides.sent * self.conv.att_src).sum(-1), (sides.heard_by * self.conv.att_dst).sum(-1)
 
+    @property
+    def sender_matrix(self) -> Tensor:
+        """`[heads · channels, in]`: what every message is multiplied with."""
+        found: Tensor = (self.conv.lin_l if isinstance(self.conv, GATv2Conv) else self.conv.lin).weight.detach()
+        return found
+
+    def attention(self, table: Tensor, hop: Hop) -> tuple[Tensor, Tensor | None]:
+        """`[edges, heads]`, and that of the added loops `[heads of the hop, heads]`."""
+        return self._attention(self.prepare(table), hop)
+
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """Softmax over what a head hears, then the weighted sum."""
         sides = table if isinstance(table, _Sides) else self.prepare(table)
+        attention, of_loop = self._attention(sides, hop)
+        heard = _sum_by_head(attention * weight.view(-1, 1), sides.sent, hop)
+        if of_loop is not None:
+            of_loop = of_loop * self._loop_weight(hop, weight, own)
+            heard = heard + of_loop.unsqueeze(-1) * hop.own_rows(sides.sent)
+        return self._finish(heard, sides, hop, own)
+
+    def _attention(self, sides: _Sides, hop: Hop) -> tuple[Tensor, Tensor | None]:
         by_sender, by_receiver = self._sides_of_attention(sides)
         receiver = hop.own_rows(by_receiver)
         edge = None if self.edge_part is None else self.edge_part.index_select(0, hop.edge_id)
@@ -76,12 +94,7 @@ class AttentionLayer(Layer):
             logits = self._without_loops(logits, hop)
             part = None if self.loop_part is None else self.loop_part.index_select(0, hop.node)
             loop = self._logits(hop.own_rows(by_sender), receiver, part)
-        attention, of_loop = _softmax(logits, loop, hop)
-        heard = _sum_by_head(attention * weight.view(-1, 1), sides.sent, hop)
-        if of_loop is not None:
-            of_loop = of_loop * self._loop_weight(hop, weight, own)
-            heard = heard + of_loop.unsqueeze(-1) * hop.own_rows(sides.sent)
-        return self._finish(heard, sides, hop, own)
+        return _softmax(logits, loop, hop)
 
     def _without_loops(self, logits: Tensor, hop: Hop) -> Tensor:
         if self.is_loop is None:

@@ -1,0 +1,1 @@
+"""Walks: which source, through whom, in which layer."""

@@ -1,0 +1,132 @@
+"""The Jacobian blocks of one call: from a sender's state to what the receiver sums up."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise.walk.geometry import Geometry
+from edgewise.walk.row_maps import RowMap
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """K = post · diag(scale) · matrix (+ root where a node stays), times the senders' row map; or a matrix for each pair.
+
+    What is None is the identity (`root`: nothing).
+    """
+
+    geometry: Geometry
+    scale: Tensor | None
+    """`[pairs, 1]`, or `[pairs, channels]`."""
+    matrix: Tensor | None = None
+    root: Tensor | None = None
+    post: Tensor | None = None
+    dense: Tensor | None = None
+    """`[pairs, out, in]`, instead of all the others."""
+    sending: RowMap | None = None
+    width: int = 0
+    """Of the features that the call reads."""
+
+    # --- one gradient against many pairs ------------------------------------------------------------------------------
+
+    def onward(self, gradient: Tensor, parent: Tensor, pair: Tensor) -> Tensor:
+        """gradient[parent] · block[pair], with respect to the sender's state."""
+        found = self._to_features(gradient, parent, pair)
+        return found if self.sending is None else self.sending.back(found, self.geometry.sender[pair])
+
+    def _to_features(self, gradient: Tensor, parent: Tensor, pair: Tensor) -> Tensor:
+        if self.dense is not None:
+            return torch.einsum("cm,cmd->cd", gradient.index_select(0, parent), self.dense.index_select(0, pair))
+        assert self.scale is not None
+        inner = gradient if self.post is None else gradient @ self.post
+        scale = self.scale.index_select(0, pair)
+        if scale.size(1) == 1:
+            through = inner if self.matrix is None else inner @ self.matrix
+            found = through.index_select(0, parent) * scale
+        else:
+            found = inner.index_select(0, parent) * scale
+            found = found if self.matrix is None else found @ self.matrix
+        if self.root is not None:
+            stays = self.geometry.is_own[pair].nonzero().view(-1)
+            found.index_add_(0, stays, (gradient @ self.root).index_select(0, parent[stays]))
+        return found
+
+    # --- as matrices --------------------------------------------------------------------------------------------------
+
+    def matrices(self, pair: Tensor) -> Tensor:
+        """`[n, out, in]`: some blocks in full."""
+        found = self._feature_matrices(pair)
+        return found if self.sending is None else self.sending.before(found, self.geometry.sender[pair])
+
+    def _feature_matrices(self, pair: Tensor) -> Tensor:
+        if self.dense is not None:
+            return self.dense.index_select(0, pair)
+        assert self.scale is not None
+        scale = self.scale.index_select(0, pair).unsqueeze(2)
+        if self.matrix is None:
+            found = torch.eye(self.width, dtype=scale.dtype, device=scale.device) * scale
+        else:
+            found = self.matrix * scale
+        if self.post is not None:
+            found = self.post @ found
+        if self.root is not None:
+            found = found + self.root * self.geometry.is_own[pair].to(found.dtype).view(-1, 1, 1)
+        return found
+
+    # --- vectors along the way ----------------------------------------------------------------------------------------
+
+    def forth(self, rows: Tensor, pair: Tensor) -> Tensor:
+        """block[pair] · rows, `[n, out]`; a row for each pair."""
+        if self.sending is not None:
+            rows = self.sending.forth(rows, self.geometry.sender[pair])
+        if self.dense is not None:
+            return torch.einsum("cmd,cd->cm", self.dense.index_select(0, pair), rows)
+        assert self.scale is not None
+        scale = self.scale.index_select(0, pair)
+        found = (rows if self.matrix is None else rows @ self.matrix.t()) * scale
+        if self.post is not None:
+            found = found @ self.post.t()
+        if self.root is not None:
+            stays = self.geometry.is_own[pair].nonzero().view(-1)
+            found = found.index_add(0, stays, rows.index_select(0, stays) @ self.root.t())
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class FirstCall:
+    """The first call ends every walk: only block · features is needed, never the block itself.
+
+    Features are wide (1433 words in Cora), what they become is not.
+    """
+
+    geometry: Geometry
+    scale: Tensor | None
+    sent: Tensor | None = None
+    """`[N, channels]`: features through the senders' matrix."""
+    root: Tensor | None = None
+    """`[N, out]`: features through the root matrix."""
+    post: Tensor | None = None
+    dense: Tensor | None = None
+    """`[pairs, out]`: block · features, instead of all the others."""
+    skip: Tensor | None = None
+    """`[N, state]`: what a residual carries from the features into the first state."""
+
+    def arrivals(self, pair: Tensor) -> Tensor:
+        """block · features of some pairs, `[n, out]`; without the residual."""
+        if self.dense is not None:
+            return self.dense.index_select(0, pair)
+        assert self.scale is not None
+        assert self.sent is not None
+        scale = self.scale.index_select(0, pair)
+        found = self.sent.index_select(0, self.geometry.sender[pair]) * scale
+        if self.post is not None:
+            found = found @ self.post.t()
+        if self.root is not None:
+            stays = self.geometry.is_own[pair].nonzero().view(-1)
+            found.index_add_(0, stays, self.root.index_select(0, self.geometry.sender[pair[stays]]))
+        return found
+
+    def products(self, gradient: Tensor, parent: Tensor, pair: Tensor) -> Tensor:
+        """gradient[parent] · block[pair] · features."""
+        return torch.linalg.vecdot(gradient.index_select(0, parent), self.arrivals(pair))

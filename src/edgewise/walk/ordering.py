@@ -1,0 +1,53 @@
+"""Which walks come first: by score, and tied ones by their nodes, read from the explained node back.
+
+Scores within 1e-9 of the target's largest are tied: symmetric molecules have many walks of one score.
+"""
+
+import torch
+from torch import Tensor
+
+TIE = 1e-9
+
+
+def rank_in_group(group: Tensor) -> Tensor:
+    """The number of each entry among those of its group; equal groups must be neighbours."""
+    if len(group) == 0:
+        return group
+    new = torch.ones_like(group, dtype=torch.bool)
+    new[1:] = group[1:] != group[:-1]
+    first = new.nonzero().view(-1)
+    return torch.arange(len(group), device=group.device) - first[new.long().cumsum(0) - 1]
+
+
+def by_size(target: Tensor, key: Tensor) -> Tensor:
+    """An order: targets together, largest keys first."""
+    order = key.argsort(descending=True, stable=True)
+    return order[target[order].argsort(stable=True)]
+
+
+def best(target: Tensor, key: Tensor, nodes: Tensor, k: int) -> Tensor:
+    """The places of the k best of each target, in order; `nodes` are `[n, L + 1]`, the explained node last."""
+    order = by_size(target, key)
+    target, key, nodes = target[order], key[order], nodes[order]
+    rank = rank_in_group(target)
+    first = torch.arange(len(rank), device=rank.device) - rank
+    tolerance = TIE * key[first].abs()
+    kth = key[(first + k - 1).clamp(max=max(len(key) - 1, 0))]
+    full = target[(first + k - 1).clamp(max=max(len(key) - 1, 0))] == target
+    kept = ((rank < k) | (full & (key >= kth - tolerance))).nonzero().view(-1)
+    order, target, key, nodes, tolerance = order[kept], target[kept], key[kept], nodes[kept], tolerance[kept]
+    group = _groups(target, key, tolerance)
+    place = torch.arange(len(kept), device=kept.device)
+    for column in range(nodes.size(1)):  # the last sort counts most
+        place = place[nodes[place, column].argsort(stable=True)]
+    place = place[group[place].argsort(stable=True)]
+    return order[place[rank_in_group(target[place]) < k]]
+
+
+def _groups(target: Tensor, key: Tensor, tolerance: Tensor) -> Tensor:
+    """Numbers of tied groups, rising; targets stay apart."""
+    if len(key) == 0:
+        return target
+    new = torch.ones_like(target, dtype=torch.bool)
+    new[1:] = (target[1:] != target[:-1]) | (key[:-1] - key[1:] > tolerance[1:])
+    return new.long().cumsum(0)

@@ -1,0 +1,128 @@
+"""A pass through the model, read off as a program with the activations of every node: what blocks are made from."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch_geometric.data import Data
+
+from edgewise.errors import ModelError
+from edgewise.graph.computation_graph import InEdges
+from edgewise.lowering.engine import prepare, run
+from edgewise.lowering.hop import Hop
+from edgewise.lowering.levels import Levels, whole_levels
+from edgewise.lowering.program import MessageStep, Program, Rows, compile_program
+from edgewise.lowering.row_wise import out_of_place
+from edgewise.lowering.unsupported import Unsupported
+from edgewise.model.call import ModelCall
+from edgewise.model.hooks import Layers
+from edgewise.model.skips import Operation, keys_of
+from edgewise.model.trace import Trace, record
+from edgewise.model.weighted import WeightedGraph, WeightedModel
+from edgewise.subject import close, random_weight
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """The program of a model on a graph (or on graphs side by side), and every value of it."""
+
+    program: Program
+    data: Data
+    in_edges: InEdges
+    levels: Levels
+    known: dict[int, Tensor]
+    features: Tensor
+    """What the first call reads, and its change along the features: J · x of what lies before it."""
+    tangent: Tensor
+    output: Tensor
+    bypass: tuple[str, ...]
+
+    def table(self, message: MessageStep) -> Tensor:
+        """What a call reads."""
+        return message.source.tensor if isinstance(message.source, Rows) else self.known[message.source.value]
+
+    def hop(self, call: int) -> Hop:
+        """The whole graph, as a call sees it."""
+        return self.levels.hop(call, from_nodes=True)
+
+
+def read_off(call: ModelCall, layers: Layers, data: Data, *, graphs: Tensor | None) -> Recording:
+    """Record the model (it must be borrowed); `graphs` is the graph of each node, in graph tasks."""
+    trace = record(call, layers, data)
+    if trace.flow is None:
+        raise ModelError("The model's layers send messages in both directions (flow=), so its walks have no direction.")
+    try:
+        program = compile_program(trace, data, readout=graphs is not None)
+    except Unsupported as reason:
+        raise ModelError(_cannot_follow(str(reason))) from reason
+    in_edges = InEdges.of(data.edge_index, data.num_nodes, trace.flow)
+    owner = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device) if graphs is None else graphs
+    targets = data.num_nodes if graphs is None else len(trace.output)
+    levels = whole_levels(data, in_edges, len(trace.calls), owner, targets)
+    prepared = prepare(program)
+    ones = trace.output.new_ones(len(trace.calls), len(in_edges.edge))
+    with torch.no_grad():
+        known = run(program, levels, prepared, ones, None)
+    _prove(WeightedModel(call, layers, trace), data, program, levels, prepared, known[program.output], trace)
+    first = next(step for step in program.steps if isinstance(step, MessageStep))
+    assert isinstance(first.source, Rows)
+    features = first.source.tensor
+    return Recording(
+        program, data, in_edges, levels, known, features, _tangent(trace, data, features), trace.output, trace.bypass
+    )
+
+
+def _cannot_follow(reason: str) -> str:
+    return (
+        f"The walks of this model cannot be followed: {reason}. Walks need known message layers and node-wise steps between "
+        f"them; a norm over whole graphs can be held fixed: type norm='fixed'."
+    )
+
+
+def _prove(
+    model: WeightedModel, data: Data, program: Program, levels: Levels, prepared: Any, output: Tensor, trace: Trace
+) -> None:
+    """The program must give the model's output, as it is and under random weights."""
+    edges, nodes = (torch.arange(n, device=output.device) for n in (data.edge_index.size(1), data.num_nodes))
+    weight, own = (random_weight(ids, len(trace.calls), trace.output) for ids in (edges, nodes))
+    with torch.no_grad():
+        probe = model(WeightedGraph(data), weight, own)
+        found = run(program, levels, prepared, weight[:, levels.edge_id], own)[program.output]
+    if not (close(output, trace.output) and close(found, probe)):
+        raise ModelError(_cannot_follow("its layers do not do what their names say"))
+
+
+def _tangent(trace: Trace, data: Data, features: Tensor) -> Tensor:
+    """How the first call's features change along the data's: x itself where the model reads x as it is."""
+    x = data.x
+    if features.shape == x.shape and bool(torch.equal(features, x.to(features.dtype))):
+        return features
+    if not x.is_floating_point():
+        return features  # numbers of words, say: their embeddings are the features
+    values: dict[Any, Tensor] = {}
+    with forward_ad.dual_level():
+        values[keys_of(x)[0]] = forward_ad.make_dual(x.detach(), x.detach())
+        for operation in trace.operations:
+            if operation.is_layer:
+                key = operation.own_input
+                if key not in values:
+                    return features
+                tangent = forward_ad.unpack_dual(values[key]).tangent
+                return features if tangent is None else tangent.detach()
+            _replay(operation, values)
+    return features
+
+
+def _replay(operation: Operation, values: dict[Any, Tensor]) -> None:
+    """An operation before the first layer, again, on dual numbers."""
+    if not any(key in values for key in operation.inputs):
+        return
+    leaves, form = tree_flatten((operation.args, {k: v for k, v in operation.kwargs.items() if k != "inplace"}))
+    leaves = [values.get(key, leaf) for key, leaf in zip(operation.inputs, leaves, strict=False)]
+    args, kwargs = tree_unflatten(leaves, form)
+    result = out_of_place(operation.function)(*args, **kwargs)
+    if isinstance(result, Tensor):
+        values[operation.outputs[0]] = result
