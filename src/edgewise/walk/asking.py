@@ -183,7 +183,7 @@ def _blocks(problem: Problem, asked: Asked) -> Iterator[Block]:
     if isinstance(problem, NodeProblem):
         network, found = _node_network(problem, asked)
         everyone = torch.arange(len(problem.index))
-        width = max(network.state(call).size(1) for call in range(network.num_calls))
+        width = network.widest
         size = max(asked.memory // (64 * 8 * max(width, 8) * max(asked.k, 16)), 1)
         for positions in everyone.split(size):
             nodes = problem.index[positions].to(problem.device)
@@ -236,7 +236,7 @@ def _search(asked: Asked, block: Block) -> Found:
     network, front, owner, size = block.network, block.front, block.owner, block.num_targets
     slack = rounding(network, block.boxes, front, owner, size)
     if asked.search == "exact":
-        width = max(network.state(call).size(1) for call in range(network.num_calls))
+        width = network.widest
         at_once = max(asked.memory // (8 * 8 * max(width, 8)), 1)
         search = Search(network, block.boxes, size, asked.k, asked.sign, asked.budget, slack, at_once)
         return search.run(starting(network, front, owner))

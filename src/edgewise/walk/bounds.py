@@ -72,8 +72,9 @@ class _Hull:
 def _first_box(network: Network) -> Box:
     geometry = network.first.geometry
     pairs = torch.arange(len(geometry), device=geometry.receiver.device)
-    width = network.state(1).size(1)
-    hull = _Hull(network.num_nodes, width, network.state(1))
+    width = network.width(1)
+    like = torch.zeros(0, dtype=torch.double, device=pairs.device)
+    hull = _Hull(network.num_nodes, width, like)
     for part in pairs.split(max(_NUMBERS_AT_ONCE // max(width, 1), 1)):
         arriving = network.first_states(part)
         hull.add(geometry.receiver[part], arriving, arriving)
@@ -85,7 +86,7 @@ def _image(network: Network, call: int, box: Box) -> Box:
     assert blocks is not None
     pairs = box.reached[geometry.sender].nonzero().view(-1)
     summed, around = network.node_maps[call + 1]
-    hull = _Hull(network.num_nodes, network.state(call + 1).size(1), box.low)
+    hull = _Hull(network.num_nodes, network.width(call + 1), box.low)
     plain = blocks.dense is None and blocks.post is None and blocks.sending is None
     if plain and (summed is None or summed.diagonal is not None):
         mixed = geometry.is_own[pairs] if blocks.root is not None or around is not None else torch.zeros_like(pairs) > 0

@@ -14,7 +14,7 @@ from edgewise.walk.bounds import Box
 from edgewise.walk.network import Front, Network
 from edgewise.walk.ordering import TIE, best, by_size, rank_in_group
 
-_BEAM = 16
+_BEAM = 2
 SIGNS = ("positive", "negative", "magnitude")
 
 
@@ -70,7 +70,7 @@ def rounding(network: Network, boxes: list[Box | None], front: Front, owner: Ten
     else:
         size = box.most(network.onward(call, front, parent, pair), sender)
     largest = size.new_zeros(num_targets).scatter_reduce_(0, owner[parent], size, "amax")
-    width = max(network.state(c).size(1) for c in range(network.num_calls))
+    width = max(network.width(c) for c in range(network.num_calls))
     return 4 * network.num_calls * (width + 2) * 2.0**-53 * largest
 
 
@@ -225,7 +225,8 @@ class Search:
         target, key, score = (torch.cat(both) for both in (
             (self.target, target[place]), (self.key, key[place]), (self.score, score[place])))  # fmt: skip
         walks = torch.cat([self.nodes, walks])
-        target, key, score, walks = _without_repeats(target, key, score, walks)
+        if self.budget is not None:
+            target, key, score, walks = _without_repeats(target, key, score, walks)
         order = best(target, key, walks, self.k)
         rest = torch.ones_like(target, dtype=torch.bool)
         rest[order] = False
@@ -254,6 +255,10 @@ class Search:
             joined = kept[0] if len(kept) == 1 else _join(kept)
             prefixes = self._arrive(joined.select(_few(joined.target, joined.bound, width)))
         self.left_out = before  # the beam decides nothing: all of this is gone through again
+        if self.budget is None:
+            self.target, self.key, self.score, self.nodes = (
+                column[:0] for column in (self.target, self.key, self.score, self.nodes)
+            )
 
 
 def _few(target: Tensor, bound: Tensor, width: int) -> Tensor:

@@ -37,7 +37,7 @@ def all_walks(network: Network, front: Front, owner: Tensor, root: int) -> tuple
 
 
 def _split(network: Network, pairs: list[Tensor]) -> list[list[Tensor]]:
-    width = max(network.state(call).size(1) for call in range(1, network.num_calls)) if network.num_calls > 1 else 1
+    width = network.widest
     size = max(_NUMBERS_AT_ONCE // width**2, 1)
     return [list(part) for part in zip(*(column.split(size) for column in pairs), strict=True)]
 

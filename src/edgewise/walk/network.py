@@ -299,6 +299,16 @@ class Network:
             found = found + self.first.skip.index_select(0, receiver) * stays
         return found
 
+    def width(self, call: int) -> int:
+        """Of the states before a call."""
+        value = self.chain.states[call]
+        return (self.recording.tangent if value is None else self.recording.known[value]).size(1)
+
+    @property
+    def widest(self) -> int:
+        """The widest state, features aside."""
+        return max([1, *(self.width(call) for call in range(1, self.num_calls))])
+
     def state(self, call: int) -> Tensor:
         """The nodes' states before a call, `[N, width]`."""
         value = self.chain.states[call]
