@@ -28,6 +28,9 @@ class Copies:
     self_owner: Tensor
     self_place: Tensor
     self_hops: Tensor
+    column_edge: Tensor | None = None
+    """Of every column of `data`, the column of the original graph; None: as `edge_id`, which then lists them all."""
+    column_owner: Tensor | None = None
 
     @property
     def num_targets(self) -> int:
@@ -61,6 +64,8 @@ def neighbourhoods(graph: Data, in_edges: InEdges, targets: Tensor, num_layers: 
         self_owner=near.target[own],
         self_place=own,
         self_hops=near.hops[own],
+        column_edge=edge_id,
+        column_owner=near.target[receiver],
     )
 
 
