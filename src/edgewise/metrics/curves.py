@@ -34,8 +34,6 @@ class FidelityCurve(MeasuredTable):
     """The mean height of the fidelity+ curve."""
     area_minus: Measured
     area_characterization: Measured
-    area_ratio: Measured
-    """Of fidelity+ / (1 − fidelity−), as `torch_geometric.explain.metric.fidelity_curve_auc` has it."""
     title: str = ""
 
     def mean(self) -> tuple[Tensor, Tensor]:
@@ -104,14 +102,13 @@ def fidelity_curve(
 
 def _areas(
     x: Tensor, plus: Tensor, minus: Tensor, index: Tensor, undefined: Conditions
-) -> tuple[Measured, Measured, Measured, Measured]:
-    both, ratio = characterization(plus, minus), torch.where(minus == 1, torch.nan, plus / (1 - minus))
-    outside, divided = (both.isnan().any(dim=1), OUTSIDE), (ratio.isnan().any(dim=1), "fidelity- is 1 somewhere")
+) -> tuple[Measured, Measured, Measured]:
+    both = characterization(plus, minus)
+    outside = (both.isnan().any(dim=1), OUTSIDE)
     return (
         with_reasons("area of fidelity+", area(x, plus), index, undefined),
         with_reasons("area of fidelity-", area(x, minus), index, undefined, "lower"),
         with_reasons("area of characterization", area(x, both), index, [*undefined, outside]),
-        with_reasons("area of ratio", area(x, ratio), index, [*undefined, divided]),
     )
 
 
