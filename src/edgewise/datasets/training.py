@@ -18,7 +18,7 @@ def fit(
     last_lr: float = 0.01,
     weight_decay: float = 0.0,
 ) -> nn.Module:
-    """A model in eval mode, trained by Adam at a rate from `lr` to `last_lr`; `losses` gives those of an epoch, one step each."""
+    """A model in eval mode, trained by Adam at a rate from `lr` to `last_lr`; `losses` are an epoch's, one step each."""
     with seeded(seed), one_thread():
         model = make()
         optimizer = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)

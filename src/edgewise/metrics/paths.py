@@ -57,10 +57,9 @@ def _strongest_edges(found: ExplanationSet, paths: list[list[tuple[int, ...]]]) 
     owner = torch.tensor([position for position, some in enumerate(paths) for _ in some], dtype=torch.long)
     value, unknown = torch.zeros(len(found), dtype=found.value.dtype), torch.ones(len(found), dtype=torch.bool)
     if len(owner):
-        exact = recovery(
-            found[owner], _edges_of([path for some in paths for path in some], *found.graphs[0])
-        ).exact.value
-        value.index_reduce_(0, owner, exact.nan_to_num(0.0), "amax")
+        edges = _edges_of([path for some in paths for path in some], *found.graphs[0])
+        exact = recovery(found[owner], edges).exact.value
+        value = value.scatter_reduce(0, owner, exact.nan_to_num(0.0), "amax")
         unknown[owner[~exact.isnan()]] = False
     return value, unknown
 
