@@ -36,7 +36,7 @@ class Subgraph:
     @property
     def columns(self) -> Tensor:
         """The columns of `data.edge_index` that are in it, in any layer."""
-        return self.mask.reshape(-1, self.mask.size(-1)).any(dim=0).nonzero().view(-1)
+        return (self.mask if self.mask.dim() == 1 else self.mask.any(dim=0)).nonzero().view(-1)
 
     @property
     def edge_index(self) -> Tensor:
@@ -112,7 +112,7 @@ def merge(why: Explanation, undirected: str) -> Explanation:
     if undirected not in MERGES:
         raise SettingError(f"undirected is {undirected!r}; known are {', '.join(MERGES)}.")
     pair = _pairs(why.edge_index, why.num_nodes)
-    rows = why.scores.reshape(-1, why.scores.size(-1))
+    rows = why.scores if why.scores.dim() == 2 else why.scores.unsqueeze(0)
     number = int(pair.max()) + 1 if len(pair) else 0
     how = {"sum": "sum", "mean": "mean", "max": "amax"}[undirected]
     together = rows.new_zeros(len(rows), number).scatter_reduce(1, pair.expand_as(rows), rows, how, include_self=False)
