@@ -169,13 +169,16 @@ def test_layerwise_fidelity_masks_layer_by_layer(name):
             assert float(fidelity.minus.value[position]) == pytest.approx(minus, abs=TOLERANCE)
 
 
-@given(st.integers(0, 10**6), st.sampled_from(["gcn", "sage_mean", "gatv2", "gin"]), st.integers(1, 6))
-def test_removing_on_random_graphs_equals_the_model_on_the_smaller_graph(seed, name, k):
+HOW = st.sampled_from(["masking", "removing"])
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["gcn", "sage_mean", "gatv2", "gin"]), st.integers(1, 6), HOW)
+def test_on_random_graphs_the_k_strongest_are_taken_among_the_edges_that_can_matter(seed, name, k, how):
     case, data = zoo.BY_NAME[name], zoo.graph(zoo.random_edges(9, 22, seed), 9, seed=seed)
     model = case.build(seed % 7)
     found = explain_nodes(case, model, data, method="random", seed=seed)
-    fidelity = ew.metrics.fidelity(found, model, data, k=k, how="removing")
-    slow = SlowFidelity(case, model, data, "removing")
+    fidelity = ew.metrics.fidelity(found, model, data, k=k, how=how)
+    slow = SlowFidelity(case, model, data, how)
     hops = oracle_hops(data, case.layers)
     for position, why in enumerate(found):
         reachable = hops[position]
@@ -229,6 +232,33 @@ def test_fidelity_of_many_graphs_equals_a_pass_for_each(name, how):
         plus, minus = slow(dataclasses.replace(why, index=0), mask)
         assert float(fidelity.plus.value[position]) == pytest.approx(plus, abs=TOLERANCE)
         assert float(fidelity.minus.value[position]) == pytest.approx(minus, abs=TOLERANCE)
+
+
+def test_one_graph_needs_no_list():
+    case, graph = zoo.GRAPH_BY_NAME["mean_pool"], zoo.GRAPHS["directed"]()
+    model = case.build()
+    for how in ("masking", "removing"):
+        alone = ew.metrics.fidelity(ew.explain(model, graph, task="graph"), model, graph, k=2, how=how)
+        listed = ew.metrics.fidelity(ew.explain(model, [graph], task="graph"), model, [graph], k=2, how=how)
+        assert alone.plus.value.tolist() == listed.plus.value.tolist()
+
+
+class NeedsEdges(nn.Module):
+    """The logarithm of what the neighbours say: minus infinity without any."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index).abs().log()
+
+
+def test_a_model_that_breaks_without_edges_is_named_as_the_reason():
+    data = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    model = NeedsEdges()
+    found = ew.metrics.fidelity(ew.explain(model, data, method="full"), model, data)
+    assert found.plus.why_undefined() == {"the model gives NaN or infinity without some of the edges": 2}
 
 
 def test_results_do_not_depend_on_the_size_of_the_blocks():

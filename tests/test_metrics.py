@@ -1,5 +1,6 @@
 """Recovery, paths, sparsity, signs, stability, and the formulas: by hand, by sklearn, by loops."""
 
+import json
 import math
 from itertools import combinations
 
@@ -284,6 +285,11 @@ def test_results_turn_into_plain_numbers_and_tables():
     head, *lines = repr(found).splitlines()[1:]
     assert head.split() == ["metric", "better", "mean", "deviation", "targets", "undefined"]
     assert [line.split()[0] for line in lines] == ["AUROC", "average", "precision@planted", "exact"]
+
+
+def test_what_is_undefined_is_null_in_json():
+    found = ew.metrics.recovery(star(1.0, 1.0, 1.0), torch.tensor([1, 0, 1])).to_dict()
+    assert '"value": [null]' in json.dumps(found, allow_nan=False)
 
 
 def test_metrics_are_cheap_to_import():

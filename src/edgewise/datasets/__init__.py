@@ -1,8 +1,8 @@
 """Graphs and models whose right explanation is known."""
 
+from edgewise.datasets.catalogue import load, names
 from edgewise.datasets.infection import InfectionGraphs, TrainedInfection, infection, infection_model, infection_paths
 from edgewise.datasets.planted import PlantedData, Trained
-from edgewise.datasets.shelf import load, names
 
 __all__ = [
     "InfectionGraphs",

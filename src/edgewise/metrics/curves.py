@@ -14,7 +14,7 @@ from edgewise.metrics.choosing import SIGNS, read_choice
 from edgewise.metrics.faithful import OUTSIDE, changes, check_number
 from edgewise.metrics.formulas import area, characterization
 from edgewise.metrics.intervening import Options, intervene
-from edgewise.metrics.measured import Conditions, Measured, MeasuredTable, with_reasons
+from edgewise.metrics.measured import Conditions, Measured, MeasuredTable, plain, with_reasons
 from edgewise.metrics.rows import as_set
 
 FRACTIONS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
@@ -35,6 +35,11 @@ class FidelityCurve(MeasuredTable):
     area_minus: Measured
     area_characterization: Measured
     title: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and texts, ready for JSON."""
+        points = {"x": plain(self.x.tolist()), "plus": plain(self.plus.tolist()), "minus": plain(self.minus.tolist())}
+        return {**points, **super().to_dict()}
 
     def mean(self) -> tuple[Tensor, Tensor]:
         """The two curves, averaged over the targets that have a number: `[points]` each."""

@@ -118,7 +118,10 @@ def _joined(target: Target, parts: list[tuple[Chosen, Tensor, Tensor]]) -> Outco
     undefined = [(torch.cat([_condition(part, text) for part in chosen]), text) for text in texts]
     size, possible = (torch.cat([getattr(part, name) for part in chosen]) for name in ("size", "possible"))
     undefined.insert(0, (possible == 0, "no edge can matter"))
-    return Outcome(target, target.truth, torch.cat(only), torch.cat(without), size, possible, undefined)
+    alone, rest = torch.cat(only), torch.cat(without)
+    broken = ~(torch.isfinite(alone) & torch.isfinite(rest)).all(dim=1).cpu()
+    undefined.append((broken, "the model gives NaN or infinity without some of the edges"))
+    return Outcome(target, target.truth, alone, rest, size, possible, undefined)
 
 
 def _condition(chosen: Chosen, text: str) -> Tensor:

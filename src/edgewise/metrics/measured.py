@@ -61,23 +61,34 @@ class Measured:
         return dict(Counter(reason for reason in self.reasons if reason))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
+        """Plain numbers and texts, ready for JSON; None where there is no number."""
         return {
             "name": self.name,
             "better": self.better,
-            "mean": self.mean(),
-            "deviation": self.deviation(),
+            "mean": plain(self.mean()),
+            "deviation": plain(self.deviation()),
             "targets": len(self),
             "undefined": self.undefined,
             "why_undefined": self.why_undefined(),
             "index": self.index.tolist(),
-            "value": self.value.tolist(),
+            "value": plain(self.value.tolist()),
         }
 
     def __repr__(self) -> str:
         better = f" ({self.better} is better)" if self.better else ""
         line = f"{self.name}: {self.mean():.4g} ± {self.deviation():.4g}{better}"
         return f"{line}, {len(self) - self.undefined} of {len(self)} targets{_because('; undefined: ', self)}"
+
+
+def plain(value: Any) -> Any:
+    """Numbers and lists of them, with None for NaN: JSON has no NaN.
+
+    >>> plain([1.0, float("nan")])
+    [1.0, None]
+    """
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return None if value != value else value
 
 
 def _because(start: str, measured: Measured) -> str:
