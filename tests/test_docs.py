@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("docs/how-to-explain.md", "README.md")  # the second uses the model and the data of the first
+PAGES = ("docs/how-to-explain.md", "README.md", "docs/metrics.md", "docs/datasets.md")  # the first makes model and data
 
 
 def test_every_python_block_of_the_documentation_runs(tmp_path, monkeypatch):

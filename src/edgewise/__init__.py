@@ -3,8 +3,9 @@
 Names load on first use (PEP 562), so that importing the package, and the command line's help, need no torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from edgewise.lazy import lazy_names
 
 __version__ = "0.1.0"
 
@@ -32,9 +33,13 @@ _WHERE = {
     "LocalityWarning": "edgewise.errors",
 }
 
+_PACKAGES = {"metrics": "edgewise.metrics", "datasets": "edgewise.datasets"}
+
 __all__ = ["__version__", *_WHERE]
 
 if TYPE_CHECKING:
+    from edgewise import datasets as datasets
+    from edgewise import metrics as metrics
     from edgewise.algorithms.registry import methods as methods
     from edgewise.collection import ExplanationSet as ExplanationSet
     from edgewise.errors import EdgewiseError as EdgewiseError
@@ -53,14 +58,4 @@ if TYPE_CHECKING:
     from edgewise.walk.results import Walk as Walk
     from edgewise.walk.results import WalkSet as WalkSet
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'edgewise' has no attribute {name!r}; it has {', '.join(_WHERE)}.")
-    value = getattr(import_module(_WHERE[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _WHERE | _PACKAGES)

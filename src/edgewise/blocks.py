@@ -43,13 +43,10 @@ def read_batch_size(batch_size: Any) -> int | None:
 
 def blocks(problem: Problem, memory: int, batch_size: int | None) -> Iterator[Tensor]:
     """Positions in `index`, block by block, in order."""
-    everyone = torch.arange(len(problem.index))
-    if batch_size is not None:
-        yield from everyone.split(batch_size)
-    elif problem.lowering is not None:
-        yield from _growing_blocks(problem.lowering, everyone, memory)
+    if batch_size is None and problem.lowering is not None:
+        yield from _growing_blocks(problem.lowering, torch.arange(len(problem.index)), memory)
     else:
-        yield from _estimated_blocks(problem, everyone, memory)
+        yield from estimated_blocks(problem, memory, batch_size)
 
 
 def _growing_blocks(lowering: Lowering, everyone: Tensor, memory: int) -> Iterator[Tensor]:
@@ -63,7 +60,12 @@ def _growing_blocks(lowering: Lowering, everyone: Tensor, memory: int) -> Iterat
         size = max(1, min(fits, size * _GROWTH))
 
 
-def _estimated_blocks(problem: Problem, everyone: Tensor, memory: int) -> Iterator[Tensor]:
+def estimated_blocks(problem: Problem, memory: int, batch_size: int | None) -> Iterator[Tensor]:
+    """The same where the model itself is run, lowered or not."""
+    everyone = torch.arange(len(problem.index))
+    if batch_size is not None:
+        yield from everyone.split(batch_size)
+        return
     begin = 0
     while begin < len(everyone):
         chunk = everyone[begin : begin + _CHUNK]

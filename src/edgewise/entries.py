@@ -69,6 +69,26 @@ class Entries:
         full[self.place[span]] = self.score[span]
         return full
 
+    @cached_property
+    def _by_key(self) -> tuple[Tensor, Tensor, int]:
+        stride = int(self.place.max()) + 1 if len(self.place) else 1
+        key, order = (self.rows() * stride + self.place).sort()
+        return key, self.score[order], stride
+
+    def at(self, row: Tensor, place: Tensor) -> Tensor:
+        """The scores of pairs (row, place); 0 where nothing is stored.
+
+        >>> entries = Entries([Part(torch.tensor([1, 0]), torch.tensor([4, 2]), torch.tensor([0.5, -1.0]))], num_rows=2)
+        >>> entries.at(torch.tensor([0, 0, 1]), torch.tensor([2, 4, 4]))
+        tensor([-1.0000,  0.0000,  0.5000])
+        """
+        key, score, stride = self._by_key
+        if len(key) == 0:
+            return score.new_zeros(row.shape)
+        asked = row * stride + place
+        found = torch.searchsorted(key, asked).clamp(max=len(key) - 1)
+        return torch.where((key[found] == asked) & (place < stride), score[found], 0.0)
+
     def select(self, rows: Tensor) -> "Entries":
         """Some of the rows, in the given order."""
         count = self.start.diff()[rows]
@@ -76,3 +96,16 @@ class Entries:
         begin = torch.cat([count.new_zeros(1), count.cumsum(0)])
         source = torch.arange(len(new)) + (self.start[rows] - begin[:-1])[new]
         return Entries.of_rows(begin, self.place[source], self.score[source])
+
+
+def strongest(row: Tensor, strength: Tensor, k: int | Tensor) -> Tensor:
+    """Positions of the k largest of each row, equals in their order; `k` is one number, or one for each row.
+
+    >>> strongest(torch.tensor([0, 0, 0, 1]), torch.tensor([1.0, 3.0, 3.0, 2.0]), k=2).tolist()
+    [1, 2, 3]
+    """
+    order = strength.argsort(descending=True, stable=True)
+    order = order[row[order].argsort(stable=True)]
+    start = torch.searchsorted(row[order], row[order])
+    rank = torch.arange(len(order), device=row.device) - start
+    return order[rank < (k[row[order]] if isinstance(k, Tensor) else k)]

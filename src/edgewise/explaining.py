@@ -11,7 +11,7 @@ from edgewise.algorithms.registry import Method, find_method, read_settings
 from edgewise.algorithms.scores import CopyScores, SparseScores
 from edgewise.blocks import blocks, read_batch_size, read_memory
 from edgewise.collection import ExplanationSet
-from edgewise.entries import Entries, Part
+from edgewise.entries import Entries, Part, strongest
 from edgewise.errors import SettingError
 from edgewise.explanation import Explanation
 from edgewise.problem import Problem, pose
@@ -100,6 +100,8 @@ def explain(
         "top": top,
         "way": parts.way,
         "bypass": problem.trace.bypass,
+        "hops": problem.hops,
+        "flow": problem.trace.flow,
     }
     found = parts.assemble({**own_settings, **notes})
     return found[0] if problem.single else found
@@ -177,7 +179,7 @@ class _Parts:
 
     def _strongest(self, row: Tensor, place: Tensor, score: Tensor) -> Part:
         if self.top is not None:
-            kept = _strongest(row, score.abs(), self.top)
+            kept = strongest(row, score.abs(), self.top)
             row, place, score = row[kept], place[kept], score[kept]
         return Part(row.cpu(), place.cpu(), score.cpu())
 
@@ -211,11 +213,3 @@ class _Parts:
             together = [torch.cat(column) for column in zip(*((p.row, p.place, p.score) for p in parts), strict=True)]
             parts = [self._strongest(*together)]
         return Entries(parts, len(self.problem.index))
-
-
-def _strongest(row: Tensor, strength: Tensor, k: int) -> Tensor:
-    """Positions of the k largest of each row."""
-    order = strength.argsort(descending=True, stable=True)
-    order = order[row[order].argsort(stable=True)]
-    start = torch.searchsorted(row[order], row[order])
-    return order[torch.arange(len(order), device=row.device) - start < k]

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import torch
 from torch import Tensor
 
 from edgewise.errors import SettingError, missing_extra
+
+if TYPE_CHECKING:
+    from edgewise.selection import Subgraph
 
 ORDERS = ("support", "opposition", "magnitude")
 
@@ -61,6 +64,35 @@ class Explanation:
     def edge_scores(self) -> Tensor:
         """`[E]`: the scores themselves, at layer level summed over the layers."""
         return self.scores if self.level == "input" else self.scores.sum(dim=0)
+
+    def subgraph(
+        self,
+        k: int | None = None,
+        *,
+        by: str = "support",
+        threshold: float = 0.0,
+        connected: bool = False,
+        undirected: str | None = None,
+    ) -> "Subgraph":
+        """The k strongest edges, or all that are stronger than `threshold`; `.complement()` is the rest.
+
+        `by` as in `top`. With `connected` every edge hangs on the target through the others: they are attached one by one,
+        the strongest possible first, so that the k of them may be weaker than the k strongest anywhere. With `undirected`
+        the two directions of an edge are merged (see `merged`), chosen together and counted as one.
+        """
+        from edgewise.selection import select
+
+        return select(self, k, by, threshold, connected=connected, undirected=undirected)
+
+    def merged(self, undirected: str = "sum") -> "Explanation":
+        """Both directions of an edge with one score: the `"sum"`, the `"mean"` or the `"max"` (the signed one) of the two.
+
+        Both columns carry it, so the scores still fit `edge_index`; an edge without a twin keeps its own. Of parallel edges
+        the first is merged with the first, and so on.
+        """
+        from edgewise.selection import merge
+
+        return merge(self, undirected)
 
     def to_pyg(self) -> Any:
         """A `torch_geometric.explain.Explanation` with `edge_mask` `[E]` and, at layer level, `layer_edge_mask` `[E, L]`."""

@@ -51,7 +51,17 @@ class Problem:
     num_layers: int
     device: torch.device
     loan: Loan
+    call: ModelCall
     lowering: Lowering | None = None
+
+    @property
+    def hops(self) -> int | None:
+        """How far from its target an edge's receiver may be, counted in layers, to matter; None: any edge may matter."""
+        return None
+
+    def copies(self, positions: Tensor) -> list[Copies]:
+        """The graphs to run the model itself on: one with a copy for every target, or one for each."""
+        raise NotImplementedError
 
     def engine(self, positions: Tensor) -> Engine:
         """How to run the model for the targets at some positions of `index`."""
@@ -120,6 +130,7 @@ class NodeProblem(Problem):
             self.subject.device,
             self.subject.lowering,
         )
+        self.call = self.subject.call
         self._sources = [data.edge_index if type(data.edge_index) is Tensor else self.subject.graph.edge_index]
         self.index, self.single = read_index(index, self.graphs[0].num_nodes, "node")
         self.target = choose_target(self.trace.output[self.index.to(self.device)], *asked)
@@ -130,6 +141,16 @@ class NodeProblem(Problem):
         counts = (graph.num_nodes, graph.edge_index.size(1))
         nodes, edges = (torch.tensor([count], device=self.device) for count in counts)
         return nodes, edges
+
+    @property
+    def hops(self) -> int | None:
+        """The number of layers, if the model is local."""
+        return self.num_layers if self.subject.local else None
+
+    def copies(self, positions: Tensor) -> list[Copies]:
+        """Neighbourhoods side by side, or the whole graph for each target."""
+        with self.loan.taken():
+            return self.subject.copies(self.index[positions].to(self.device))
 
     def engine(self, positions: Tensor) -> Engine:
         """Copies of neighbourhoods, lowered or not, or the whole graph."""
@@ -264,9 +285,16 @@ class GraphProblem(Problem):
         """Whether graphs may share a pass."""
         return self._together
 
-    def copies(self, positions: Tensor) -> Copies:
-        """The graphs of some targets, side by side."""
-        return self._shelf.take(self.index[positions])
+    def copies(self, positions: Tensor) -> list[Copies]:
+        """The graphs as one batch, or one after another."""
+        chosen = self.index[positions]
+        with self.loan.taken(), torch.no_grad():
+            if self._together:
+                copies = self._shelf.take(chosen)
+                if close(self.call(copies.data), self.target.truth[positions.to(self.device)]):
+                    return [copies]
+                self._give_up_batches()
+            return [side_by_side([self.graphs[i]]) for i in chosen.tolist()]
 
     def engine(self, positions: Tensor) -> Engine:
         """A batch of graphs, lowered or not, or one graph after another."""

@@ -17,7 +17,7 @@ from edgewise import randomness
 from edgewise.engine import CopiesEngine, Engine, OneByOneEngine
 from edgewise.errors import LocalityWarning, ModelError
 from edgewise.graph.computation_graph import InEdges
-from edgewise.graph.copies import neighbourhoods, whole_graph
+from edgewise.graph.copies import Copies, neighbourhoods, whole_graph
 from edgewise.lowering.lowering import Lowering, lower_nodes
 from edgewise.model.borrow import borrowed
 from edgewise.model.call import ModelCall
@@ -144,15 +144,31 @@ class Subject:
         """How to run the model for these nodes at once."""
         if self.lowering is not None:
             return self.lowering.engine(targets)
-        if self.local:
-            copies = neighbourhoods(self.graph, self.in_edges, targets, self.num_layers, rim=self.rim)
-            engine = CopiesEngine(self.weighted, copies)
-            if self._copies_are_true(engine, targets):
-                return engine
-            self._check_repeatable()
-            self._give_up_copies("a copy of a target's neighbourhood does not give its true output")
-        wholes = [whole_graph(self.graph, self.in_edges, t, self.num_layers) for t in targets.tolist()]
+        together = self._through_copies(targets)
+        if together is not None:
+            return together[1]
+        wholes = self.wholes(targets)
         return OneByOneEngine([CopiesEngine(self.weighted, w, self._whole) for w in wholes], same_graph=True)
+
+    def copies(self, targets: Tensor) -> list[Copies]:
+        """The graphs to run the model itself on: one that holds a copy for every target, or the whole graph for each."""
+        together = self._through_copies(targets)
+        return self.wholes(targets) if together is None else [together[0]]
+
+    def _through_copies(self, targets: Tensor) -> tuple[Copies, CopiesEngine] | None:
+        if not self.local:
+            return None
+        copies = neighbourhoods(self.graph, self.in_edges, targets, self.num_layers, rim=self.rim)
+        engine = CopiesEngine(self.weighted, copies)
+        if self._copies_are_true(engine, targets):
+            return copies, engine
+        self._check_repeatable()
+        self._give_up_copies("a copy of a target's neighbourhood does not give its true output")
+        return None
+
+    def wholes(self, targets: Tensor) -> list[Copies]:
+        """The whole graph for each target."""
+        return [whole_graph(self.graph, self.in_edges, t, self.num_layers) for t in targets.tolist()]
 
     def _copies_are_true(self, engine: CopiesEngine, targets: Tensor) -> bool:
         """Whether every copy gives its target's true output, at ω = 1 and at random ω."""

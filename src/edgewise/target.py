@@ -32,21 +32,27 @@ class Target:
 
     def value(self, rows: Tensor) -> Tensor:
         """The explained number of every row, `[targets]`."""
-        return self._number(rows, self.of)
+        return self.number(rows, self.of)
 
     def loss(self, rows: Tensor) -> Tensor:
         """What GNNExplainer minimises, `[targets]`: cross-entropy, or the squared error to the model's own output."""
         if self.mode == "regression":
             return (rows - self.truth).square().mean(dim=1)
-        return -self._number(rows, "log_prob")
+        return -self.number(rows, "log_prob")
 
-    def _number(self, rows: Tensor, of: str) -> Tensor:
+    def number(self, rows: Tensor, of: str) -> Tensor:
+        """The logit, the log-probability or the probability of the class, `[targets]`."""
         if self.mode == "binary":
             rows = torch.where(self.column == 1, rows[:, 0], -rows[:, 0])  # class 0 is the negated logit
             return {"logit": lambda r: r, "log_prob": functional.logsigmoid, "prob": torch.sigmoid}[of](rows)
         if of != "logit":
             rows = rows.log_softmax(dim=1) if of == "log_prob" else rows.softmax(dim=1)
         return rows.gather(1, self.column.view(-1, 1)).view(-1)
+
+
+def predicted(rows: Tensor, mode: str) -> Tensor:
+    """The class that each row of the model's output says."""
+    return (rows[:, 0] > 0).long() if mode == "binary" else rows.argmax(dim=1)
 
 
 def choose_target(truth: Tensor, target: Any, mode: str | None, of: str) -> Target:
@@ -72,13 +78,11 @@ def choose_target(truth: Tensor, target: Any, mode: str | None, of: str) -> Targ
 
 
 def _predicted(truth: Tensor, mode: str) -> Tensor:
-    if mode == "binary":
-        return (truth[:, 0] > 0).long()
-    if mode == "regression":
-        if truth.size(1) > 1:
-            raise InputError(f"The regression has {truth.size(1)} outputs; say which column to explain: target=0.")
-        return torch.zeros(len(truth), dtype=torch.long)
-    return truth.argmax(dim=1)
+    if mode != "regression":
+        return predicted(truth, mode)
+    if truth.size(1) > 1:
+        raise InputError(f"The regression has {truth.size(1)} outputs; say which column to explain: target=0.")
+    return torch.zeros(len(truth), dtype=torch.long)
 
 
 def _given(target: Any, rows: int, classes: int, mode: str) -> Tensor:

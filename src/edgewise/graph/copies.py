@@ -28,6 +28,9 @@ class Copies:
     self_owner: Tensor
     self_place: Tensor
     self_hops: Tensor
+    column_edge: Tensor | None = None
+    """Of every column of `data`, the column of the original graph; None: as `edge_id`, which then lists them all."""
+    column_owner: Tensor | None = None
 
     @property
     def num_targets(self) -> int:
@@ -61,6 +64,8 @@ def neighbourhoods(graph: Data, in_edges: InEdges, targets: Tensor, num_layers: 
         self_owner=near.target[own],
         self_place=own,
         self_hops=near.hops[own],
+        column_edge=edge_id,
+        column_owner=near.target[receiver],
     )
 
 
@@ -91,8 +96,8 @@ def side_by_side(graphs: list[Data]) -> Copies:
     device = union.edge_index.device
     edges = torch.tensor([graph.edge_index.size(1) for graph in graphs], device=device)
     nodes = torch.tensor([graph.num_nodes for graph in graphs], device=device)
-    owner, edge_id = _enumerate(edges)
-    self_owner, self_node = _enumerate(nodes)
+    owner, edge_id = enumerated(edges)
+    self_owner, self_node = enumerated(nodes)
     column, node = torch.arange(len(owner), device=device), torch.arange(len(self_owner), device=device)
     none = torch.zeros(1, dtype=torch.long, device=device)
     return Copies(
@@ -109,7 +114,7 @@ def side_by_side(graphs: list[Data]) -> Copies:
     )
 
 
-def _enumerate(counts: Tensor) -> tuple[Tensor, Tensor]:
+def enumerated(counts: Tensor) -> tuple[Tensor, Tensor]:
     """For counts (2, 1): owners (0, 0, 1) and numbers (0, 1, 0)."""
     owner = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
     start = torch.cat([counts.new_zeros(1), counts.cumsum(0)[:-1]])

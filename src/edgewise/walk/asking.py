@@ -195,15 +195,14 @@ def _blocks(problem: Problem, asked: Asked) -> Iterator[Block]:
         return
     assert isinstance(problem, GraphProblem)
     for positions in _graph_blocks(problem, asked):
-        copies = problem.copies(positions)
-        with problem.loan.taken():
-            recording = read_off(problem.call, problem.layers, copies.data, graphs=copies.self_owner)
-            network = Network(recording, asked.rule, asked.attention)
-            chosen = problem.target.select(positions.to(problem.device))
-            front = network.ends(chosen.value, None)
-        count = torch.bincount(copies.self_owner, minlength=len(positions)).cpu()
-        first = count.cumsum(0) - count
-        yield Block(network, boxes(network), front, copies.self_owner, positions, first)
+        batches = problem.copies(positions)
+        for part, copies in zip(positions.split(len(positions) // len(batches)), batches, strict=True):
+            with problem.loan.taken():
+                recording = read_off(problem.call, problem.layers, copies.data, graphs=copies.self_owner)
+                network = Network(recording, asked.rule, asked.attention)
+                front = network.ends(problem.target.select(part.to(problem.device)).value, None)
+            count = torch.bincount(copies.self_owner, minlength=len(part)).cpu()
+            yield Block(network, boxes(network), front, copies.self_owner, part, count.cumsum(0) - count)
 
 
 def _graph_blocks(problem: GraphProblem, asked: Asked) -> Iterator[Tensor]:
