@@ -13,10 +13,13 @@ from edgewise.model.call import Forward
 from edgewise.problem import GraphProblem, NodeProblem, Problem, pose
 from edgewise.progress import progress_bar
 from edgewise.settings import Settings
+from edgewise.walk.amp import amp_ave, amp_ave_additive
 from edgewise.walk.bounds import Box, boxes
+from edgewise.walk.dag import dag
 from edgewise.walk.exact import SIGNS, Found, Search, rounding, starting
 from edgewise.walk.exhaustive import LIMIT, exhaustive
 from edgewise.walk.network import Front, Network
+from edgewise.walk.neurons import emp_neu
 from edgewise.walk.recording import read_off
 from edgewise.walk.results import Walk, WalkSet
 from edgewise.walk.running import Rule
@@ -53,6 +56,7 @@ class Block:
     positions: Tensor
     first_node: Tensor
     """`[T]`: graph tasks number the nodes of each graph from 0."""
+    of_graphs: bool
 
     @property
     def num_targets(self) -> int:
@@ -191,7 +195,15 @@ def _blocks(problem: Problem, asked: Asked) -> Iterator[Block]:
             with problem.loan.taken():
                 front = network.ends(chosen.value, nodes)
             zeros = torch.zeros(len(positions), dtype=torch.long)
-            yield Block(network, found, front, torch.arange(len(positions), device=problem.device), positions, zeros)
+            yield Block(
+                network,
+                found,
+                front,
+                torch.arange(len(positions), device=problem.device),
+                positions,
+                zeros,
+                of_graphs=False,
+            )
         return
     assert isinstance(problem, GraphProblem)
     for positions in _graph_blocks(problem, asked):
@@ -199,10 +211,12 @@ def _blocks(problem: Problem, asked: Asked) -> Iterator[Block]:
         for part, copies in zip(positions.split(len(positions) // len(batches)), batches, strict=True):
             with problem.loan.taken():
                 recording = read_off(problem.call, problem.layers, copies.data, graphs=copies.self_owner)
-                network = Network(recording, asked.rule, asked.attention)
+                network = Network(recording, asked.rule, asked.attention, problem.loan.taken)
                 front = network.ends(problem.target.select(part.to(problem.device)).value, None)
             count = torch.bincount(copies.self_owner, minlength=len(part)).cpu()
-            yield Block(network, boxes(network), front, copies.self_owner, part, count.cumsum(0) - count)
+            yield Block(
+                network, boxes(network), front, copies.self_owner, part, count.cumsum(0) - count, of_graphs=True
+            )
 
 
 def _graph_blocks(problem: GraphProblem, asked: Asked) -> Iterator[Tensor]:
@@ -222,7 +236,7 @@ def _node_network(problem: NodeProblem, asked: Asked) -> tuple[Network, list[Box
     if key not in subject.kept:
         with subject.loan.taken():
             recording = read_off(subject.call, subject.layers, subject.graph, graphs=None)
-            network = Network(recording, asked.rule, asked.attention)
+            network = Network(recording, asked.rule, asked.attention, subject.loan.taken)
         subject.kept[key] = (network, boxes(network))
     found: tuple[Network, list[Box | None]] = subject.kept[key]
     return found
@@ -239,6 +253,13 @@ def _search(asked: Asked, block: Block) -> Found:
         at_once = max(asked.memory // (8 * 8 * max(width, 8)), 1)
         search = Search(network, block.boxes, size, asked.k, asked.sign, asked.budget, slack, at_once)
         return search.run(starting(network, front, owner))
+    about = (network, block.boxes, front, owner, size, asked.k, asked.sign)
+    if asked.search == "dag":
+        return dag(*about, asked.width, graphs=block.of_graphs)
+    if asked.search == "emp_neu":
+        return emp_neu(*about)
+    if asked.search != "exhaustive":
+        return (amp_ave if asked.search == "amp_ave" else amp_ave_additive)(*about)
     return exhaustive(network, front, owner, size, asked.k, asked.sign, slack, asked.limit)
 
 

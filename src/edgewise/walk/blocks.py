@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgewise.lowering.hop import Hop, pair_products
 from edgewise.walk.geometry import Geometry
 from edgewise.walk.row_maps import RowMap
 
@@ -50,6 +51,21 @@ class Blocks:
         if self.root is not None:
             stays = self.geometry.is_own[pair].nonzero().view(-1)
             found.index_add_(0, stays, (gradient @ self.root).index_select(0, parent[stays]))
+        return found
+
+    def products(self, gradient: Tensor, parent: Tensor, pair: Tensor, rows: Tensor) -> Tensor:
+        """gradient[parent] · block[pair] · rows of the sender; `parent` must not fall."""
+        if self.dense is not None or self.sending is not None or self.scale is None or self.scale.size(1) > 1:
+            senders = rows.index_select(0, self.geometry.sender[pair])
+            return torch.linalg.vecdot(self.onward(gradient, parent, pair), senders)
+        inner = gradient if self.post is None else gradient @ self.post
+        through = inner if self.matrix is None else inner @ self.matrix
+        found = _sampled(through, rows, parent, self.geometry.sender[pair]) * self.scale.view(-1).index_select(0, pair)
+        if self.root is not None:
+            stays = self.geometry.is_own[pair].nonzero().view(-1)
+            head = parent[stays]
+            own = rows.index_select(0, self.geometry.sender[pair[stays]])
+            found.index_add_(0, stays, torch.linalg.vecdot((gradient @ self.root).index_select(0, head), own))
         return found
 
     # --- as matrices --------------------------------------------------------------------------------------------------
@@ -128,5 +144,21 @@ class FirstCall:
         return found
 
     def products(self, gradient: Tensor, parent: Tensor, pair: Tensor) -> Tensor:
-        """gradient[parent] · block[pair] · features."""
-        return torch.linalg.vecdot(gradient.index_select(0, parent), self.arrivals(pair))
+        """gradient[parent] · block[pair] · features; `parent` must not fall."""
+        if self.dense is not None or self.scale is None or self.scale.size(1) > 1 or self.sent is None:
+            return torch.linalg.vecdot(gradient.index_select(0, parent), self.arrivals(pair))
+        inner = gradient if self.post is None else gradient @ self.post
+        sender = self.geometry.sender[pair]
+        found = _sampled(inner, self.sent, parent, sender) * self.scale.view(-1).index_select(0, pair)
+        if self.root is not None:
+            stays = self.geometry.is_own[pair].nonzero().view(-1)
+            own = self.root.index_select(0, sender[stays])
+            found.index_add_(0, stays, torch.linalg.vecdot(gradient.index_select(0, parent[stays]), own))
+        return found
+
+
+def _sampled(heads: Tensor, table: Tensor, parent: Tensor, tail: Tensor) -> Tensor:
+    """heads[parent] · table[tail], without copies of either."""
+    start = torch.zeros(len(heads) + 1, dtype=torch.long, device=heads.device)
+    start[1:] = torch.bincount(parent, minlength=len(heads)).cumsum(0)
+    return pair_products(heads, table, Hop(start, tail, tail, None, tail, len(table)))

@@ -5,6 +5,7 @@ respect to what v summed up in that call, and by what a residual carries around 
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from edgewise.errors import ModelError
 from edgewise.lowering.layers.affine import AffineLayer
 from edgewise.lowering.layers.attention import AttentionLayer
 from edgewise.lowering.program import Rows
@@ -48,8 +50,11 @@ class Front:
 class Network:
     """Blocks of all calls. `calls[0]` is the first call, which reads the features."""
 
-    def __init__(self, recording: Recording, rule: Rule, attention: str) -> None:
-        self.recording, self.rule = recording, rule
+    def __init__(
+        self, recording: Recording, rule: Rule, attention: str, loan: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self.recording, self.rule, self.loan = recording, rule, loan
+        self._first_blocks: Blocks | None = None
         self.chain: Chain = cut(recording.program, recording.bypass)
         self.num_calls = self.chain.num_calls
         self.num_nodes = recording.data.num_nodes
@@ -254,6 +259,18 @@ class Network:
             found = found.index_add(0, stays, front.around.index_select(0, parent[stays]))
         return found
 
+    def products(self, call: int, front: Front, parent: Tensor, pair: Tensor) -> Tensor:
+        """The onward gradients times the senders' own activations, for call ≥ 1; `parent` must not fall."""
+        blocks = self.blocks[call]
+        assert blocks is not None
+        rows = self.state(call)
+        found = blocks.products(front.summed, parent, pair, rows)
+        if front.around is not None:
+            stays = blocks.geometry.is_own[pair].nonzero().view(-1)
+            own = rows.index_select(0, blocks.geometry.sender[pair[stays]])
+            found.index_add_(0, stays, torch.linalg.vecdot(front.around.index_select(0, parent[stays]), own))
+        return found
+
     def scores(self, front: Front, parent: Tensor, pair: Tensor) -> Tensor:
         """The relevance of complete walks: the first call taken by some prefixes."""
         found = self.first.products(front.summed, parent, pair)
@@ -287,6 +304,29 @@ class Network:
         if around is not None:
             stays = blocks.geometry.is_own[pair].to(found.dtype).view(-1, 1, 1)
             found = found + around.dense(receiver) * stays
+        return found
+
+    def first_block(self, pair: Tensor) -> Tensor:
+        """The blocks of the first call in full, from the features to the next state (one call: to what it sums up)."""
+        if self._first_blocks is None:
+            with self.loan():
+                self._first_blocks = self._plain_blocks(0)
+        if self.first.skip is not None:
+            raise ModelError("search='emp_neu' needs a first layer without a residual around it. Use search='exact'.")
+        found, receiver = self._first_blocks.matrices(pair), self.first.geometry.receiver[pair]
+        summed = self.node_maps[1][0] if self.num_calls > 1 else None
+        return found if summed is None else summed.after(found, receiver)
+
+    def forth(self, call: int, rows: Tensor, pair: Tensor) -> Tensor:
+        """block[pair] · rows, from state to state (1 ≤ call < L − 1)."""
+        blocks = self.blocks[call]
+        assert blocks is not None
+        found, receiver = blocks.forth(rows, pair), blocks.geometry.receiver[pair]
+        summed, around = self.node_maps[call + 1]
+        found = found if summed is None else summed.forth(found, receiver)
+        if around is not None:
+            stays = blocks.geometry.is_own[pair].nonzero().view(-1)
+            found = found.index_add(0, stays, around.forth(rows.index_select(0, stays), receiver[stays]))
         return found
 
     def first_states(self, pair: Tensor) -> Tensor:

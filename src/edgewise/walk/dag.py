@@ -1,0 +1,101 @@
+"""Algorithm 1 of the paper ("DAG-longest path"), for all targets at once, with its misprints corrected.
+
+At every node and layer only the prefix with the best score so far is kept, the score being its gradient times the node's own
+activation. That is exact for two layers (one on graph tasks) and not for more: docs/why-algorithm-1-is-not-exact.md. `width`
+keeps several prefixes instead of one.
+"""
+
+import torch
+from torch import Tensor
+
+from edgewise.walk.bounds import Box
+from edgewise.walk.exact import Found, Prefixes, starting
+from edgewise.walk.network import Front, Network
+from edgewise.walk.ordering import by_size, rank_in_group
+
+_TABLE = 2**26
+
+
+def signed(front: Front, sign: str) -> Front:
+    """For negative walks everything is negated, so that the best is always the largest."""
+    if sign != "negative":
+        return front
+    return Front(front.node, -front.summed, None if front.around is None else -front.around)
+
+
+def ceiling(
+    network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int, sign: str
+) -> Tensor:
+    """`[T]`: no walk of a target has more than this, in the searched order."""
+    call = network.num_calls - 1
+    parent, pair = network.children(call, front.node)
+    box = boxes[call]
+    if box is None:
+        bound = network.scores(front, parent, pair)
+        bound = bound.abs() if sign == "magnitude" else bound
+    else:
+        gradient, sender = network.onward(call, front, parent, pair), network.geometry(call).sender[pair]
+        bound = box.upper(gradient, sender)
+        bound = torch.maximum(bound, box.upper(-gradient, sender)) if sign == "magnitude" else bound
+    return bound.new_zeros(num_targets).scatter_reduce_(0, owner[parent], bound, "amax")
+
+
+def dag(
+    network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int,
+    k: int, sign: str, width: int, *, graphs: bool,
+) -> Found:  # fmt: skip
+    """The best k of the prefixes that were kept."""
+    front = signed(front, sign)
+    prefixes = starting(network, front, owner)
+    expansions = torch.zeros(num_targets, dtype=torch.long, device=owner.device)
+    for call in reversed(range(1, network.num_calls)):
+        expansions += torch.bincount(prefixes.target, minlength=num_targets)
+        parent, pair = network.children(call, prefixes.front.node)
+        sender = network.geometry(call).sender[pair]
+        score = network.products(call, prefixes.front, parent, pair)
+        key = score.abs() if sign == "magnitude" else score
+        group = prefixes.target[parent] * network.num_nodes + sender
+        kept = _best_of_each(group, key, width, num_targets * network.num_nodes)
+        parent, pair, sender = parent[kept], pair[kept], sender[kept]
+        nodes = prefixes.nodes[parent]
+        nodes[:, call] = sender
+        arrived = network.arrive(call, sender, network.onward(call, prefixes.front, parent, pair))
+        prefixes = Prefixes(call - 1, arrived, prefixes.target[parent], key[kept], nodes)
+    expansions += torch.bincount(prefixes.target, minlength=num_targets)
+    parent, pair = network.children(0, prefixes.front.node)
+    sender, score = network.geometry(0).sender[pair], network.scores(prefixes.front, parent, pair)
+    key, target = score.abs() if sign == "magnitude" else score, prefixes.target[parent]
+    if k > 1:
+        group = target * network.num_nodes + sender
+        kept = _best_of_each(group, key, width, num_targets * network.num_nodes)
+        parent, sender, score, key, target = parent[kept], sender[kept], score[kept], key[kept], target[kept]
+    order = (key > 0).nonzero().view(-1)
+    if k == 1:  # of equal ones the first source
+        largest = key.new_zeros(num_targets).scatter_reduce_(0, target, key, "amax")
+        order = order[key[order] == largest[target[order]]]
+        order = order[sender[order].argsort(stable=True)]
+    place = order[_best_of_each(target[order], key[order], k, num_targets)]
+    walks = prefixes.nodes[parent[place]]
+    walks[:, 0] = sender[place]
+    found = -score[place] if sign == "negative" else score[place]
+    proven = network.num_calls <= (1 if graphs else 2) and (k == 1 or width >= k)
+    bound = ceiling(network, boxes, front, owner, num_targets, sign)
+    if proven:
+        listed = torch.bincount(target[place], minlength=num_targets)
+        last = bound.new_zeros(num_targets).scatter_reduce_(0, target[place], key[place], "amin", include_self=False)
+        bound = torch.where(listed >= k, last, 0)
+    exact = torch.full((num_targets,), proven, device=owner.device)
+    return Found(target[place], found, walks, bound, exact, expansions)
+
+
+def _best_of_each(group: Tensor, key: Tensor, width: int, num_groups: int) -> Tensor:
+    """The places of the `width` largest keys of each group, groups in order; of equal ones the first."""
+    if width > 1 or num_groups > _TABLE:
+        order = by_size(group, key)
+        return order[rank_in_group(group[order]) < width]
+    largest = torch.full((num_groups,), -torch.inf, dtype=key.dtype, device=key.device)
+    largest.scatter_reduce_(0, group, key, "amax")
+    hit = (key == largest.index_select(0, group)).nonzero().view(-1)
+    first = torch.full((num_groups,), len(group), device=group.device)
+    first.scatter_reduce_(0, group[hit], hit, "amin")
+    return first[first < len(group)]

@@ -1,0 +1,74 @@
+"""The relevance of walks that somebody names, and sums over all walks inside a set of nodes."""
+
+import torch
+from torch import Tensor
+
+from edgewise.walk.network import Front, Network
+
+
+def find_pairs(network: Network, call: int, sender: Tensor, receiver: Tensor) -> Tensor:
+    """The pairs of a call by their nodes; −1 where there is none."""
+    geometry = network.geometry(call)
+    size = geometry.num_nodes
+    known = geometry.receiver * size + geometry.sender
+    key = receiver * size + sender
+    if len(known) == 0:
+        return torch.full_like(key, -1)
+    place = torch.searchsorted(known, key).clamp(max=len(known) - 1)
+    return torch.where(known[place] == key, place, -1)
+
+
+def relevance(network: Network, front: Front, root: Tensor, nodes: Tensor) -> Tensor:
+    """Scores of walks `[n, L + 1]` that end at some roots of the front; 0 for walks that the model cannot take."""
+    found = torch.zeros(len(nodes), dtype=torch.double, device=nodes.device)
+    places = torch.arange(len(nodes), device=nodes.device)
+    current = front.select(root)
+    for call in reversed(range(network.num_calls)):
+        pair = find_pairs(network, call, nodes[places, call], nodes[places, call + 1])
+        real = (pair >= 0).nonzero().view(-1)
+        places, pair, current = places[real], pair[real], current.select(real)
+        own = torch.arange(len(places), device=nodes.device)
+        if call == 0:
+            found[places] = network.scores(current, own, pair)
+        else:
+            current = network.arrive(call, nodes[places, call], network.onward(call, current, own, pair))
+    return found
+
+
+def inside(network: Network, front: Front, allowed: Tensor) -> Tensor:
+    """For each root of the front: the sum over all walks that stay inside a set of nodes (`[N]`, bool), without enumerating.
+
+    The sum of the vectors of all walks that arrive somewhere obeys the same recursion as a single one (Xiong et al. 2022).
+    """
+    if network.num_calls == 1:
+        total = front.summed.new_zeros(len(front))
+    else:
+        vectors = _first(network, allowed)
+        for call in range(1, network.num_calls - 1):
+            vectors = _forth(network, call, vectors, allowed)
+    call = network.num_calls - 1
+    parent, pair = network.children(call, front.node)
+    geometry = network.geometry(call)
+    kept = (allowed[geometry.sender[pair]] & allowed[front.node][parent]).nonzero().view(-1)
+    parent, pair = parent[kept], pair[kept]
+    if call == 0:
+        return total.index_add_(0, parent, network.scores(front, parent, pair))
+    products = torch.linalg.vecdot(
+        network.onward(call, front, parent, pair), vectors.index_select(0, geometry.sender[pair])
+    )
+    return products.new_zeros(len(front)).index_add_(0, parent, products)
+
+
+def _first(network: Network, allowed: Tensor) -> Tensor:
+    geometry = network.first.geometry
+    pair = (allowed[geometry.sender] & allowed[geometry.receiver]).nonzero().view(-1)
+    rows = network.first_states(pair)
+    return rows.new_zeros(network.num_nodes, rows.size(1)).index_add_(0, geometry.receiver[pair], rows)
+
+
+def _forth(network: Network, call: int, vectors: Tensor, allowed: Tensor) -> Tensor:
+    """Sums of walks, one call further (1 ≤ call < L − 1)."""
+    geometry = network.geometry(call)
+    pair = (allowed[geometry.sender] & allowed[geometry.receiver]).nonzero().view(-1)
+    rows = network.forth(call, vectors.index_select(0, geometry.sender[pair]), pair)
+    return rows.new_zeros(network.num_nodes, rows.size(1)).index_add_(0, geometry.receiver[pair], rows)
