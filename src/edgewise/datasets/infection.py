@@ -53,12 +53,16 @@ def infection(seed: int = 0, num_graphs: int = 5) -> InfectionGraphs:
     if num_graphs < 1:
         raise InputError(f"num_graphs is {num_graphs}; it must be at least 1, and at least 2 to train on.")
     with seeded(seed):
-        graphs = InfectionDataset(
-            ERGraph(NUM_NODES, EDGE_PROBABILITY),
-            num_infected_nodes=NUM_INFECTED,
-            max_path_length=MAX_PATH_LENGTH,
-            num_graphs=num_graphs,
-        )
+        return _generate(num_graphs)
+
+
+def _generate(num_graphs: int) -> InfectionGraphs:
+    graphs = InfectionDataset(
+        ERGraph(NUM_NODES, EDGE_PROBABILITY),
+        num_infected_nodes=NUM_INFECTED,
+        max_path_length=MAX_PATH_LENGTH,
+        num_graphs=num_graphs,
+    )
     *training, test = [Data(x=g.x, edge_index=g.edge_index, y=g.y, edge_mask=g.edge_mask) for g in graphs]
     return InfectionGraphs(tuple(training), test)
 
@@ -66,11 +70,14 @@ def infection(seed: int = 0, num_graphs: int = 5) -> InfectionGraphs:
 def infection_model(
     seed: int = 0, *, graphs: InfectionGraphs | None = None, epochs: int = 100, hidden: int = 20, num_layers: int = 4
 ) -> TrainedInfection:
-    """Train the GraphSAGE (sum) of the paper on `graphs` (those of `seed` if not given): two seconds on one thread."""
-    graphs = graphs or infection(seed)
-    if not graphs.training:
+    """Train the GraphSAGE (sum) of the paper on `graphs` (those of `seed` if not given): two seconds on one thread.
+
+    Without `graphs`, graphs and model are drawn from one stream of random numbers, as in the authors' code.
+    """
+    if graphs is not None and not graphs.training:
         raise InputError("There is no graph to train on. Type: infection(num_graphs=5)")
     with seeded(seed), one_thread():
+        graphs = graphs or _generate(num_graphs=5)
         model = GraphSAGE(NUM_FEATURES, hidden, num_layers, NUM_CLASSES, aggr="sum")
         _train(model, graphs.training, epochs)
         return TrainedInfection(model, graphs, _accuracy(model, *graphs.training), _accuracy(model, graphs.test))
