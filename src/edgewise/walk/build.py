@@ -65,6 +65,8 @@ def _fixed_attention(layer: AttentionLayer, geometry: Geometry, table: Tensor, h
     attention = torch.empty_like(found).index_copy_(0, hop.edge_id, found).double()
     wide = attention.repeat_interleave(channels, dim=1)
     own = None if of_loop is None else of_loop.double().repeat_interleave(channels, dim=1)
+    if own is not None and not geometry.merged:
+        wide, own = _to_their_loops(layer, wide, own)
     scale = geometry.summed(wide, own, wide)
     post = None
     if not conv.concat:
@@ -73,6 +75,16 @@ def _fixed_attention(layer: AttentionLayer, geometry: Geometry, table: Tensor, h
     return Blocks(
         geometry, scale, raised(layer.sender_matrix.double(), gamma), raised(root, gamma), post, width=table.size(1)
     )
+
+
+def _to_their_loops(layer: AttentionLayer, of_edges: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """An explicit loop owns the v→v message, whatever the layer put in its place."""
+    assert layer.loop_edge is not None
+    has = layer.loop_edge >= 0
+    of_edges, own = of_edges.clone(), own.clone()
+    of_edges[layer.loop_edge[has]] = own[has]
+    own[has] = 0
+    return of_edges, own
 
 
 def _patterns(layer: EdgeReluLayer, geometry: Geometry, table: Tensor, hop: Hop) -> Tensor:
@@ -95,7 +107,12 @@ def by_copies(layer: Layer, geometry: Geometry, table: Tensor, hop: Hop, along: 
         hop.start, torch.arange(edges, device=table.device), hop.edge_id,
         edges + everyone, everyone, edges + nodes,
     )  # fmt: skip
-    place = torch.cat([geometry.edge_pair[hop.edge_id], geometry.own_pair])
+    own_place = geometry.own_pair
+    if not geometry.merged and isinstance(layer, AttentionLayer) and layer.loop_edge is not None:
+        has = layer.loop_edge >= 0
+        own_place = own_place.clone()
+        own_place[has] = geometry.edge_pair[layer.loop_edge[has]]
+    place = torch.cat([geometry.edge_pair[hop.edge_id], own_place])
     with torch.enable_grad():
         rows = table.detach().index_select(0, source).requires_grad_()
         output = layer.forward(rows, private, rows.new_ones(edges), None)

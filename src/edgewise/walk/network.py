@@ -51,9 +51,10 @@ class Network:
     """Blocks of all calls. `calls[0]` is the first call, which reads the features."""
 
     def __init__(
-        self, recording: Recording, rule: Rule, attention: str, loan: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self.recording, self.rule, self.loan = recording, rule, loan
+        self, recording: Recording, rule: Rule, attention: str, loan: Callable[[], AbstractContextManager[None]],
+        *, merged: bool = True,
+    ) -> None:  # fmt: skip
+        self.recording, self.rule, self.loan, self._merged = recording, rule, loan, merged
         self._first_blocks: Blocks | None = None
         self.chain: Chain = cut(recording.program, recording.bypass)
         self.num_calls = self.chain.num_calls
@@ -90,7 +91,7 @@ class Network:
         )
         stays = carries or hears_itself(message.layer, self._attention)
         if stays not in self._geometries:
-            self._geometries[stays] = Geometry.of(self.recording.in_edges, stays=stays)
+            self._geometries[stays] = Geometry.of(self.recording.in_edges, stays=stays, merged=self._merged)
         return self._geometries[stays]
 
     def _plain_blocks(self, call: int) -> Blocks:

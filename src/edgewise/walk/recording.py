@@ -49,7 +49,9 @@ class Recording:
         return self.levels.hop(call, from_nodes=True)
 
 
-def read_off(call: ModelCall, layers: Layers, data: Data, *, graphs: Tensor | None) -> Recording:
+def read_off(
+    call: ModelCall, layers: Layers, data: Data, *, graphs: Tensor | None, norm: str | None = None
+) -> Recording:
     """Record the model (it must be borrowed); `graphs` is the graph of each node, in graph tasks."""
     trace = record(call, layers, data)
     if trace.flow is None:
