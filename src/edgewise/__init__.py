@@ -21,6 +21,8 @@ _WHERE = {
     "similarity": "edgewise.metrics.agreement",
     # walks
     "walks": "edgewise.walk.asking",
+    "walk_relevance": "edgewise.walk.relevance",
+    "subgraph_relevance": "edgewise.walk.relevance",
     "Walk": "edgewise.walk.results",
     "WalkSet": "edgewise.walk.results",
     # errors
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
     from edgewise.score import Score as Score
     from edgewise.storage import load as load
     from edgewise.walk.asking import walks as walks
+    from edgewise.walk.relevance import subgraph_relevance as subgraph_relevance
+    from edgewise.walk.relevance import walk_relevance as walk_relevance
     from edgewise.walk.results import Walk as Walk
     from edgewise.walk.results import WalkSet as WalkSet
 

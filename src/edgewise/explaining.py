@@ -81,7 +81,11 @@ def explain(
     problem = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
     parts = _Parts(problem, chosen, level, top)
     with problem.borrowed(), progress_bar(progress, len(problem.index), f"{method} ({level})") as advance:
-        if chosen.lowered and problem.lowering is not None:
+        if chosen.walking is not None:
+            for done, entries in chosen.walking(problem, level, budget, **own_settings):
+                parts.add_sparse(entries)
+                advance(done)
+        elif chosen.lowered and problem.lowering is not None:
             log.debug("%s of %d targets: lowered", method, len(problem.index))
             for done, entries in chosen.lowered(problem, level, budget, **own_settings):
                 parts.add_sparse(entries)
@@ -90,7 +94,7 @@ def explain(
             for positions in blocks(problem, budget, batch_size) if chosen.function else ():
                 parts.add(positions, *_run(chosen, problem, positions, level, own_settings, seed))
                 advance(len(positions))
-        if not chosen.function:
+        if chosen.is_drawn:
             advance(len(problem.index))  # drawn when looked at
     notes = {
         "of": problem.target.of,
@@ -153,8 +157,8 @@ class _Parts:
     def add_sparse(self, found: SparseScores) -> None:
         """Entries that belong to targets already."""
         self._went("lowered")
-        graph = self.problem.graphs[0]
-        width = graph.num_nodes if found.of_self else graph.edge_index.size(1)
+        nodes, edges = self.problem.sizes(found.position.cpu())
+        width = (nodes if found.of_self else edges).to(found.item.device)
         part = self._strongest(found.position, found.layer * width + found.item, found.score)
         (self.own if found.of_self else self.edges).append(part)
 
@@ -200,7 +204,7 @@ class _Parts:
             level=self.level,
             num_layers=problem.num_layers,
             graphs=tuple(graphs),
-            edges=self._entries(self.edges) if self.method.function else None,
+            edges=None if self.method.is_drawn else self._entries(self.edges),
             own=self._entries(self.own) if self.own else None,
             own_missing=missing if self.own else (),
             settings=Settings(settings),
@@ -208,7 +212,7 @@ class _Parts:
 
     def _entries(self, parts: list[Part]) -> Entries:
         if (
-            self.top is not None and len(parts) > 1 and self.method.lowered
+            self.top is not None and len(parts) > 1 and (self.method.lowered or self.method.walking)
         ):  # blocks of edges: a target's best are spread
             together = [torch.cat(column) for column in zip(*((p.row, p.place, p.score) for p in parts), strict=True)]
             parts = [self._strongest(*together)]

@@ -12,6 +12,7 @@ from edgewise.algorithms.gradient import gradient, positive_gradient
 from edgewise.algorithms.integrated import integrated_gradients
 from edgewise.algorithms.occlusion import lowered_occlusion, occlusion
 from edgewise.algorithms.scores import LEVELS, CopyScores, SparseScores
+from edgewise.algorithms.walk_sums import goat_walks, lrp
 from edgewise.errors import SettingError
 
 
@@ -29,6 +30,13 @@ class Method:
     seeded: bool = False
     lowered: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
     """For a lowered model: all targets at once, looking deeper than a `Score`."""
+    walking: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
+    """Instead of `function`: made from walks."""
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether scores are drawn when they are looked at."""
+        return self.function is None and self.walking is None
 
 
 _ROWS = (
@@ -55,6 +63,23 @@ _ROWS = (
         "`steps` backward passes",
         "Sundararajan et al., ICML 2017",
         {"steps": 50},
+    ),
+    Method(
+        "lrp",
+        None,
+        "1 pass over the computation graphs",
+        "Schnake et al., TPAMI 2021; sums over walks: Xiong et al., ICML 2022",
+        {"rule": "lrp-epsilon", "epsilon": 1e-9, "gamma": 0.25, "attention": "fixed", "norm": None},
+        walking=lrp,
+    ),
+    Method(
+        "goat_walks",
+        None,
+        "every walk",
+        "Lu et al., ICLR 2024, as read by He et al., KDD 2025",
+        {"attention": "fixed", "norm": None},
+        levels=("input",),
+        walking=goat_walks,
     ),
     Method("random", None, "none", "a yardstick: uniform on every edge", seeded=True),
     Method("full", full, "none", "a yardstick: the whole computation graph"),
@@ -95,6 +120,8 @@ def find_method(name: Any, level: str) -> Method:
         raise SettingError(
             f"level is {level!r}; known are 'input' (one weight per edge) and 'layer' (one per layer and edge)."
         )
+    if level not in table[name].levels:
+        raise SettingError(f"{name} has no level {level!r}; it has {', '.join(map(repr, table[name].levels))}.")
     return table[name]
 
 

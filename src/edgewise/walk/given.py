@@ -35,40 +35,34 @@ def relevance(network: Network, front: Front, root: Tensor, nodes: Tensor) -> Te
     return found
 
 
-def inside(network: Network, front: Front, allowed: Tensor) -> Tensor:
-    """For each root of the front: the sum over all walks that stay inside a set of nodes (`[N]`, bool), without enumerating.
+def arriving(network: Network, allowed: Tensor) -> list[Tensor | None]:
+    """Per call ≥ 1: the sum of the vectors of all walks that arrive in each state before it, staying inside `allowed`.
 
-    The sum of the vectors of all walks that arrive somewhere obeys the same recursion as a single one (Xiong et al. 2022).
+    It obeys the same recursion as the vector of a single walk (Xiong et al. 2022).
     """
-    if network.num_calls == 1:
-        total = front.summed.new_zeros(len(front))
-    else:
-        vectors = _first(network, allowed)
-        for call in range(1, network.num_calls - 1):
-            vectors = _forth(network, call, vectors, allowed)
+    found: list[Tensor | None] = [None]
+    for call in range(network.num_calls - 1):
+        geometry = network.geometry(call)
+        pair = (allowed[geometry.sender] & allowed[geometry.receiver]).nonzero().view(-1)
+        before = found[-1]
+        if before is None:
+            rows = network.first_states(pair)
+        else:
+            rows = network.forth(call, before.index_select(0, geometry.sender[pair]), pair)
+        found.append(rows.new_zeros(network.num_nodes, rows.size(1)).index_add_(0, geometry.receiver[pair], rows))
+    return found
+
+
+def inside(network: Network, front: Front, allowed: Tensor) -> Tensor:
+    """For each root of the front: the sum over all walks that stay inside a set of nodes (`[N]`, bool)."""
     call = network.num_calls - 1
+    vectors = arriving(network, allowed)[call]
     parent, pair = network.children(call, front.node)
-    geometry = network.geometry(call)
-    kept = (allowed[geometry.sender[pair]] & allowed[front.node][parent]).nonzero().view(-1)
-    parent, pair = parent[kept], pair[kept]
-    if call == 0:
-        return total.index_add_(0, parent, network.scores(front, parent, pair))
-    products = torch.linalg.vecdot(
-        network.onward(call, front, parent, pair), vectors.index_select(0, geometry.sender[pair])
-    )
+    sender = network.geometry(call).sender[pair]
+    kept = (allowed[sender] & allowed[front.node][parent]).nonzero().view(-1)
+    parent, pair, sender = parent[kept], pair[kept], sender[kept]
+    if vectors is None:
+        products = network.scores(front, parent, pair)
+    else:
+        products = torch.linalg.vecdot(network.onward(call, front, parent, pair), vectors.index_select(0, sender))
     return products.new_zeros(len(front)).index_add_(0, parent, products)
-
-
-def _first(network: Network, allowed: Tensor) -> Tensor:
-    geometry = network.first.geometry
-    pair = (allowed[geometry.sender] & allowed[geometry.receiver]).nonzero().view(-1)
-    rows = network.first_states(pair)
-    return rows.new_zeros(network.num_nodes, rows.size(1)).index_add_(0, geometry.receiver[pair], rows)
-
-
-def _forth(network: Network, call: int, vectors: Tensor, allowed: Tensor) -> Tensor:
-    """Sums of walks, one call further (1 ≤ call < L − 1)."""
-    geometry = network.geometry(call)
-    pair = (allowed[geometry.sender] & allowed[geometry.receiver]).nonzero().view(-1)
-    rows = network.forth(call, vectors.index_select(0, geometry.sender[pair]), pair)
-    return rows.new_zeros(network.num_nodes, rows.size(1)).index_add_(0, geometry.receiver[pair], rows)

@@ -1,0 +1,149 @@
+"""Edge scores that come from walks: LRP (sums over all walks through an edge), and GOAt as the paper reads it."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from edgewise.algorithms.scores import SparseScores
+from edgewise.errors import SettingError
+from edgewise.lowering.layers.affine import AffineLayer
+from edgewise.problem import Problem
+from edgewise.walk.exact import Prefixes, starting
+from edgewise.walk.exhaustive import count_walks
+from edgewise.walk.network import Network
+from edgewise.walk.posing import Block, View, read_view, target_blocks
+from edgewise.walk.sums import step_sums
+
+
+def _column_of_pair(network: Network, call: int) -> Tensor:
+    """`[pairs]`: the column of each pair (pairs are apart), −1 where a node stays."""
+    geometry = network.geometry(call)
+    column = torch.full((len(geometry),), -1, dtype=torch.long, device=geometry.receiver.device)
+    column[geometry.edge_pair] = torch.arange(len(geometry.edge_pair), device=column.device)
+    return column
+
+
+def _sparse(
+    block: Block, layer: Tensor, target: Tensor, column: Tensor, score: Tensor, dtype: torch.dtype
+) -> SparseScores:
+    device = column.device
+    position, first = block.positions.to(device)[target], block.first_edge.to(device)[target]
+    return SparseScores(position, layer, column - first, score.to(dtype), of_self=False)
+
+
+def lrp(
+    problem: Problem, level: str, memory: int, *, rule: str, epsilon: float, gamma: float | Sequence[float],
+    attention: str, norm: str | None,
+) -> Iterator[tuple[int, SparseScores]]:  # fmt: skip
+    """Σ over all walks through an edge (in a layer) of their relevance under the rule."""
+    view = read_view(rule, epsilon, gamma, attention, norm, merged=False)
+    for block in target_blocks(problem, view, memory, beam=64, bounded=False):
+        parts = []
+        for sums in step_sums(block.network, block.front, block.owner):
+            column = _column_of_pair(block.network, sums.call)[sums.pair]
+            kept = ((column >= 0) & (sums.score != 0)).nonzero().view(-1)
+            layer = torch.full_like(kept, sums.call)
+            parts.append((layer, sums.target[kept], column[kept], sums.score[kept]))
+        layer, target, column, score = (torch.cat(part) for part in zip(*parts, strict=True))
+        if level == "input":
+            layer, target, column, score = _together(target, column, score, block)
+        yield block.num_targets, _sparse(block, layer, target, column, score, problem.target.truth.dtype)
+
+
+def _together(target: Tensor, column: Tensor, score: Tensor, block: Block) -> tuple[Tensor, ...]:
+    """Sums over the layers."""
+    size = block.network.recording.data.edge_index.size(1)
+    key, place = torch.unique(target * size + column, return_inverse=True)
+    total = score.new_zeros(len(key)).index_add_(0, place, score)
+    return torch.zeros_like(key), key // size, key % size, total
+
+
+_WALKS_AT_ONCE = 2**18
+_MOST_WALKS = 20_000_000
+
+
+def goat_walks(
+    problem: Problem, level: str, memory: int, *, attention: str, norm: str | None
+) -> Iterator[tuple[int, SparseScores]]:
+    """Σ over the walks through an edge of relevance / number of distinct factors (MATH: 2L + distinct adjacency entries).
+
+    The walk part of GOAt as the KDD 2025 paper states it (its proposition on GOAt), without the redistribution of biases and
+    activations of Lu et al., ICLR 2024: not their scores. Every walk is gone through, because those that use an edge twice
+    have a factor less.
+    """
+    if level != "input":
+        raise SettingError(
+            "goat_walks scores edges, not layers: an edge used in two layers is one factor. Use level='input'."
+        )
+    view = View(read_view("gradient", 0.0, 0.0, attention, norm).rule, attention, norm, merged=False)
+    for block in target_blocks(problem, view, memory, beam=64, bounded=False):
+        _refuse_too_many(block)
+        size = block.network.recording.data.edge_index.size(1)
+        parts = list(_goat_parts(block.network, starting(block.network, block.front, block.owner), size))
+        key, place = torch.unique(torch.cat([key for key, _ in parts]), return_inverse=True)
+        score = torch.cat([score for _, score in parts])
+        total = score.new_zeros(len(key)).index_add_(0, place, score)
+        entries = _sparse(block, torch.zeros_like(key), key // size, key % size, total, problem.target.truth.dtype)
+        yield block.num_targets, entries
+
+
+def _refuse_too_many(block: Block) -> None:
+    count = count_walks(block.network, block.front, block.owner, block.num_targets)
+    if len(count) and float(count.max()) > _MOST_WALKS:
+        raise SettingError(
+            f"goat_walks goes through every walk, {float(count.max()):.3g} for one of the targets; {_MOST_WALKS:,} is the "
+            f"limit. Use method='gradient', level='layer', or method='lrp'."
+        )
+
+
+def _goat_parts(network: Network, roots: Prefixes, num_edges: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """(target · E + column, relevance / factors) of every edge of every walk, in pieces."""
+    no_pairs = torch.zeros(len(roots), 0, dtype=torch.long, device=roots.target.device)
+    waiting = [(roots, no_pairs)]
+    while waiting:
+        prefixes, pairs = waiting.pop()
+        call = prefixes.call
+        start = network.geometry(call).in_pairs.start
+        count = (start[prefixes.front.node + 1] - start[prefixes.front.node]).cumsum(0)
+        if len(prefixes) > 1 and int(count[-1]) > _WALKS_AT_ONCE:
+            half = torch.arange(len(prefixes), device=count.device).chunk(2)
+            waiting += [(prefixes.select(part), pairs[part]) for part in half]
+            continue
+        parent, pair = network.children(call, prefixes.front.node)
+        steps = torch.cat([pair.view(-1, 1), pairs[parent]], dim=1)
+        if call == 0:
+            yield _shares(
+                network, prefixes.target[parent], steps, network.scores(prefixes.front, parent, pair), num_edges
+            )
+            continue
+        sender = network.geometry(call).sender[pair]
+        front = network.arrive(call, sender, network.onward(call, prefixes.front, parent, pair))
+        target = prefixes.target[parent]
+        waiting.append((Prefixes(call - 1, front, target, prefixes.bound[parent], prefixes.nodes[parent]), steps))
+
+
+def _shares(network: Network, target: Tensor, steps: Tensor, score: Tensor, num_edges: int) -> tuple[Tensor, Tensor]:
+    columns, entries = [], []
+    for call in range(network.num_calls):
+        geometry, pair = network.geometry(call), steps[:, call]
+        column = _column_of_pair(network, call)[pair]
+        entry = geometry.receiver[pair] * geometry.num_nodes + geometry.sender[pair]
+        rooted = geometry.is_own[pair] & _has_no_entry(network, call)
+        columns.append(column)
+        entries.append(torch.where(rooted, -1, entry))  # a root step has no adjacency entry
+    entry, column = torch.stack(entries, dim=1), torch.stack(columns, dim=1)
+    uses = (entry.unsqueeze(2) == entry.unsqueeze(1)).sum(
+        dim=2
+    )  # an entry used twice is one factor, and shared by its uses
+    factors = 2 * network.num_calls + ((entry >= 0) / uses).sum(dim=1).round()
+    walk, place = (column >= 0).nonzero().unbind(1)
+    return target[walk] * num_edges + column[walk, place], (score / factors)[walk] / uses[walk, place]
+
+
+def _has_no_entry(network: Network, call: int) -> bool:
+    """Whether staying is a root matrix or (1 + ε), not an added loop."""
+    layer = network.chain.messages[call].layer
+    if isinstance(layer, AffineLayer):
+        return layer.loop is None
+    return getattr(layer, "loop_edge", None) is None
