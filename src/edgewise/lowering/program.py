@@ -4,6 +4,7 @@ Everything before the first layer is a constant, the same for all targets. Value
 come to be; a value made after c calls is needed only for nodes within L − c hops of a target.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ from edgewise.lowering.layers.base import Layer
 from edgewise.lowering.row_wise import is_aligned, out_of_place, plain_name, row_arguments
 from edgewise.lowering.unsupported import Unsupported
 from edgewise.model.skips import Key, Operation, keys_of
-from edgewise.model.trace import Trace
+from edgewise.model.trace import Call, Trace
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Rows:
 
 
 Source: TypeAlias = Ref | Rows
+Fallback: TypeAlias = Callable[[Operation, Data], list[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +108,7 @@ class _Compiler:
     """Graph tasks: every operation sees all rows, so any operation will do."""
     readout: bool = False
     """The same, but only behind the last call."""
+    fallback: "Fallback | None" = None
     known: dict[Key, int] = field(default_factory=dict)
     shape: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Per value: its dimensions, and after how many calls it was made."""
@@ -140,7 +143,7 @@ class _Compiler:
         if others:
             raise Unsupported(f"{operation.name} reads more than node features from earlier layers")
         calls = [self.trace.calls[i] for i in operation.calls]
-        for piece in lower_layer(operation.function, calls, self.data):
+        for piece in self._pieces(operation, calls):
             value = self.new()
             if isinstance(piece, Layer):
                 self.steps.append(MessageStep(piece, source, value, self.calls))
@@ -151,6 +154,14 @@ class _Compiler:
             self.shape[value] = (2, self.calls)
         for key in operation.outputs:
             self.known[key] = source.value  # type: ignore[union-attr]
+
+    def _pieces(self, operation: Operation, calls: list[Call]) -> list[Any]:
+        try:
+            return lower_layer(operation.function, calls, self.data)
+        except Unsupported:
+            if self.fallback is None:
+                raise
+            return self.fallback(operation, self.data)
 
     def _row_step(self, function: Any, sources: list[Any], value: int) -> RowStep:
         leaves, form = tree_flatten((tuple(sources), {}))
@@ -228,10 +239,26 @@ def _constant(tensor: Tensor, key: Key) -> Tensor:
     return tensor.detach()
 
 
-def compile_program(trace: Trace, data: Data, *, whole: bool = False, readout: bool = False) -> Program:
-    """The program of a recorded pass, or `Unsupported` with the reason."""
-    compiler = _Compiler(trace, data, whole, readout)
-    for operation in trace.operations:
+def _needed(trace: Trace) -> set[int]:
+    """The operations on which the output depends, and all layers."""
+    keys, found = {trace.output_key}, set()
+    for number in range(len(trace.operations) - 1, -1, -1):
+        operation = trace.operations[number]
+        if operation.is_layer or any(key in keys for key in operation.outputs if key is not None):
+            found.add(number)
+            keys |= {key for key in operation.inputs if key is not None}
+    return found
+
+
+def compile_program(
+    trace: Trace, data: Data, *, whole: bool = False, readout: bool = False, fallback: Fallback | None = None
+) -> Program:
+    """The program of a recorded pass, or `Unsupported` with the reason; `fallback` makes layers of unknown modules."""
+    compiler = _Compiler(trace, data, whole, readout, fallback)
+    needed = _needed(trace)
+    for number, operation in enumerate(trace.operations):
+        if number not in needed:
+            continue
         if operation.is_layer:
             compiler.add_layer(operation)
         else:

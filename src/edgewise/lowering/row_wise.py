@@ -164,21 +164,21 @@ class RowFunction:
 
 
 class _Collector(OperationMode):
-    """Writes down operations, and whether they all work row by row."""
+    """Writes down operations, and which of them work row by row."""
 
     def __init__(self, sample: Tensor) -> None:
         super().__init__()
         self.places: dict[Any, int] = {keys_of(sample)[0]: 0}
         self.operations: list[tuple[Any, tuple[Any, ...], TreeSpec]] = []
+        self.fine: list[bool] = []
         self.keep: list[Any] = []
-        self.fine = True
 
     def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
         keys = keys_of((args, kwargs))
         kwargs = {key: value for key, value in kwargs.items() if key != "inplace"}
         result = out_of_place(func)(*args, **kwargs)
         if isinstance(result, Tensor) and any(key in self.places for key in keys if key is not None):
-            self.fine &= row_arguments(func, args, kwargs) is not None
+            self.fine.append(row_arguments(func, args, kwargs) is not None)
             leaves, form = tree_flatten((args, kwargs))
             marked = [
                 _Place(self.places[k]) if k in self.places else _fixed(x) for k, x in zip(keys, leaves, strict=False)
@@ -187,6 +187,24 @@ class _Collector(OperationMode):
             self.places[keys_of(result)[0]] = len(self.operations)
             self.keep.append((args, kwargs, result))
         return result
+
+    def leading_to(self, last: int) -> RowFunction | None:
+        """The operations that a result needs; None if one of them mixes rows."""
+        needed = {last}
+        for number in range(last, 0, -1):
+            if number in needed:
+                needed |= {leaf.value for leaf in self.operations[number - 1][1] if isinstance(leaf, _Place)}
+        order = sorted(needed - {0})
+        if not all(self.fine[number - 1] for number in order):
+            return None
+        place = {0: 0, **{number: i + 1 for i, number in enumerate(order)}}
+        chosen = [self.operations[number - 1] for number in order]
+        return RowFunction(
+            tuple(
+                (f, tuple(_Place(place[x.value]) if isinstance(x, _Place) else x for x in leaves), form)
+                for f, leaves, form in chosen
+            )
+        )
 
 
 def _fixed(leaf: Any) -> Any:
@@ -200,5 +218,5 @@ def read_row_function(module: nn.Module, like: Tensor) -> RowFunction | None:
     collector = _Collector(sample)
     with torch.no_grad(), collector:
         result = module(sample)
-    ends_there = isinstance(result, Tensor) and collector.places.get(keys_of(result)[0]) == len(collector.operations)
-    return RowFunction(tuple(collector.operations)) if collector.fine and ends_there else None
+    last = collector.places.get(keys_of(result)[0]) if isinstance(result, Tensor) else None
+    return collector.leading_to(last) if last else None

@@ -122,7 +122,8 @@ def _node_network(problem: NodeProblem, view: View, *, bounded: bool) -> tuple[N
 
 
 def _graph_blocks(problem: GraphProblem, view: View, memory: int, *, bounded: bool) -> Iterator[Block]:
-    for positions in _batches(problem, memory):
+    alone = view.norm == "fixed"  # held statistics are those of one graph
+    for positions in torch.arange(len(problem.index)).split(1) if alone else _batches(problem, memory):
         batches = problem.copies(positions)
         for part, copies in zip(positions.split(len(positions) // len(batches)), batches, strict=True):
             owner = copies.self_owner

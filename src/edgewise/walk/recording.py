@@ -1,5 +1,6 @@
 """A pass through the model, read off as a program with the activations of every node: what blocks are made from."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,12 @@ from edgewise.lowering.row_wise import out_of_place
 from edgewise.lowering.unsupported import Unsupported
 from edgewise.model.call import ModelCall
 from edgewise.model.hooks import Layers
+from edgewise.model.norms import fixed_norms, norms_of_graphs
 from edgewise.model.skips import Operation, keys_of
 from edgewise.model.trace import Trace, record
 from edgewise.model.weighted import WeightedGraph, WeightedModel
 from edgewise.subject import close, random_weight
+from edgewise.walk.modules import ModuleLayer, module_layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +56,21 @@ def read_off(
     call: ModelCall, layers: Layers, data: Data, *, graphs: Tensor | None, norm: str | None = None
 ) -> Recording:
     """Record the model (it must be borrowed); `graphs` is the graph of each node, in graph tasks."""
+    held = fixed_norms(call.model, lambda: call(data)) if norm == "fixed" else nullcontext()
+    with held:
+        return _read_off(call, layers, data, graphs)
+
+
+def _read_off(call: ModelCall, layers: Layers, data: Data, graphs: Tensor | None) -> Recording:
     trace = record(call, layers, data)
     if trace.flow is None:
         raise ModelError("The model's layers send messages in both directions (flow=), so its walks have no direction.")
     try:
-        program = compile_program(trace, data, readout=graphs is not None)
+        program = compile_program(trace, data, readout=graphs is not None, fallback=module_layer)
     except Unsupported as reason:
+        norms = [type(norm).__name__ for norm in norms_of_graphs(call.model)]
+        if norms:
+            raise ModelError(_COUPLED.format(norm=norms[0])) from reason
         raise ModelError(_cannot_follow(str(reason))) from reason
     in_edges = InEdges.of(data.edge_index, data.num_nodes, trace.flow)
     owner = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device) if graphs is None else graphs
@@ -77,10 +89,16 @@ def read_off(
     )
 
 
+_COUPLED = (
+    "The model normalises over all nodes of a graph at once ({norm}; PyG's LayerNorm does so unless mode='node'), so every node "
+    "changes every other and a walk along edges does not describe it. Hold the statistics fixed: type norm='fixed'."
+)
+
+
 def _cannot_follow(reason: str) -> str:
     return (
         f"The walks of this model cannot be followed: {reason}. Walks need known message layers and node-wise steps between "
-        f"them; a norm over whole graphs can be held fixed: type norm='fixed'."
+        f"them. Explain its edges instead: ew.explain(model, data, ...)."
     )
 
 
@@ -90,6 +108,11 @@ def _prove(
     """The program must give the model's output, as it is and under random weights."""
     edges, nodes = (torch.arange(n, device=output.device) for n in (data.edge_index.size(1), data.num_nodes))
     weight, own = (random_weight(ids, len(trace.calls), trace.output) for ids in (edges, nodes))
+    if any(isinstance(layer, ModuleLayer) for layer in program.layers):
+        same = close(output, trace.output)  # weights are not put into unknown modules
+        if not same:
+            raise ModelError(_cannot_follow("its layers do not do what their names say"))
+        return
     with torch.no_grad():
         probe = model(WeightedGraph(data), weight, own)
         found = run(program, levels, prepared, weight[:, levels.edge_id], own)[program.output]
