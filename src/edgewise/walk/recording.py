@@ -90,8 +90,8 @@ def _read_off(call: ModelCall, layers: Layers, data: Data, graphs: Tensor | None
 
 
 _COUPLED = (
-    "The model normalises over all nodes of a graph at once ({norm}; PyG's LayerNorm does so unless mode='node'), so every node "
-    "changes every other and a walk along edges does not describe it. Hold the statistics fixed: type norm='fixed'."
+    "The model normalises over all nodes of a graph at once ({norm}; PyG's LayerNorm does so unless mode='node'), so every "
+    "node changes every other and a walk along edges does not describe it. Hold the statistics fixed: type norm='fixed'."
 )
 
 
