@@ -37,6 +37,7 @@ log = logging.getLogger("edgewise")
 _FEW = 4
 _GRAPHS_AT_ONCE = 512
 _FEW_ENOUGH = 2**20  # nodes and edges of which engines are kept
+KEPT = 4  # a number in the forward pass is kept about this often: activation, its gradient, a product, a copy
 
 
 class Problem:
@@ -70,6 +71,11 @@ class Problem:
     def source_edge_index(self, position: int) -> Tensor:
         """The `edge_index` of a target's graph, as the user gave it."""
         return self._sources[0 if self.task == "node" else int(self.index[position])]
+
+    @property
+    def edge_bytes(self) -> int:
+        """About what a pass needs for one edge copy."""
+        return KEPT * sum(call.message_width + 4 for call in self.trace.calls) * self.trace.output.element_size()
 
     @property
     def separable(self) -> list[bool]:

@@ -20,7 +20,7 @@ def _rank_in_group(owner: Tensor) -> Tensor:
     return rank
 
 
-def _one_per_target(candidates: Tensor, owner: Tensor) -> Iterator[Tensor]:
+def one_per_target(candidates: Tensor, owner: Tensor) -> Iterator[Tensor]:
     """The candidates in rounds, at most one of each target a round: one forward pass serves all targets."""
     order = _rank_in_group(owner[candidates]).argsort(stable=True)
     counts = torch.bincount(_rank_in_group(owner[candidates]))
@@ -30,7 +30,7 @@ def _one_per_target(candidates: Tensor, owner: Tensor) -> Iterator[Tensor]:
 def _drops(evaluate: Callable[[Tensor], Tensor], candidates: Tensor, owner: Tensor) -> Tensor:
     """value − value without, for every candidate; `evaluate(places)` gives the values without these."""
     drop = torch.zeros(len(owner), device=owner.device)
-    for places in _one_per_target(candidates, owner):
+    for places in one_per_target(candidates, owner):
         change = evaluate(places)[owner[places]]
         drop = drop.to(change.dtype)
         drop[places] = change

@@ -91,11 +91,16 @@ def find_method(name: Any, level: str) -> Method:
         near = get_close_matches(str(name), list(table), n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise SettingError(f"method is {name!r}; known are {', '.join(table)}.{hint}")
+    check_level(level)
+    return table[name]
+
+
+def check_level(level: Any) -> None:
+    """Refuse what is no level."""
     if level not in LEVELS:
         raise SettingError(
             f"level is {level!r}; known are 'input' (one weight per edge) and 'layer' (one per layer and edge)."
         )
-    return table[name]
 
 
 _OPTIONS = (
