@@ -12,6 +12,7 @@ _WHERE = {
     # explaining
     "explain": "edgewise.explaining",
     "methods": "edgewise.algorithms.registry",
+    "best_subgraph": "edgewise.algorithms.linear_search",
     "Score": "edgewise.score",
     # results
     "Explanation": "edgewise.explanation",
@@ -31,6 +32,7 @@ _WHERE = {
 __all__ = ["__version__", *_WHERE]
 
 if TYPE_CHECKING:
+    from edgewise.algorithms.linear_search import best_subgraph as best_subgraph
     from edgewise.algorithms.registry import methods as methods
     from edgewise.collection import ExplanationSet as ExplanationSet
     from edgewise.errors import EdgewiseError as EdgewiseError

@@ -68,6 +68,14 @@ class Problem:
         """Numbers of nodes and edges of the targets' graphs: one number if all live in one graph."""
         raise NotImplementedError
 
+    def ends(self, positions: Tensor, owner: Tensor, column: Tensor) -> Tensor:
+        """`[2, copies]`: the nodes of some columns of the graphs at `positions[owner]`."""
+        if self.task == "node":
+            return self.graphs[0].edge_index[:, column]
+        parts = [self.graphs[int(self.index[i])].edge_index for i in positions.tolist()]
+        sizes = torch.tensor([part.size(1) for part in parts], device=column.device)
+        return torch.cat(parts, dim=1)[:, (sizes.cumsum(0) - sizes)[owner] + column]
+
     def source_edge_index(self, position: int) -> Tensor:
         """The `edge_index` of a target's graph, as the user gave it."""
         return self._sources[0 if self.task == "node" else int(self.index[position])]

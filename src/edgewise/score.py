@@ -101,6 +101,10 @@ class Score:
         """The same targets again and again: row `turn · targets + position` is one of them, with copies of its own."""
         return Score.of_block(self._problem, self.positions.repeat(times))
 
+    def ends(self) -> Tensor:
+        """`[2, M]`: the two nodes of each edge copy, as in `edge_index`."""
+        return self._problem.ends(self.positions, self.owner, self.edge_id)
+
     @property
     def pass_bytes(self) -> int:
         """About what a forward pass needs."""

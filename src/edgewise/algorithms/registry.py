@@ -7,11 +7,13 @@ from math import isfinite
 from typing import Any
 
 from edgewise.algorithms.baseline import full
+from edgewise.algorithms.eig_search import eig_search, lowered_eig_search
 from edgewise.algorithms.gnn_explainer import gnn_explainer
 from edgewise.algorithms.gradient import gradient, positive_gradient
 from edgewise.algorithms.integrated import integrated_gradients
 from edgewise.algorithms.occlusion import lowered_occlusion, occlusion
 from edgewise.algorithms.scores import LEVELS, CopyScores, SparseScores
+from edgewise.algorithms.shapley import shapley
 from edgewise.errors import SettingError
 
 
@@ -27,8 +29,15 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
     levels: tuple[str, ...] = LEVELS
     seeded: bool = False
-    lowered: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
-    """For a lowered model: all targets at once, looking deeper than a `Score`."""
+    lowered: Callable[..., Iterator[tuple[int, SparseScores]] | None] | None = None
+    """For a lowered model: all targets at once, looking deeper than a `Score`; it gives None where it cannot."""
+    outside: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
+    """Of methods that are not ours: asked about the whole problem, they bring their own way to run the model."""
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether nothing is computed."""
+        return self.function is None and self.outside is None
 
 
 _ROWS = (
@@ -55,6 +64,22 @@ _ROWS = (
         "`steps` backward passes",
         "Sundararajan et al., ICML 2017",
         {"steps": 50},
+    ),
+    Method(
+        "eig_search",
+        eig_search,
+        "as occlusion",
+        "Lu et al., ICML 2024",
+        {"w_base": 0.0, "undirected": False},
+        lowered=lowered_eig_search,
+    ),
+    Method(
+        "shapley",
+        shapley,
+        "`samples` forward passes per edge (and layer) of the largest target",
+        "Castro et al., Computers & OR 2009",
+        {"samples": 50},
+        seeded=True,
     ),
     Method("random", None, "none", "a yardstick: uniform on every edge", seeded=True),
     Method("full", full, "none", "a yardstick: the whole computation graph"),
@@ -85,8 +110,13 @@ def methods() -> MethodTable:
 
 
 def find_method(name: Any, level: str) -> Method:
-    """The method of that name, or an error that lists the known ones."""
+    """The method of that name, or an error that lists the known ones; what `ew.from_pyg` made is a method already."""
     table = methods()
+    if isinstance(name, Method):
+        check_level(level)
+        if level not in name.levels:
+            raise SettingError(f"{name.name} has no level {level!r}; it has {', '.join(name.levels)}.")
+        return name
     if not isinstance(name, str) or name not in table:
         near = get_close_matches(str(name), list(table), n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -117,8 +147,9 @@ _OPTIONS = (
     "device",
     "seed",
 )
-_POSITIVE_WHOLE = ("epochs", "steps")
-_NUMBERS = ("lr", "edge_size", "edge_ent", "epsilon")
+_POSITIVE_WHOLE = ("epochs", "steps", "samples")
+_NUMBERS = ("lr", "edge_size", "edge_ent", "epsilon", "w_base")
+_SWITCHES = ("undirected",)
 
 
 def read_settings(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,6 +168,10 @@ def read_settings(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
             )
         if name in _NUMBERS and (not isinstance(value, (int, float)) or isinstance(value, bool) or not isfinite(value)):
             raise SettingError(f"{name} is {value!r}; needed is a number, such as {method.settings[name]}.")
+        if name in _SWITCHES and not isinstance(value, bool):
+            raise SettingError(f"{name} is {value!r}; needed is True or False.")
     if settings.get("lr", 1) <= 0:
         raise SettingError(f"lr is {settings['lr']!r}; needed is a step size above 0, such as {method.settings['lr']}.")
+    if settings.get("w_base") == 1:
+        raise SettingError("w_base is 1, the weight that every edge has already; needed is another one, such as 0.0.")
     return settings

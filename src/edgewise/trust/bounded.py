@@ -13,7 +13,8 @@ from edgewise.trust.spreading import Slots, Spread
 
 _FIRST, _GROWTH = 16, 4
 _TABLE = 2**22  # slots × nodes in a block
-_COPIES_OF_A_NUMBER = 24  # both ends of change and slope, and what is made of them on the way
+_COPIES_OF_A_NUMBER = 64  # both ends of change and slope, and what is made of them on the way
+_ENOUGH = 2**27  # bytes; larger blocks are no faster
 
 
 def follow(problem: Problem) -> AtOne:
@@ -43,5 +44,5 @@ def spreads(at_one: AtOne, level: str, bounds: list[tuple[float, float]], memory
         spread = Spread(at_one, Slots(edge, call, low.repeat(size), high.repeat(size)))
         yield spread
         begin += size
-        fits = int(memory * size / max(spread.peak * width * _COPIES_OF_A_NUMBER * 8, 1))
+        fits = int(min(memory, _ENOUGH) * size / max(spread.peak * width * _COPIES_OF_A_NUMBER * 8, 1))
         size = max(1, min(fits, size * _GROWTH))

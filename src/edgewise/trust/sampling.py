@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 from edgewise.algorithms.gradient import gradients_at_one, weight_gradients
-from edgewise.algorithms.occlusion import one_per_target
+from edgewise.algorithms.occlusion import layer_groups, one_per_target, players
 from edgewise.algorithms.repeated import Repeated
-from edgewise.algorithms.scores import in_computation_graph
 from edgewise.blocks import blocks
 from edgewise.problem import Problem
 from edgewise.score import Score
@@ -33,17 +32,14 @@ def sampled_gradients(
 
 def _block(score: Score, level: str, weights: tuple[float, ...]) -> Tensor:
     """`[3, M]` or `[3, L, M]`: at 1, least, greatest."""
-    inside = in_computation_graph(score) if score.local else torch.ones_like(score.ones(), dtype=torch.bool)
     at_one, _ = gradients_at_one(score)
-    layers = range(score.num_layers)
-    groups = [list(layers)] if level == "input" else [[layer] for layer in layers]
+    groups = layer_groups(score, level)
     found = torch.stack([at_one[group].sum(dim=0) for group in groups])
     found = torch.stack([found, found, found])
     tried = [weight for weight in weights if weight != 1.0]
     repeated = Repeated(score, len(tried))
-    for number, group in enumerate(groups):
-        candidates = inside[group].any(dim=0).nonzero().view(-1)
-        for places in one_per_target(candidates, score.owner) if tried else ():
+    for number, (group, inside) in enumerate(zip(groups, players(score, level), strict=True)):
+        for places in one_per_target(inside.nonzero().view(-1), score.owner) if tried else ():
             at = _own_gradients(repeated, group, places, tried)
             found[1, number, places] = torch.minimum(found[1, number, places], at.amin(dim=0))
             found[2, number, places] = torch.maximum(found[2, number, places], at.amax(dim=0))
