@@ -3,9 +3,10 @@
 from itertools import pairwise
 
 import torch
-import zoo
 from torch import nn
 from torch_geometric.nn import GCN, GCNConv, GINConv, GraphConv, GraphSAGE, SAGEConv, SGConv
+
+import zoo
 from zoo import CLASSES, FEATURES, WIDTH
 
 

@@ -1,6 +1,7 @@
 """`certify`: what interval arithmetic proves about an edge's gradient holds for every weight that is tried."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 import torch
@@ -75,9 +76,7 @@ def test_gradients_lie_within_the_bounds_of_both_ways(seed, name, low):
         at_one, lowest, highest = sampled(model, data, [weight])
         truth[weight] = torch.where(lowest < at_one, lowest, highest)
     questions = certify(model, data)
-    place = {
-        pair: i for i, pair in enumerate(zip(questions.owner.tolist(), questions.edge_id.tolist(), strict=True))
-    }
+    place = {pair: i for i, pair in enumerate(zip(questions.owner.tolist(), questions.edge_id.tolist(), strict=True))}
     checked = 0
     with torch.no_grad():
         for spread in spreads(follow(problem), "input", [bounds], 2**29):
@@ -102,7 +101,9 @@ def test_a_flip_worked_out_by_hand_is_proved():
     found = certify(model, data, index=0, target=0, mode="regression")
     assert found.flips.tolist() == [True]
     assert found.keeps.tolist() == [False]
-    assert certify(model, data, index=0, target=0, mode="regression", level="layer").keeps.all()  # one weight alone: linear
+    assert certify(
+        model, data, index=0, target=0, mode="regression", level="layer"
+    ).keeps.all()  # one weight alone: linear
 
 
 def test_a_gradient_that_touches_zero_keeps_its_sign():
@@ -155,7 +156,7 @@ def test_on_one_layer_every_edge_is_certified(name):
 def test_halving_the_pieces_proves_no_less(name):
     model, data = random_problem(name, seed=5)
     found = [certify(model, data, pieces=pieces) for pieces in (1, 2, 4)]
-    for coarse, fine in zip(found, found[1:], strict=False):
+    for coarse, fine in pairwise(found):
         assert not (coarse.keeps & ~fine.keeps).any()
         assert not (coarse.flips & ~fine.flips).any()
 
@@ -275,7 +276,9 @@ def test_interval_sums_hold_in_exact_arithmetic(seed, width):
     low, high = draw(2, width), draw(2, width)
     rows = Interval(torch.minimum(low, high), torch.maximum(low, high))
     matrix, inside = draw(1, width), torch.where(torch.rand(2, width, generator=generator) < 0.5, rows.lo, rows.hi)
-    exact = [sum(Fraction(a) * Fraction(b) for a, b in zip(row, matrix[0].tolist(), strict=True)) for row in inside.tolist()]
+    exact = [
+        sum(Fraction(a) * Fraction(b) for a, b in zip(row, matrix[0].tolist(), strict=True)) for row in inside.tolist()
+    ]
     linear = rows.linear(TwoSided.of(matrix))
     dot = rows.dot(Interval.point(matrix.expand(2, -1)))
     together = Interval(linear.lo.expand(-1, 1), linear.hi).outward(2).sums(torch.zeros(2, dtype=torch.long), 1)

@@ -187,7 +187,9 @@ def test_a_model_that_is_not_local_has_a_best_subgraph():
     with quietly(case):
         why = ew.explain(model, data, index=2, method="eig_search")
         best = ew.best_subgraph(model, data, why)
-    assert (best.alone, best.without) == pytest.approx(slow_search(numbers, 2, why.scores, data.edge_index)[1:], abs=1e-9)
+    assert (best.alone, best.without) == pytest.approx(
+        slow_search(numbers, 2, why.scores, data.edge_index)[1:], abs=1e-9
+    )
 
 
 def test_the_search_leaves_no_trace():

@@ -48,7 +48,7 @@ def twin(numbers, row, edge_index, layers, *, samples, seed=0, level="input"):
                 (group, column): randomness.uniform(seed, *(torch.tensor([n]) for n in (row, sample, group, column)))
                 for group, column in players
             }
-            order = sorted(players, key=lambda player: float(draw[tuple(player)]))  # noqa: B023
+            order = sorted(players, key=lambda player: float(draw[tuple(player)]))
             moves = [(slice(None) if level == "input" else group, column) for group, column in order]
             gains = of_order(numbers, row, moves, edge, own)
             for (group, column), (layers_, _) in zip(order, moves, strict=True):

@@ -1,4 +1,4 @@
-"""`sign_flips`: an edge's own gradient at many weights of that edge, all others at 1; compared with one backward pass for each."""
+"""`sign_flips`: an edge's own gradient at many weights of that edge, all others at 1; a backward pass for each is the twin."""
 
 import pytest
 import torch

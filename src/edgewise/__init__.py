@@ -13,6 +13,8 @@ _WHERE = {
     "explain": "edgewise.explaining",
     "methods": "edgewise.algorithms.registry",
     "best_subgraph": "edgewise.algorithms.linear_search",
+    "from_pyg": "edgewise.adapters.explainers",
+    "heal": "edgewise.adapters.healing",
     "Score": "edgewise.score",
     # results
     "Explanation": "edgewise.explanation",
@@ -32,6 +34,8 @@ _WHERE = {
 __all__ = ["__version__", *_WHERE]
 
 if TYPE_CHECKING:
+    from edgewise.adapters.explainers import from_pyg as from_pyg
+    from edgewise.adapters.healing import heal as heal
     from edgewise.algorithms.linear_search import best_subgraph as best_subgraph
     from edgewise.algorithms.registry import methods as methods
     from edgewise.collection import ExplanationSet as ExplanationSet

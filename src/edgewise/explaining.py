@@ -102,7 +102,7 @@ def explain(
         "way": parts.way,
         "bypass": problem.trace.bypass,
     }
-    found = parts.assemble({**own_settings, **notes})
+    found = parts.assemble({**own_settings, **chosen.notes, **notes})
     return found[0] if problem.single else found
 
 

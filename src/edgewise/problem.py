@@ -52,6 +52,7 @@ class Problem:
     num_layers: int
     device: torch.device
     loan: Loan
+    call: ModelCall
     lowering: Lowering | None = None
 
     def engine(self, positions: Tensor) -> Engine:
@@ -129,6 +130,7 @@ class NodeProblem(Problem):
     ) -> None:
         self.subject = _subject(model, data, forward, device)
         self.graphs, self.trace, self.loan = [self.subject.graph], self.subject.trace, self.subject.loan
+        self.call = self.subject.call
         self.num_layers, self.device, self.lowering = (
             self.subject.num_layers,
             self.subject.device,

@@ -1,6 +1,6 @@
 """EiG-Search's second phase (Lu et al., ICML 2024): of the subgraphs that the best k edges make, the best one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.algorithms.eig_search import reverses
+from edgewise.algorithms.known_scores import KnownScores, read_scores
 from edgewise.algorithms.occlusion import rank_in_group
 from edgewise.algorithms.repeated import Repeated
 from edgewise.blocks import blocks, read_batch_size, read_memory
 from edgewise.collection import ExplanationSet
-from edgewise.errors import InputError, SettingError
+from edgewise.errors import SettingError
 from edgewise.explanation import Explanation
-from edgewise.problem import Problem, pose
+from edgewise.problem import pose
 from edgewise.score import Score
 
 
@@ -57,8 +58,8 @@ def best_subgraph(
 ) -> BestSubgraph | list[BestSubgraph]:
     """The linear search of EiG-Search, along the scores of any method: of the best 1, 2, 3, … edges, the best subgraph.
 
-    For every k two forward passes: with the k highest scores alone, and without them. The best k maximises the difference of the
-    two explained numbers, which is fidelity+ minus fidelity−; of several best ones the smallest is taken. An edge that is
+    For every k two forward passes: with the k highest scores alone, and without them. The best k maximises the difference of
+    the two explained numbers, which is fidelity+ minus fidelity−; of several best ones the smallest is taken. An edge that is
     left out has weight `w_base` (0 if the explanation has no such setting). Edges with score 0 are never chosen. With
     `undirected=True` in the settings an edge and its reverse come together.
 
@@ -83,7 +84,9 @@ def best_subgraph(
     >>> best_subgraph(conv, data, explain(conv, data, index=3, target=1, method="eig_search")).columns
     tensor([2, 0])
     """
-    asked = _read(found, max_edges)
+    if max_edges is not None and (not isinstance(max_edges, int) or isinstance(max_edges, bool) or max_edges < 1):
+        raise SettingError(f"max_edges is {max_edges!r}; needed is a whole number of at least 1, or None for all.")
+    asked = read_scores(found)
     settings = asked.settings
     problem = pose(
         model,
@@ -104,55 +107,7 @@ def best_subgraph(
     return results if isinstance(found, ExplanationSet) else results[0]
 
 
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """Scores that are not zero: of which target, in which column."""
-
-    index: Tensor
-    target: Tensor
-    settings: Mapping[str, Any]
-    graphs: tuple[tuple[Tensor, int], ...]
-    row: Tensor
-    column: Tensor
-    score: Tensor
-
-    def check_graphs(self, problem: Problem) -> None:
-        """Refuse another graph than the explained one."""
-        for position, (edge_index, _) in enumerate(self.graphs):
-            if not torch.equal(problem.source_edge_index(position).cpu(), edge_index.cpu()):
-                raise InputError("data is not the explained graph: its edge_index differs. Pass the data of explain(...).")
-
-    def of_copies(self, score: Score) -> Tensor:
-        """`[M]`: the score of each edge copy, 0 where there is none."""
-        width = max(edge_index.size(1) for edge_index, _ in self.graphs) + 1
-        known, order = (self.row * width + self.column).sort()
-        wanted = score.positions[score.owner.cpu()] * width + score.edge_id.cpu()
-        place = torch.searchsorted(known, wanted).clamp(max=max(len(known) - 1, 0))
-        values = self.score[order]
-        if len(known) == 0:
-            return values.new_zeros(len(wanted))
-        return torch.where(known[place] == wanted, values[place], 0.0)
-
-
-def _read(found: Any, max_edges: Any) -> _Asked:
-    if not isinstance(found, (Explanation, ExplanationSet)):
-        raise InputError(f"found is {type(found).__name__}; needed is what ew.explain(...) gave.")
-    if found.level != "input":
-        raise InputError(f"found is of level {found.level!r}; a subgraph needs one score per edge: explain with level='input'.")
-    if max_edges is not None and (not isinstance(max_edges, int) or isinstance(max_edges, bool) or max_edges < 1):
-        raise SettingError(f"max_edges is {max_edges!r}; needed is a whole number of at least 1, or None for all.")
-    if isinstance(found, Explanation):
-        column = found.scores.nonzero().view(-1).cpu()
-        index, target = torch.tensor([found.index]), torch.tensor([found.target])
-        graphs = ((found.edge_index, found.num_nodes),)
-        return _Asked(index, target, found.settings, graphs, torch.zeros_like(column), column, found.scores.cpu()[column])
-    if found.edges is None:
-        raise InputError("random scores are drawn on demand and make no subgraph; explain with another method.")
-    entries = found.edges
-    return _Asked(found.index, found.target, found.settings, found.graphs, entries.rows(), entries.place, entries.score)
-
-
-def _search(score: Score, asked: _Asked, max_edges: int | None) -> list[BestSubgraph]:
+def _search(score: Score, asked: KnownScores, max_edges: int | None) -> list[BestSubgraph]:
     rank = _ranks(score, asked).to(score.owner.device)
     count = torch.zeros(score.num_targets, dtype=torch.long, device=rank.device)
     count.scatter_reduce_(0, score.owner, rank + 1, "amax")
@@ -169,7 +124,7 @@ def _search(score: Score, asked: _Asked, max_edges: int | None) -> list[BestSubg
     return [BestSubgraph(column.cpu(), *rest) for column, *rest in about]
 
 
-def _ranks(score: Score, asked: _Asked) -> Tensor:
+def _ranks(score: Score, asked: KnownScores) -> Tensor:
     """`[M]`: how many stronger edges a copy's target has, −1 for edges without a score; two directions may share a rank."""
     value, owner = asked.of_copies(score), score.owner.cpu()
     first = torch.arange(len(owner))

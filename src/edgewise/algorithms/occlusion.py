@@ -54,9 +54,7 @@ def occlusion(score: Score, level: str) -> CopyScores:
         return CopyScores(edge)
     value = score(score.ones())
     everyone = torch.arange(len(score.self_owner), device=score.self_owner.device)
-    own = [
-        _drops(_without_self(score, value, row), everyone, score.self_owner) for row in layer_groups(score, level)
-    ]
+    own = [_drops(_without_self(score, value, row), everyone, score.self_owner) for row in layer_groups(score, level)]
     return CopyScores(edge, _stack(own, level))
 
 

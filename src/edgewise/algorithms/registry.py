@@ -33,6 +33,8 @@ class Method:
     """For a lowered model: all targets at once, looking deeper than a `Score`; it gives None where it cannot."""
     outside: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
     """Of methods that are not ours: asked about the whole problem, they bring their own way to run the model."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What an explanation's settings say besides."""
 
     @property
     def is_drawn(self) -> bool:
@@ -162,16 +164,21 @@ def read_settings(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
             raise SettingError(f"{method.name} has no setting {name!r}; its settings are: {known}.{hint}")
     settings = {**method.settings, **given}
     for name, value in settings.items():
-        if name in _POSITIVE_WHOLE and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise SettingError(
-                f"{name} is {value!r}; needed is a whole number of at least 1, such as {method.settings[name]}."
-            )
-        if name in _NUMBERS and (not isinstance(value, (int, float)) or isinstance(value, bool) or not isfinite(value)):
-            raise SettingError(f"{name} is {value!r}; needed is a number, such as {method.settings[name]}.")
-        if name in _SWITCHES and not isinstance(value, bool):
-            raise SettingError(f"{name} is {value!r}; needed is True or False.")
-    if settings.get("lr", 1) <= 0:
-        raise SettingError(f"lr is {settings['lr']!r}; needed is a step size above 0, such as {method.settings['lr']}.")
-    if settings.get("w_base") == 1:
-        raise SettingError("w_base is 1, the weight that every edge has already; needed is another one, such as 0.0.")
+        _check_value(name, value, method.settings[name])
     return settings
+
+
+def _check_value(name: str, value: Any, default: Any) -> None:
+    """Refuse a value outside its range."""
+    if name in _POSITIVE_WHOLE and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise SettingError(f"{name} is {value!r}; needed is a whole number of at least 1, such as {default}.")
+    if name in _NUMBERS and (not isinstance(value, (int, float)) or isinstance(value, bool) or not isfinite(value)):
+        raise SettingError(f"{name} is {value!r}; needed is a number, such as {default}.")
+    if name in _SWITCHES and not isinstance(value, bool):
+        raise SettingError(f"{name} is {value!r}; needed is True or False.")
+    if name == "lr" and value <= 0:
+        raise SettingError(f"lr is {value!r}; needed is a step size above 0, such as {default}.")
+    if name == "w_base" and value == 1:
+        raise SettingError(
+            f"w_base is 1, the weight that every edge has already; needed is another, such as {default}."
+        )

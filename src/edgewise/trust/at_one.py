@@ -5,7 +5,8 @@ from torch import Tensor
 
 from edgewise.lowering.differences import Differences
 from edgewise.trust.intervals import Interval
-from edgewise.trust.plan import Affine, Join, Messages, Operation, Plan, Rectify, Sum
+from edgewise.trust.operations import Join, Messages, Operation, Rectify, Sum
+from edgewise.trust.plan import Plan
 
 _OTHER_TERMS = 4  # what is added to the messages that a node hears: its own terms, the bias, its weighted edge
 

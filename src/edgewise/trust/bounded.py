@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from edgewise.lowering.differences import Differences
 from edgewise.problem import Problem
 from edgewise.trust.at_one import AtOne
+from edgewise.trust.moved import Slots
 from edgewise.trust.plan import NotCertifiable, Plan
-from edgewise.trust.spreading import Slots, Spread
+from edgewise.trust.spreading import Spread
 
 _FIRST, _GROWTH = 16, 4
 _TABLE = 2**22  # slots × nodes in a block
@@ -38,9 +38,7 @@ def spreads(at_one: AtOne, level: str, bounds: list[tuple[float, float]], memory
     begin = 0
     while begin < len(slots):
         size = min(size, most, len(slots) - begin)
-        edge, call = (
-            part[begin : begin + size].repeat_interleave(len(bounds)) for part in (slots.item, slots.call)
-        )
+        edge, call = (part[begin : begin + size].repeat_interleave(len(bounds)) for part in (slots.item, slots.call))
         spread = Spread(at_one, Slots(edge, call, low.repeat(size), high.repeat(size)))
         yield spread
         begin += size

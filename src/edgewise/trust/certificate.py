@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -25,8 +26,8 @@ _QUESTIONS_AT_ONCE = 2**21  # (questions × nodes) of the way back
 class Certificate:
     """For every edge that can reach a target: whether its own gradient is proved to keep its sign on all of [0, 1].
 
-    Entries are ordered by target and column; arrays are `[M]`, at layer level `[L, M]`. A gradient keeps its sign if it is never
-    positive for one weight and negative for another; it may be 0.
+    Entries are ordered by target and column; arrays are `[M]`, at layer level `[L, M]`. A gradient keeps its sign if it is
+    never positive for one weight and negative for another; it may be 0.
     """
 
     index: Tensor
@@ -111,14 +112,12 @@ def certify(
             verdict, reason = _Verdict(questions, shape), str(why)
     nothing = torch.zeros(shape, dtype=torch.bool)
     kept, flips, zero = (nothing, nothing, nothing) if reason else verdict.flags()
-    return Certificate(
-        problem.index, questions.owner, questions.edge_id, level, pieces, kept, flips, zero, reason
-    )
+    return Certificate(problem.index, questions.owner, questions.edge_id, level, pieces, kept, flips, zero, reason)
 
 
 def _prove(problem: Problem, verdict: "_Verdict", level: str, pieces: int, memory: int) -> None:
     ends = torch.linspace(0, 1, pieces + 1, dtype=torch.double).tolist()
-    for spread in spreads(follow(problem), level, list(zip(ends[:-1], ends[1:], strict=True)), memory):
+    for spread in spreads(follow(problem), level, list(pairwise(ends)), memory):
         found, slots = spread.slopes, spread.slots
         verdict.add(found.position, slots.edge[found.slot], slots.call[found.slot], _refined(spread))
 

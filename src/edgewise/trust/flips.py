@@ -25,8 +25,8 @@ WEIGHTS = tuple(round(1 - step / 20, 2) for step in range(21))
 class SignFlips:
     """For every edge that can reach a target: its own gradient at ω = 1, and the range of it over the tried weights.
 
-    Entries are ordered by target and column; arrays are `[M]`, at layer level `[L, M]`. Only edges whose gradient at ω = 1 is not 0
-    count in the shares.
+    Entries are ordered by target and column; arrays are `[M]`, at layer level `[L, M]`. Only edges whose gradient at ω = 1 is
+    not 0 count in the shares.
     """
 
     index: Tensor
@@ -106,8 +106,8 @@ def sign_flips(
     """Edges whose own gradient ∂z/∂ω_e changes its sign while ω_e goes through `values` and all other weights stay 1.
 
     That no gradient does is the condition of Proposition 2 of the paper. At layer level the weight of an edge in one layer is
-    varied. A model that `certify` can follow is run for all edges and targets at once; any other by forward and backward passes,
-    in each of which every target varies an edge of its own.
+    varied. A model that `certify` can follow is run for all edges and targets at once; any other by forward and backward
+    passes, in each of which every target varies an edge of its own.
 
     >>> import torch; from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
     >>> conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)

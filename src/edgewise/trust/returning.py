@@ -12,8 +12,9 @@ from torch import Tensor
 
 from edgewise.lowering.pairs import Numbering
 from edgewise.trust.intervals import Interval
-from edgewise.trust.plan import Affine, Join, Messages, Operation, Rectify, Sum
-from edgewise.trust.spreading import Bent, Heard, Spread, find, weights_of
+from edgewise.trust.moved import Bent, Heard, find
+from edgewise.trust.operations import Affine, Join, Messages, Operation, Rectify, Sum
+from edgewise.trust.spreading import Spread, weights_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +119,7 @@ class Return:
         total = self.bounds.rows(met) + part
         self.bounds = Interval(self.bounds.lo.index_copy(0, met, total.lo), self.bounds.hi.index_copy(0, met, total.hi))
 
-    def _to_senders(
-        self, step: Messages, key: Tensor, onward: Interval, heard: Heard
-    ) -> tuple[Tensor, Interval]:
+    def _to_senders(self, step: Messages, key: Tensor, onward: Interval, heard: Heard) -> tuple[Tensor, Interval]:
         """Along the in-edges, to senders that had moved; the slot's own edge carries its own weight."""
         graph, slots = self._graph.lowering.in_edges, self._spread.slots
         source, place = graph.of_nodes(key % self._size)

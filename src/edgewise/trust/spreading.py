@@ -1,11 +1,9 @@
 """What one edge's weight does to every node downstream, as intervals: all edges of a block, all targets at once.
 
 A slot is an edge and an interval of its weight, [a, b]; every other weight is 1. Pairs (slot, node) carry what the node's
-features may differ by from those at weight 1 (`change`), and their derivative by the weight (`slope`). Both are carried forwards
+features may differ by from those at weight 1 (`change`), and their derivative by the weight (`slope`). Both go forwards
 through the calls, so one pass serves every target; a node that the edge cannot reach is never looked at.
 """
-
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,74 +12,8 @@ from edgewise.graph.computation_graph import InEdges
 from edgewise.lowering.pairs import Pairs
 from edgewise.trust.at_one import AtOne
 from edgewise.trust.intervals import Interval
-from edgewise.trust.plan import Affine, Join, Messages, Operation, Rectify, Sum
-
-
-@dataclass(frozen=True, eq=False)
-class Slots:
-    """Edges, in which call their weight is varied (−1: in all of them), and between which numbers it lies."""
-
-    edge: Tensor
-    call: Tensor
-    low: Tensor
-    high: Tensor
-
-    def __len__(self) -> int:
-        return len(self.edge)
-
-    def active(self, call: int) -> Tensor:
-        """Whether a slot's weight is varied in a call."""
-        return (self.call == call) | (self.call < 0)
-
-
-@dataclass(frozen=True, eq=False)
-class Slopes:
-    """Bounds of ∂z/∂ω_e for the target at `position`, where they are not both 0."""
-
-    position: Tensor
-    slot: Tensor
-    bounds: Interval
-
-
-@dataclass(frozen=True, eq=False)
-class Heard:
-    """What a call leaves to be read later: the pairs that had moved before it, and the own message of some slots."""
-
-    before: Tensor
-    slot: Tensor
-    message: Interval
-
-
-@dataclass(frozen=True, eq=False)
-class Bent:
-    """What a rectifier leaves: its pairs, and where it is surely on, or surely off, for all weights of the slot."""
-
-    key: Tensor
-    on: Tensor
-    off: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class _Moved:
-    """Per pair: what a value may differ by, and its derivative by the edge's weight."""
-
-    change: Interval
-    slope: Interval
-
-    def rows(self, index: Tensor) -> "_Moved":
-        return _Moved(self.change.rows(index), self.slope.rows(index))
-
-    def scaled(self, factor: Tensor) -> "_Moved":
-        return _Moved(self.change.scaled(factor), self.slope.scaled(factor))
-
-    def outward(self, terms: int) -> "_Moved":
-        return _Moved(self.change.outward(terms), self.slope.outward(terms))
-
-    def __add__(self, other: "_Moved") -> "_Moved":
-        return _Moved(self.change + other.change, self.slope + other.slope)
-
-    def __neg__(self) -> "_Moved":
-        return _Moved(-self.change, -self.slope)
+from edgewise.trust.moved import Bent, Heard, Moved, Slopes, Slots, find, put
+from edgewise.trust.operations import Affine, Join, Messages, Operation, Rectify, Sum
 
 
 class Spread:
@@ -92,7 +24,7 @@ class Spread:
         self._calls, self._size = self.graph.program.num_calls, at_one.num_nodes
         self._numbering = self.graph.numbering(0, len(slots))
         self._pairs = Pairs(slots.edge[:0], self._size)
-        self._moved: dict[int, _Moved] = {}
+        self._moved: dict[int, Moved] = {}
         self.heard: dict[int, Heard] = {}
         self.bent: dict[int, Bent] = {}
         self.peak = 0
@@ -114,7 +46,7 @@ class Spread:
     def _through_messages(self, step: Messages, live: set[int]) -> None:
         before = self._pairs if step.source in self._moved else Pairs(self._pairs.key[:0], self._size)
         moved = self._moved.get(step.source) or self._nothing(step.source, 0)
-        sent = _Moved(step.sent(moved.change), step.sent(moved.slope))
+        sent = Moved(step.sent(moved.change), step.sent(moved.slope))
         source, edge, heard = self._spread(before, step.call)
         stays = self._near(before.node, step.call).nonzero().view(-1)
         arrives = self._near(self.graph.receiver[self.slots.edge], step.call)
@@ -132,7 +64,7 @@ class Spread:
             for a, b in ((sent.change, moved.change), (sent.slope, moved.slope))
         ]
         if mine[0] is not None and mine[1] is not None:
-            parts.append((before.key[stays], _Moved(mine[0], mine[1]).outward(self.at_one.most)))
+            parts.append((before.key[stays], Moved(mine[0], mine[1]).outward(self.at_one.most)))
         self._realign(new, live)
         self._moved[step.output] = self._summed(parts, len(new))
         self.peak = max(self.peak, len(new) + len(heard))
@@ -148,7 +80,7 @@ class Spread:
         kept = (self._near(hearer, call) & ~own).nonzero().view(-1)
         return source[kept], edge[kept], (slot * self._size + hearer)[kept]
 
-    def _own(self, step: Messages, slot: Tensor, sent: _Moved, before: Pairs) -> _Moved:
+    def _own(self, step: Messages, slot: Tensor, sent: Moved, before: Pairs) -> Moved:
         """The edge's own message m(ω): ω · m(ω) − m(1), and its derivative m(ω) + ω · m′(ω)."""
         edge = self.slots.edge[slot]
         low, high = (part[slot].view(-1, 1) for part in (self.slots.low, self.slots.high))
@@ -159,26 +91,26 @@ class Spread:
         hit = (place >= 0).nonzero().view(-1)
         if len(hit):
             moved = sent.rows(place[hit]).outward(1).scaled(coefficient[hit])
-            message = _put(at_one, hit, at_one.rows(hit) + moved.change)
-            change = _put(change, hit, change.rows(hit) + moved.change.between(low[hit], high[hit]))
-            slope = _put(slope, hit, message.rows(hit) + moved.slope.between(low[hit], high[hit]))
+            message = put(at_one, hit, at_one.rows(hit) + moved.change)
+            change = put(change, hit, change.rows(hit) + moved.change.between(low[hit], high[hit]))
+            slope = put(slope, hit, message.rows(hit) + moved.slope.between(low[hit], high[hit]))
         self.heard[step.call] = Heard(before.key, slot, message)
-        return _Moved(change, slope)
+        return Moved(change, slope)
 
-    def _summed(self, parts: list[tuple[Tensor, _Moved]], size: int) -> _Moved:
+    def _summed(self, parts: list[tuple[Tensor, Moved]], size: int) -> Moved:
         place = torch.cat([self._numbering.find(key) for key, _ in parts])
         change, slope = (
             Interval.stack(column) for column in zip(*((part.change, part.slope) for _, part in parts), strict=True)
         )
-        return _Moved(change.sums(place, size), slope.sums(place, size))
+        return Moved(change.sums(place, size), slope.sums(place, size))
 
     def _realign(self, new: Pairs, live: set[int]) -> None:
         """Values that are read later, as rows of the new pairs."""
         number = self._numbering.find(self._pairs.key)
         kept = (number >= 0).nonzero().view(-1)
         self._moved = {
-            value: _Moved(*(_placed(part.rows(kept), number[kept], len(new)) for part in (m.change, m.slope)))
-            for value, m in self._moved.items()
+            value: moved.rows(kept).placed(number[kept], len(new))
+            for value, moved in self._moved.items()
             if value in live
         }
         self._pairs = new
@@ -194,18 +126,18 @@ class Spread:
         elif isinstance(operation, Sum):
             found = sources[0] + (sources[1] if operation.sign > 0 else -sources[1])
         elif isinstance(operation, Join):
-            found = _Moved(Interval.join([s.change for s in sources]), Interval.join([s.slope for s in sources]))
+            found = Moved(Interval.join([s.change for s in sources]), Interval.join([s.slope for s in sources]))
         else:
             assert isinstance(operation, Affine)
-            found = _Moved(operation.linear(sources[0].change), operation.linear(sources[0].slope))
+            found = Moved(operation.linear(sources[0].change), operation.linear(sources[0].slope))
         self._moved[operation.output] = found
 
-    def _nothing(self, value: int, size: int) -> _Moved:
+    def _nothing(self, value: int, size: int) -> Moved:
         known = self.at_one.value[value].lo
         zero = Interval.point(known.new_zeros(size, known.size(1)))
-        return _Moved(zero, zero)
+        return Moved(zero, zero)
 
-    def _rectified(self, operation: Rectify, moved: _Moved) -> _Moved:
+    def _rectified(self, operation: Rectify, moved: Moved) -> Moved:
         """A change keeps its sign and grows no larger; where the rectifier stays on or off it is exact."""
         change, known = moved.change, self.at_one.value[operation.source].rows(self._pairs.node)
         now = Interval(known.lo + change.lo, known.hi + change.hi).outward(1)
@@ -221,7 +153,7 @@ class Spread:
             for same, less, other in ((change.lo, shrunk.lo, lo), (change.hi, shrunk.hi, hi))
         )
         self.bent[operation.output] = Bent(self._pairs.key, on, off)
-        return _Moved(Interval(lo, hi), moved.slope.between(*operation.derivative(on, off)))
+        return Moved(Interval(lo, hi), moved.slope.between(*operation.derivative(on, off)))
 
     def _drop_unmoved(self) -> None:
         """Pairs where nothing can have changed after all."""
@@ -256,21 +188,3 @@ def weights_of(at_one: AtOne, position: Tensor) -> Tensor:
         column, sign = torch.zeros_like(column), torch.where(column == 1, sign, -sign)
     width = at_one.value[at_one.plan.output].lo.size(1)
     return sign.new_zeros(len(position), width).scatter_(1, column.view(-1, 1), sign.view(-1, 1))
-
-
-def find(keys: Tensor, wanted: Tensor) -> Tensor:
-    """The place of each wanted key among others, −1 if it is not there."""
-    if len(keys) == 0:
-        return torch.full_like(wanted, -1)
-    ordered, order = keys.sort()
-    place = torch.searchsorted(ordered, wanted).clamp(max=len(keys) - 1)
-    return torch.where(ordered[place] == wanted, order[place], -1)
-
-
-def _put(rows: Interval, index: Tensor, new: Interval) -> Interval:
-    return Interval(rows.lo.index_copy(0, index, new.lo), rows.hi.index_copy(0, index, new.hi))
-
-
-def _placed(rows: Interval, place: Tensor, size: int) -> Interval:
-    zeros = rows.lo.new_zeros(size, *rows.lo.shape[1:])
-    return Interval(zeros.index_copy(0, place, rows.lo), zeros.index_copy(0, place, rows.hi))
