@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("docs/how-to-explain.md", "README.md")  # the second uses the model and the data of the first
+# The README uses the model and the data of the first page.
+PAGES = ("docs/how-to-explain.md", "README.md", "docs/relatives.md", "docs/sign-flips.md")
 
 
 def test_every_python_block_of_the_documentation_runs(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from edgewise.score import Score
 
 
 def eig_search(score: Score, level: str, *, w_base: float, undirected: bool) -> CopyScores:
-    """(z(1) − z(ω_e = w_base)) / |1 − w_base|; for w_base = 0 that is occlusion (the paper, Proposition 3).
+    """(z(1) − z(ω_e = w_base)) / |1 − w_base|; for w_base = 0 that is occlusion (the paper, section 5).
 
     `undirected` lets an edge and its reverse, which are then one edge with one score, change together, as the authors' code
     does. The search for the best subgraph is `ew.best_subgraph`.
