@@ -58,3 +58,12 @@ def build(name: str, seed: int = 0) -> nn.Module:
     """Float64, eval mode, generic weights."""
     with torch.random.fork_rng():
         return zoo.randomise(MODELS[name](), seed)
+
+
+def loop_model(weight, root):
+    """Two sum layers on one node with a loop: z = (W₂ω + R₂)(W₁ω + R₁) x, whose derivative crosses 0."""
+    model = zoo.Chain(*[SAGEConv(1, 1, aggr="sum", bias=False) for _ in range(2)], act=lambda x: x).double()
+    for conv, w, r in zip(model.convs, weight, root, strict=True):
+        conv.lin_l.weight.data.fill_(w)
+        conv.lin_r.weight.data.fill_(r)
+    return model

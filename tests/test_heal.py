@@ -10,7 +10,7 @@ from torch_geometric.nn import GCN, MessagePassing
 
 import edgewise as ew
 from checks import assert_close
-from test_from_pyg import CONFIG, small
+from pyg_small import CONFIG, small
 
 pytestmark = pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
 

@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch_geometric.nn import SAGEConv
 
 import edgewise as ew
 import oracles
@@ -96,20 +95,11 @@ def test_graphs_are_asked_one_by_one():
         assert_close(found.highest[mine], expected.amax(dim=0), 1e-9)
 
 
-def loop_model(weight, root):
-    """Two sum layers on one node with a loop: z = (W₂ω + R₂)(W₁ω + R₁) x, whose derivative crosses 0."""
-    model = zoo.Chain(*[SAGEConv(1, 1, aggr="sum", bias=False) for _ in range(2)], act=lambda x: x).double()
-    for conv, w, r in zip(model.convs, weight, root, strict=True):
-        conv.lin_l.weight.data.fill_(w)
-        conv.lin_r.weight.data.fill_(r)
-    return model
-
-
 @pytest.mark.parametrize(("sign", "share"), [(1.0, (1.0, 1.0, 0.0)), (-1.0, (1.0, 0.0, 1.0))])
 def test_a_flip_worked_out_by_hand(sign, share):
     data = zoo.graph([(0, 0)], 1)
     data.x = torch.tensor([[sign]], dtype=torch.float64)
-    found = sign_flips(loop_model((1.0, 1.0), (-0.5, -0.5)), data, index=0, target=0, mode="regression")
+    found = sign_flips(rectified.loop_model((1.0, 1.0), (-0.5, -0.5)), data, index=0, target=0, mode="regression")
     assert found.gradient.tolist() == pytest.approx([sign])  # ∂z/∂ω = (2ω − 1) x
     assert (found.lowest.item(), found.highest.item()) == pytest.approx((-1.0, 1.0))
     assert (found.share, found.share_to_negative, found.share_to_positive) == share

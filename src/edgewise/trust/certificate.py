@@ -68,7 +68,6 @@ class Certificate:
         return [("keep their sign", self.keeps & ~self.vanishes), ("flip", self.flips), ("unknown", unknown)]
 
 
-@torch.no_grad()
 def certify(
     model: nn.Module,
     data: Any,
@@ -115,6 +114,7 @@ def certify(
     return Certificate(problem.index, questions.owner, questions.edge_id, level, pieces, kept, flips, zero, reason)
 
 
+@torch.no_grad()
 def _prove(problem: Problem, verdict: "_Verdict", level: str, pieces: int, memory: int) -> None:
     ends = torch.linspace(0, 1, pieces + 1, dtype=torch.double).tolist()
     for spread in spreads(follow(problem), level, list(pairwise(ends)), memory):
