@@ -16,7 +16,9 @@ import rectified
 import zoo
 from edgewise.trust import certify, sign_flips
 from edgewise.trust.bounded import follow, spreads
+from edgewise.trust.certificate import _Verdict
 from edgewise.trust.intervals import Interval, TwoSided
+from edgewise.trust.questions import Questions
 from edgewise.trust.returning import Return
 from edgewise.trust.sampling import sampled_gradients
 from footprint import Footprint
@@ -138,6 +140,15 @@ def test_an_edge_behind_dead_rectifiers_is_proved_to_do_nothing():
     assert found.vanishes.all()
     assert found.keeps.all()
     assert found.share != found.share  # no gradient, no share
+
+
+def test_bounds_that_overflowed_prove_nothing():
+    questions = Questions(torch.tensor([7]), torch.tensor([0, 0]), torch.tensor([0, 1]), 2)
+    verdict, nan = _Verdict(questions, (2,)), torch.tensor([torch.nan], dtype=torch.double)
+    zero = torch.tensor([0])
+    verdict.add(zero, zero, zero - 1, Interval(nan, nan))
+    keeps, flips, vanishes = (flags.tolist() for flags in verdict.flags())
+    assert (keeps, flips, vanishes) == ([False, True], [False, False], [False, True])
 
 
 # How much is proved ###################################################################################################

@@ -145,7 +145,8 @@ class _Verdict:
         """Bounds for some weights of some edges."""
         place = self._questions.place(position.cpu(), edge.cpu()) + call.cpu().clamp(min=0) * len(self._questions)
         lo, hi = bounds.lo.cpu(), bounds.hi.cpu()
-        for flags, below, above in ((self._may, lo < 0, hi > 0), (self._must, hi < 0, lo > 0)):
+        # Bounds that overflowed are NaN and prove nothing: everything may be.
+        for flags, below, above in ((self._may, ~(lo >= 0), ~(hi <= 0)), (self._must, hi < 0, lo > 0)):
             flags[0, place[below]] = True
             flags[1, place[above]] = True
 
