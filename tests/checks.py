@@ -12,7 +12,10 @@ import edgewise as ew
 import oracles
 import zoo
 
-METHODS = ["gradient", "positive_gradient", "occlusion", "gnn_explainer", "integrated_gradients", "random", "full"]
+METHODS = [
+    *("gradient", "positive_gradient", "occlusion", "gnn_explainer", "integrated_gradients", "random", "full"),
+    "eig_search",
+]
 LEVELS = ["input", "layer"]
 
 

@@ -13,6 +13,9 @@ _WHERE = {
     # explaining
     "explain": "edgewise.explaining",
     "methods": "edgewise.algorithms.registry",
+    "best_subgraph": "edgewise.algorithms.linear_search",
+    "from_pyg": "edgewise.adapters.explainers",
+    "heal": "edgewise.adapters.healing",
     "Score": "edgewise.score",
     # results
     "Explanation": "edgewise.explanation",
@@ -42,6 +45,9 @@ __all__ = ["__version__", *_WHERE]
 if TYPE_CHECKING:
     from edgewise import datasets as datasets
     from edgewise import metrics as metrics
+    from edgewise.adapters.explainers import from_pyg as from_pyg
+    from edgewise.adapters.healing import heal as heal
+    from edgewise.algorithms.linear_search import best_subgraph as best_subgraph
     from edgewise.algorithms.registry import methods as methods
     from edgewise.collection import ExplanationSet as ExplanationSet
     from edgewise.errors import EdgewiseError as EdgewiseError

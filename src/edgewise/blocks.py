@@ -10,14 +10,13 @@ from torch import Tensor
 from edgewise.errors import SettingError
 from edgewise.graph.computation_graph import reach
 from edgewise.lowering.lowering import Lowering
-from edgewise.problem import NodeProblem, Problem
+from edgewise.problem import KEPT, NodeProblem, Problem
 
 DEFAULT_MEMORY = 512 * 2**20
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _CHUNK = 256
 _FIRST, _GROWTH = 128, 16
 _TABLE = 2**25  # entries of the table that numbers (target, node) pairs
-_KEPT = 4  # a number in the forward pass is kept about this often: activation, its gradient, a product, a copy
 
 
 def read_memory(memory: Any) -> int:
@@ -85,6 +84,5 @@ def _bytes(problem: Problem, positions: Tensor) -> Tensor:
     else:
         nodes, edges = problem.sizes(positions)
     features = problem.graphs[0].x[:1].numel()
-    per_node = features + _KEPT * problem.trace.node_width
-    per_edge = _KEPT * sum(call.message_width + 4 for call in problem.trace.calls)
-    return ((nodes * per_node + edges * per_edge) * problem.trace.output.element_size()).cpu()
+    per_node = features + KEPT * problem.trace.node_width
+    return (nodes * per_node * problem.trace.output.element_size() + edges * problem.edge_bytes).cpu()

@@ -35,6 +35,8 @@ class ExplanationSet:
     own_missing: tuple[int, ...] = ()
     """Layers whose own term cannot be separated: their self scores are NaN."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    errors: Entries | None = None
+    """Standard errors of the scores, for methods that sample."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -94,6 +96,7 @@ class ExplanationSet:
             self.level,
             self.settings,
             self._own_scores(position, num_nodes),
+            None if self.errors is None else self.errors.dense(position, prod(shape)).view(shape).to(edge_index.device),
         )
 
     def _own_scores(self, position: int, num_nodes: int) -> Tensor | None:
@@ -117,6 +120,7 @@ class ExplanationSet:
             graphs=graphs,
             edges=None if self.edges is None else self.edges.select(positions),
             own=None if self.own is None else self.own.select(positions),
+            errors=None if self.errors is None else self.errors.select(positions),
         )
 
     def save(self, path: Any) -> None:

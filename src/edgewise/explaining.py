@@ -27,7 +27,7 @@ def explain(
     data: Any,
     index: Any = None,
     *,
-    method: str = "gradient",
+    method: str | Method = "gradient",
     level: str = "input",
     target: Any = None,
     task: str = "node",
@@ -49,7 +49,7 @@ def explain(
         data: A `torch_geometric.data.Data`; for `task="graph"` also a list of them or a `Dataset`.
         index: The node or graph: an int gives an `Explanation`; a sequence, tensor, slice or mask an `ExplanationSet`;
             `None` means all of them.
-        method: A name of `ew.methods()`.
+        method: A name of `ew.methods()`, or an object that `ew.from_pyg` made.
         level: `"input"`, one weight per edge shared by all layers, or `"layer"`, one per layer and edge.
         target: The class, one or one for each index; `None` is the predicted one.
         task: `"node"` or `"graph"`.
@@ -80,15 +80,12 @@ def explain(
     _check_numbers(seed, top)
     problem = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
     parts = _Parts(problem, chosen, level, top)
-    with problem.borrowed(), progress_bar(progress, len(problem.index), f"{method} ({level})") as advance:
-        if chosen.walking is not None:
-            for done, entries in chosen.walking(problem, level, budget, **own_settings):
-                parts.add_sparse(entries)
-                advance(done)
-        elif chosen.lowered and problem.lowering is not None:
-            log.debug("%s of %d targets: lowered", method, len(problem.index))
-            for done, entries in chosen.lowered(problem, level, budget, **own_settings):
-                parts.add_sparse(entries)
+    with problem.borrowed(), progress_bar(progress, len(problem.index), f"{chosen.name} ({level})") as advance:
+        direct, way = _direct(chosen, problem, level, budget, own_settings, seed)
+        if direct is not None:
+            log.debug("%s of %d targets: %s", chosen.name, len(problem.index), way)
+            for done, entries in direct:
+                parts.add_sparse(entries, way)
                 advance(done)
         else:
             for positions in blocks(problem, budget, batch_size) if chosen.function else ():
@@ -107,7 +104,7 @@ def explain(
         "hops": problem.hops,
         "flow": problem.trace.flow,
     }
-    found = parts.assemble({**own_settings, **notes})
+    found = parts.assemble({**own_settings, **chosen.notes, **notes})
     return found[0] if problem.single else found
 
 
@@ -116,6 +113,20 @@ def _check_numbers(seed: Any, top: Any) -> None:
         raise SettingError(f"seed is {seed!r}; needed is a whole number.")
     if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
         raise SettingError(f"top is {top!r}; needed is a whole number of at least 1, or None for all edges.")
+
+
+def _direct(
+    method: Method, problem: Problem, level: str, memory: int, settings: dict[str, Any], seed: int
+) -> tuple[Iterator[tuple[int, SparseScores]] | None, str]:
+    """All targets at once, if the method knows how to for this problem; and the way it takes."""
+    seeded = {"seed": seed} if method.seeded else {}
+    if method.outside is not None:
+        return method.outside(problem, **settings, **seeded), "outside"
+    if method.walking is not None:
+        return method.walking(problem, level, memory, **settings), "lowered"
+    if method.lowered is not None and problem.lowering is not None:
+        return method.lowered(problem, level, memory, **settings, **seeded), "lowered"
+    return None, ""
 
 
 def _run(
@@ -135,6 +146,7 @@ class _Parts:
         self.problem, self.method, self.level, self.top = problem, method, level, top
         self.edges: list[Part] = []
         self.own: list[Part] = []
+        self.errors: list[Part] = []
         self.ways: list[str] = []
 
     def _went(self, way: str) -> None:
@@ -149,21 +161,29 @@ class _Parts:
     def add(self, positions: Tensor, score: Score, found: CopyScores) -> None:
         """The scores of one block."""
         self._went(score.way)
-        self.edges += self._parts(positions, (score.owner, score.edge_id, score.num_edges), found.edge, score.edges_of)
+        copies = (score.owner, score.edge_id, score.num_edges)
+        self.edges += self._parts(positions, copies, found.edge, score.edges_of, self.top)
+        if found.error is not None:
+            self.errors += self._parts(positions, copies, found.error, score.edges_of, None)
         if found.own is not None:
             copies = (score.self_owner, score.self_node, score.num_nodes)
-            self.own += self._parts(positions, copies, found.own, score.pairs_of)
+            self.own += self._parts(positions, copies, found.own, score.pairs_of, self.top)
 
-    def add_sparse(self, found: SparseScores) -> None:
+    def add_sparse(self, found: SparseScores, way: str) -> None:
         """Entries that belong to targets already."""
-        self._went("lowered")
+        self._went(way)
         nodes, edges = self.problem.sizes(found.position.cpu())
         width = (nodes if found.of_self else edges).to(found.item.device)
         part = self._strongest(found.position, found.layer * width + found.item, found.score)
         (self.own if found.of_self else self.edges).append(part)
 
     def _parts(
-        self, positions: Tensor, copies: tuple[Tensor, Tensor, Tensor], found: Tensor, counts: list[int] | None
+        self,
+        positions: Tensor,
+        copies: tuple[Tensor, Tensor, Tensor],
+        found: Tensor,
+        counts: list[int] | None,
+        top: int | None,
     ) -> Iterator[Part]:
         """What is not zero of scores `[copies]` or `[L, copies]`; only the first `counts[layer]` copies can matter."""
         owner, column, width = copies
@@ -177,7 +197,7 @@ class _Parts:
             if layer:
                 place = place + layer * (width[0] if len(width) == 1 else width[row])
             pieces.append((positions.to(row.device)[row], place, scores.index_select(0, copy)))
-        if self.top is None:
+        if top is None:
             return (Part(*(t.cpu() for t in piece)) for piece in pieces)
         return iter([self._strongest(*(torch.cat(column) for column in zip(*pieces, strict=True)))])
 
@@ -208,6 +228,7 @@ class _Parts:
             own=self._entries(self.own) if self.own else None,
             own_missing=missing if self.own else (),
             settings=Settings(settings),
+            errors=Entries(self.errors, len(problem.index)) if self.errors else None,
         )
 
     def _entries(self, parts: list[Part]) -> Entries:

@@ -40,6 +40,8 @@ class Explanation:
     settings: Mapping[str, Any] = field(default_factory=dict)
     self_scores: Tensor | None = None
     """`[N]` or `[L, N]`: what the node told itself; NaN in a layer whose own term cannot be separated."""
+    standard_errors: Tensor | None = None
+    """Of the scores, in their shape, for methods that sample (`shapley`); NaN where one sample says nothing about it."""
 
     def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
         """The k strongest edges, best first: `(score, source, receiver, column)`, at layer level with `layer` behind.

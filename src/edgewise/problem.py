@@ -37,6 +37,7 @@ log = logging.getLogger("edgewise")
 _FEW = 4
 _GRAPHS_AT_ONCE = 512
 _FEW_ENOUGH = 2**20  # nodes and edges of which engines are kept
+KEPT = 4  # a number in the forward pass is kept about this often: activation, its gradient, a product, a copy
 
 
 class Problem:
@@ -77,9 +78,22 @@ class Problem:
         """Numbers of nodes and edges of the targets' graphs: one number if all live in one graph."""
         raise NotImplementedError
 
+    def ends(self, positions: Tensor, owner: Tensor, column: Tensor) -> Tensor:
+        """`[2, copies]`: the nodes of some columns of the graphs at `positions[owner]`."""
+        if self.task == "node":
+            return self.graphs[0].edge_index[:, column]
+        parts = [self.graphs[int(self.index[i])].edge_index for i in positions.tolist()]
+        sizes = torch.tensor([part.size(1) for part in parts], device=column.device)
+        return torch.cat(parts, dim=1)[:, (sizes.cumsum(0) - sizes)[owner] + column]
+
     def source_edge_index(self, position: int) -> Tensor:
         """The `edge_index` of a target's graph, as the user gave it."""
         return self._sources[0 if self.task == "node" else int(self.index[position])]
+
+    @property
+    def edge_bytes(self) -> int:
+        """About what a pass needs for one edge copy."""
+        return KEPT * sum(call.message_width + 4 for call in self.trace.calls) * self.trace.output.element_size()
 
     @property
     def separable(self) -> list[bool]:
@@ -125,6 +139,7 @@ class NodeProblem(Problem):
     ) -> None:
         self.subject = _subject(model, data, forward, device)
         self.graphs, self.trace, self.loan = [self.subject.graph], self.subject.trace, self.subject.loan
+        self.call = self.subject.call
         self.num_layers, self.device, self.lowering = (
             self.subject.num_layers,
             self.subject.device,

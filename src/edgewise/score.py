@@ -97,6 +97,19 @@ class Score:
         """The explained number of every target, `[targets]`."""
         return self.target.value(self.output(layer_weight, self_weight))
 
+    def repeated(self, times: int) -> "Score":
+        """The same targets again and again: row `turn · targets + position` is one of them, with copies of its own."""
+        return Score.of_block(self._problem, self.positions.repeat(times))
+
+    def ends(self) -> Tensor:
+        """`[2, M]`: the two nodes of each edge copy, as in `edge_index`."""
+        return self._problem.ends(self.positions, self.owner, self.edge_id)
+
+    @property
+    def pass_bytes(self) -> int:
+        """About what a forward pass needs."""
+        return self._problem.edge_bytes * self.edge_id.numel()
+
     def reverse(self) -> tuple[LayerWeight, SelfWeight] | None:
         """Gradients at ω = s = 1 in one reverse pass, if the model is lowered."""
         if not isinstance(self._engine, LoweredEngine):

@@ -96,7 +96,7 @@ def _umask() -> int:
 
 def _arrays(explained: ExplanationSet) -> dict[str, np.ndarray]:
     arrays: dict[str, Tensor] = {"index": explained.index, "target": explained.target, "value": explained.value}
-    for name, entries in (("edges", explained.edges), ("own", explained.own)):
+    for name, entries in (("edges", explained.edges), ("own", explained.own), ("errors", explained.errors)):
         if entries is not None:
             arrays |= {f"{name}_start": entries.start, f"{name}_place": entries.place, f"{name}_score": entries.score}
     arrays["edge_index"] = torch.cat([edge_index for edge_index, _ in explained.graphs], dim=1)
@@ -135,6 +135,7 @@ def _assemble(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Explanati
         graphs=tuple(zip(parts, tensors["graph_nodes"].tolist(), strict=True)),
         edges=_entries(tensors, "edges"),
         own=_entries(tensors, "own"),
+        errors=_entries(tensors, "errors"),
         **plain,
     )
 

@@ -73,11 +73,12 @@ def choose_target(truth: Tensor, target: Any, mode: str | None, of: str) -> Targ
             "explain. Check the features and the weights."
         )
     classes = 2 if mode == "binary" else width
-    column = _predicted(truth, mode) if target is None else _given(target, len(truth), classes, mode)
+    column = predicted_classes(truth, mode) if target is None else _given(target, len(truth), classes, mode)
     return Target(column.to(truth.device), mode, of, truth)
 
 
-def _predicted(truth: Tensor, mode: str) -> Tensor:
+def predicted_classes(truth: Tensor, mode: str) -> Tensor:
+    """The class of each row; 0, the only column, of a regression."""
     if mode != "regression":
         return predicted(truth, mode)
     if truth.size(1) > 1:

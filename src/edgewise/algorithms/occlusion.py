@@ -12,7 +12,7 @@ from edgewise.problem import Problem
 from edgewise.score import Score
 
 
-def _rank_in_group(owner: Tensor) -> Tensor:
+def rank_in_group(owner: Tensor) -> Tensor:
     """The number of each entry among those of its owner."""
     order = owner.argsort(stable=True)
     grouped = owner[order]
@@ -21,17 +21,17 @@ def _rank_in_group(owner: Tensor) -> Tensor:
     return rank
 
 
-def _one_per_target(candidates: Tensor, owner: Tensor) -> Iterator[Tensor]:
+def one_per_target(candidates: Tensor, owner: Tensor) -> Iterator[Tensor]:
     """The candidates in rounds, at most one of each target a round: one forward pass serves all targets."""
-    order = _rank_in_group(owner[candidates]).argsort(stable=True)
-    counts = torch.bincount(_rank_in_group(owner[candidates]))
+    order = rank_in_group(owner[candidates]).argsort(stable=True)
+    counts = torch.bincount(rank_in_group(owner[candidates]))
     yield from candidates[order].split(counts.tolist())
 
 
 def _drops(evaluate: Callable[[Tensor], Tensor], candidates: Tensor, owner: Tensor) -> Tensor:
     """value − value without, for every candidate; `evaluate(places)` gives the values without these."""
     drop = torch.zeros(len(owner), device=owner.device)
-    for places in _one_per_target(candidates, owner):
+    for places in one_per_target(candidates, owner):
         change = evaluate(places)[owner[places]]
         drop = drop.to(change.dtype)
         drop[places] = change
@@ -50,32 +50,55 @@ def occlusion(score: Score, level: str) -> CopyScores:
     tensor([[0., 6.],
             [6., 0.]])
     """
+    edge = edge_drops(score, level)
+    if not has_own_terms(score):
+        return CopyScores(edge)
     value = score(score.ones())
-    reachable = in_computation_graph(score)
-    if not score.local:
-        reachable = torch.ones_like(reachable)
-    rows = [[layer] for layer in range(score.num_layers)] if level == "layer" else [list(range(score.num_layers))]
-    edge = [
-        _drops(_without_edges(score, value, row), reachable[row].any(dim=0).nonzero().view(-1), score.owner)
-        for row in rows
-    ]
-    own = None
-    if has_own_terms(score):
-        everyone = torch.arange(len(score.self_owner), device=score.self_owner.device)
-        own = [_drops(_without_self(score, value, row), everyone, score.self_owner) for row in rows]
-    return CopyScores(_stack(edge, level), None if own is None else _stack(own, level))
+    everyone = torch.arange(len(score.self_owner), device=score.self_owner.device)
+    own = [_drops(_without_self(score, value, row), everyone, score.self_owner) for row in layer_groups(score, level)]
+    return CopyScores(edge, _stack(own, level))
+
+
+def layer_groups(score: Score, level: str) -> list[list[int]]:
+    """Layers whose weights are changed together: each by itself, or all of them."""
+    layers = list(range(score.num_layers))
+    return [[layer] for layer in layers] if level == "layer" else [layers]
+
+
+def players(score: Score, level: str) -> Tensor:
+    """`[groups, M]`: which edge copies can change their target at all."""
+    inside = in_computation_graph(score) if score.local else torch.ones_like(score.ones(), dtype=torch.bool)
+    return inside if level == "layer" else inside.any(dim=0, keepdim=True)
+
+
+@torch.no_grad()
+def edge_drops(score: Score, level: str, weight: float = 0.0, partner: Tensor | None = None) -> Tensor:
+    """z(1) − z(ω_e = weight), `[M]` or `[L, M]`; with `partner` `[M]`, another copy's weight changes along with each."""
+    value, found = score(score.ones()), []
+    for row, inside in zip(layer_groups(score, level), players(score, level), strict=True):
+        first = torch.arange(len(inside), device=inside.device)
+        if partner is not None:  # one pass for both directions
+            first = torch.minimum(first, partner)
+        candidates = first[inside].unique()
+        drop = _drops(_with_weight(score, value, row, weight, partner), candidates, score.owner)
+        found.append(torch.where(inside, drop[first], 0.0))
+    return _stack(found, level)
 
 
 def _stack(rows: list[Tensor], level: str) -> Tensor:
     return torch.stack(rows) if level == "layer" else rows[0]
 
 
-def _without_edges(score: Score, value: Tensor, row: list[int]) -> Callable[[Tensor], Tensor]:
+def _with_weight(
+    score: Score, value: Tensor, row: list[int], weight: float, partner: Tensor | None
+) -> Callable[[Tensor], Tensor]:
     def evaluate(places: Tensor) -> Tensor:
-        weight = score.ones()
+        changed = score.ones()
         for layer in row:
-            weight[layer, places] = 0
-        return value - score(weight)
+            changed[layer, places] = weight
+            if partner is not None:
+                changed[layer, partner[places]] = weight
+        return value - score(changed)
 
     return evaluate
 
@@ -94,9 +117,16 @@ _BYTES_A_PAIR = 256
 _SLOT_TABLE = 2**21  # slots × nodes in a block: small enough to stay in the cache
 
 
-@torch.no_grad()
 def lowered_occlusion(problem: Problem, level: str, memory: int) -> Iterator[tuple[int, SparseScores]]:
-    """The same for all targets of a lowered model: differences instead of forward passes, in blocks of edges.
+    """The same for all targets of a lowered model: differences instead of forward passes, in blocks of edges."""
+    return lowered_drops(problem, level, memory, of_self=(False, True))
+
+
+@torch.no_grad()
+def lowered_drops(
+    problem: Problem, level: str, memory: int, of_self: tuple[bool, ...]
+) -> Iterator[tuple[int, SparseScores]]:
+    """Of edges (False), of own terms (True), or of both.
 
     Each block comes with how many targets' worth of work is done since the last one.
     """
@@ -104,8 +134,8 @@ def lowered_occlusion(problem: Problem, level: str, memory: int) -> Iterator[tup
     assert lowering is not None
     differences = Differences(lowering, problem.index.to(problem.device), problem.target)
     size = max(min(_SLOT_TABLE, memory // _BYTES_A_PAIR) // lowering.in_edges.num_nodes, 1)
-    slots = [differences.slots(level, of_self=of_self) for of_self in (False, True)]
-    total, done = sum(len(part) for part in slots), 0
+    slots = [differences.slots(level, of_self=kind) for kind in of_self]
+    total, done = max(sum(len(part) for part in slots), 1), 0
     for block in (block for part in slots for block in part.split(size)):
         found = drops(differences, block)
         layer = block.call[found.slot].clamp(min=0)

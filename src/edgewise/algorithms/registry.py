@@ -7,11 +7,13 @@ from math import isfinite
 from typing import Any
 
 from edgewise.algorithms.baseline import full
+from edgewise.algorithms.eig_search import eig_search, lowered_eig_search
 from edgewise.algorithms.gnn_explainer import gnn_explainer
 from edgewise.algorithms.gradient import gradient, positive_gradient
 from edgewise.algorithms.integrated import integrated_gradients
 from edgewise.algorithms.occlusion import lowered_occlusion, occlusion
 from edgewise.algorithms.scores import LEVELS, CopyScores, SparseScores
+from edgewise.algorithms.shapley import shapley
 from edgewise.algorithms.walk_sums import goat_walks, lrp
 from edgewise.errors import SettingError
 
@@ -28,15 +30,19 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
     levels: tuple[str, ...] = LEVELS
     seeded: bool = False
-    lowered: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
-    """For a lowered model: all targets at once, looking deeper than a `Score`."""
+    lowered: Callable[..., Iterator[tuple[int, SparseScores]] | None] | None = None
+    """For a lowered model: all targets at once, looking deeper than a `Score`; it gives None where it cannot."""
     walking: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
     """Instead of `function`: made from walks."""
+    outside: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
+    """Of methods that are not ours: asked about the whole problem, they bring their own way to run the model."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What an explanation's settings say besides."""
 
     @property
     def is_drawn(self) -> bool:
-        """Whether scores are drawn when they are looked at."""
-        return self.function is None and self.walking is None
+        """Whether nothing is computed: scores are drawn when they are looked at."""
+        return self.function is None and self.outside is None and self.walking is None
 
 
 _ROWS = (
@@ -81,6 +87,22 @@ _ROWS = (
         levels=("input",),
         walking=goat_walks,
     ),
+    Method(
+        "eig_search",
+        eig_search,
+        "as occlusion",
+        "Lu et al., ICML 2024",
+        {"w_base": 0.0, "undirected": False},
+        lowered=lowered_eig_search,
+    ),
+    Method(
+        "shapley",
+        shapley,
+        "`samples` forward passes per edge (and layer) of the largest target",
+        "Castro et al., Computers & OR 2009",
+        {"samples": 50},
+        seeded=True,
+    ),
     Method("random", None, "none", "a yardstick: uniform on every edge", seeded=True),
     Method("full", full, "none", "a yardstick: the whole computation graph"),
 )
@@ -110,19 +132,25 @@ def methods() -> MethodTable:
 
 
 def find_method(name: Any, level: str) -> Method:
-    """The method of that name, or an error that lists the known ones."""
+    """The method of that name, or an error that lists the known ones; what `ew.from_pyg` made is a method already."""
     table = methods()
-    if not isinstance(name, str) or name not in table:
+    if not isinstance(name, Method) and (not isinstance(name, str) or name not in table):
         near = get_close_matches(str(name), list(table), n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise SettingError(f"method is {name!r}; known are {', '.join(table)}.{hint}")
+    chosen = name if isinstance(name, Method) else table[name]
+    check_level(level)
+    if level not in chosen.levels:
+        raise SettingError(f"{chosen.name} has no level {level!r}; it has {', '.join(map(repr, chosen.levels))}.")
+    return chosen
+
+
+def check_level(level: Any) -> None:
+    """Refuse what is no level."""
     if level not in LEVELS:
         raise SettingError(
             f"level is {level!r}; known are 'input' (one weight per edge) and 'layer' (one per layer and edge)."
         )
-    if level not in table[name].levels:
-        raise SettingError(f"{name} has no level {level!r}; it has {', '.join(map(repr, table[name].levels))}.")
-    return table[name]
 
 
 _OPTIONS = (
@@ -139,8 +167,9 @@ _OPTIONS = (
     "device",
     "seed",
 )
-_POSITIVE_WHOLE = ("epochs", "steps")
-_NUMBERS = ("lr", "edge_size", "edge_ent", "epsilon")
+_POSITIVE_WHOLE = ("epochs", "steps", "samples")
+_NUMBERS = ("lr", "edge_size", "edge_ent", "epsilon", "w_base")
+_SWITCHES = ("undirected",)
 
 
 def read_settings(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,12 +182,21 @@ def read_settings(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
             raise SettingError(f"{method.name} has no setting {name!r}; its settings are: {known}.{hint}")
     settings = {**method.settings, **given}
     for name, value in settings.items():
-        if name in _POSITIVE_WHOLE and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise SettingError(
-                f"{name} is {value!r}; needed is a whole number of at least 1, such as {method.settings[name]}."
-            )
-        if name in _NUMBERS and (not isinstance(value, (int, float)) or isinstance(value, bool) or not isfinite(value)):
-            raise SettingError(f"{name} is {value!r}; needed is a number, such as {method.settings[name]}.")
-    if settings.get("lr", 1) <= 0:
-        raise SettingError(f"lr is {settings['lr']!r}; needed is a step size above 0, such as {method.settings['lr']}.")
+        _check_value(name, value, method.settings[name])
     return settings
+
+
+def _check_value(name: str, value: Any, default: Any) -> None:
+    """Refuse a value outside its range."""
+    if name in _POSITIVE_WHOLE and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise SettingError(f"{name} is {value!r}; needed is a whole number of at least 1, such as {default}.")
+    if name in _NUMBERS and (not isinstance(value, (int, float)) or isinstance(value, bool) or not isfinite(value)):
+        raise SettingError(f"{name} is {value!r}; needed is a number, such as {default}.")
+    if name in _SWITCHES and not isinstance(value, bool):
+        raise SettingError(f"{name} is {value!r}; needed is True or False.")
+    if name == "lr" and value <= 0:
+        raise SettingError(f"lr is {value!r}; needed is a step size above 0, such as {default}.")
+    if name == "w_base" and value == 1:
+        raise SettingError(
+            f"w_base is 1, the weight that every edge has already; needed is another, such as {default}."
+        )

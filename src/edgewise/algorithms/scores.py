@@ -12,10 +12,12 @@ LEVELS = ("input", "layer")
 
 @dataclass(frozen=True)
 class CopyScores:
-    """`edge` is `[M]` (input level) or `[L, M]`, `own` is `[S]`, `[L, S]` or None."""
+    """`edge` is `[M]` (input level) or `[L, M]`, `own` is `[S]`, `[L, S]` or None, `error` is like `edge` or None."""
 
     edge: Tensor
     own: Tensor | None = None
+    error: Tensor | None = None
+    """Standard errors of the edge scores, of methods that sample."""
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def is_aligned(tensor: Tensor, num_rows: int, dims: int) -> bool:
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """Stands for a value of a `RowFunction`: 0 is its input."""
 
     value: int
@@ -145,19 +145,19 @@ class RowFunction:
     @staticmethod
     def filled(leaves: tuple[Any, ...], values: list[Any]) -> list[Any]:
         """An operation's leaves with the values so far put in."""
-        return [values[x.value] if isinstance(x, _Place) else x for x in leaves]
+        return [values[x.value] if isinstance(x, Place) else x for x in leaves]
 
     def split_linear(self) -> tuple[Tensor, Tensor | None, "RowFunction"] | None:
         """The matrix and bias of a first linear map, and what follows; None if it begins otherwise."""
         if not self.operations or plain_name(self.operations[0][0]) != "linear":
             return None
-        uses = sum(leaf == _Place(0) for _, leaves, _ in self.operations for leaf in leaves)
+        uses = sum(leaf == Place(0) for _, leaves, _ in self.operations for leaf in leaves)
         _, leaves, form = self.operations[0]
         (rows, weight, *rest), _ = tree_unflatten(list(leaves), form)
-        if uses != 1 or rows != _Place(0):
+        if uses != 1 or rows != Place(0):
             return None
         later = [
-            (f, tuple(_Place(x.value - 1) if isinstance(x, _Place) else x for x in ls), fm)
+            (f, tuple(Place(x.value - 1) if isinstance(x, Place) else x for x in ls), fm)
             for f, ls, fm in self.operations[1:]
         ]
         return weight, rest[0] if rest else None, RowFunction(tuple(later))
@@ -181,7 +181,7 @@ class _Collector(OperationMode):
             self.fine.append(row_arguments(func, args, kwargs) is not None)
             leaves, form = tree_flatten((args, kwargs))
             marked = [
-                _Place(self.places[k]) if k in self.places else _fixed(x) for k, x in zip(keys, leaves, strict=False)
+                Place(self.places[k]) if k in self.places else _fixed(x) for k, x in zip(keys, leaves, strict=False)
             ]
             self.operations.append((out_of_place(func), tuple(marked), form))
             self.places[keys_of(result)[0]] = len(self.operations)
@@ -193,7 +193,7 @@ class _Collector(OperationMode):
         needed = {last}
         for number in range(last, 0, -1):
             if number in needed:
-                needed |= {leaf.value for leaf in self.operations[number - 1][1] if isinstance(leaf, _Place)}
+                needed |= {leaf.value for leaf in self.operations[number - 1][1] if isinstance(leaf, Place)}
         order = sorted(needed - {0})
         if not all(self.fine[number - 1] for number in order):
             return None
@@ -201,7 +201,7 @@ class _Collector(OperationMode):
         chosen = [self.operations[number - 1] for number in order]
         return RowFunction(
             tuple(
-                (f, tuple(_Place(place[x.value]) if isinstance(x, _Place) else x for x in leaves), form)
+                (f, tuple(Place(place[x.value]) if isinstance(x, Place) else x for x in leaves), form)
                 for f, leaves, form in chosen
             )
         )

@@ -62,7 +62,8 @@ def _prepare(module: nn.Module) -> None:
 
 
 @contextmanager
-def _random_state_kept() -> Iterator[None]:
+def random_state_kept() -> Iterator[None]:
+    """Python's, numpy's and torch's generators are given back as they were."""
     python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
     try:
@@ -81,7 +82,7 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
     modules = list(model.modules())
     photos = [_photograph(module) for module in modules]
     required = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    with _random_state_kept(), torch.inference_mode(mode=False), torch.enable_grad():
+    with random_state_kept(), torch.inference_mode(mode=False), torch.enable_grad():
         try:
             for module in modules:
                 _prepare(module)

@@ -1,0 +1,154 @@
+"""EiG-Search's second phase (Lu et al., ICML 2024): of the subgraphs that the best k edges make, the best one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.algorithms.eig_search import reverses
+from edgewise.algorithms.known_scores import KnownScores, read_scores
+from edgewise.algorithms.occlusion import rank_in_group
+from edgewise.algorithms.repeated import Repeated
+from edgewise.blocks import blocks, read_batch_size, read_memory
+from edgewise.collection import ExplanationSet
+from edgewise.errors import SettingError
+from edgewise.explanation import Explanation
+from edgewise.problem import pose
+from edgewise.score import Score
+
+
+@dataclass(frozen=True, eq=False)
+class BestSubgraph:
+    """Edges of one target: with them alone the explained number stays as high, without them it falls as low, as possible."""
+
+    columns: Tensor
+    """Of `edge_index`, strongest first."""
+    index: int
+    target: int
+    alone: float
+    """The explained number with these edges only."""
+    without: float
+    """The explained number without them."""
+
+    @property
+    def gain(self) -> float:
+        """What the search maximises: `alone − without`, which is fidelity+ minus fidelity−."""
+        return self.alone - self.without
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __repr__(self) -> str:
+        values = f"alone {self.alone:.4g}, without {self.without:.4g}"
+        return f"BestSubgraph(index={self.index}, target={self.target}, {len(self)} edges: {values})"
+
+
+def best_subgraph(
+    model: nn.Module,
+    data: Any,
+    found: Explanation | ExplanationSet,
+    *,
+    max_edges: int | None = None,
+    forward: Callable[..., Tensor] | None = None,
+    device: Any = None,
+    memory: Any = None,
+    batch_size: int | None = None,
+) -> BestSubgraph | list[BestSubgraph]:
+    """The linear search of EiG-Search, along the scores of any method: of the best 1, 2, 3, … edges, the best subgraph.
+
+    For every k two forward passes: with the k highest scores alone, and without them. The best k maximises the difference of
+    the two explained numbers, which is fidelity+ minus fidelity−; of several best ones the smallest is taken. An edge that is
+    left out has weight `w_base` (0 if the explanation has no such setting). Edges with score 0 are never chosen. With
+    `undirected=True` in the settings an edge and its reverse come together.
+
+    Args:
+        model: The model that was explained.
+        data: The data that was explained.
+        found: What `explain` gave, at input level.
+        max_edges: The largest subgraph to try (two directions of an undirected edge count as one); None: all edges.
+        forward: As in `explain`.
+        device: As in `explain`.
+        memory: As in `explain`.
+        batch_size: As in `explain`.
+
+    Returns:
+        A `BestSubgraph` for an `Explanation`, a list of them for an `ExplanationSet`.
+
+    >>> import torch; from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
+    >>> from edgewise.explaining import explain
+    >>> conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)
+    >>> _ = conv.lin_l.weight.data.fill_(2.0)
+    >>> data = Data(x=torch.tensor([[1.0], [-3.0], [2.0], [0.0]]), edge_index=torch.tensor([[0, 1, 2], [3, 3, 3]]))
+    >>> best_subgraph(conv, data, explain(conv, data, index=3, target=1, method="eig_search")).columns
+    tensor([2, 0])
+    """
+    if max_edges is not None and (not isinstance(max_edges, int) or isinstance(max_edges, bool) or max_edges < 1):
+        raise SettingError(f"max_edges is {max_edges!r}; needed is a whole number of at least 1, or None for all.")
+    asked = read_scores(found)
+    settings = asked.settings
+    problem = pose(
+        model,
+        data,
+        asked.index,
+        target=asked.target,
+        task=settings.get("task", "node"),
+        mode=settings.get("mode"),
+        of=settings.get("of", "logit"),
+        forward=forward,
+        device=device,
+    )
+    asked.check_graphs(problem)
+    results: list[BestSubgraph] = []
+    with problem.borrowed(), torch.no_grad():
+        for positions in blocks(problem, read_memory(memory), read_batch_size(batch_size)):
+            results += _search(Score.of_block(problem, positions), asked, max_edges)
+    return results if isinstance(found, ExplanationSet) else results[0]
+
+
+def _search(score: Score, asked: KnownScores, max_edges: int | None) -> list[BestSubgraph]:
+    rank = _ranks(score, asked).to(score.owner.device)
+    count = torch.zeros(score.num_targets, dtype=torch.long, device=rank.device)
+    count.scatter_reduce_(0, score.owner, rank + 1, "amax")
+    longest = min(int(count.max()) if count.numel() else 0, max_edges or len(rank) + 1)
+    alone, without = _values(score, rank, longest, float(asked.settings.get("w_base", 0.0)))
+    tried = torch.arange(longest + 1, device=rank.device).view(-1, 1)
+    gain = (alone - without).masked_fill((tried > count) | ((tried == 0) & (count > 0)), -torch.inf)
+    best = gain.argmax(dim=0)  # the first of equals
+    chosen = ((rank >= 0) & (rank < best[score.owner])).nonzero().view(-1)
+    chosen = chosen[(score.owner[chosen] * (len(rank) + 1) + rank[chosen]).argsort(stable=True)]
+    columns = score.edge_id[chosen].split(torch.bincount(score.owner[chosen], minlength=score.num_targets).tolist())
+    numbers = (part.gather(0, best.view(1, -1))[0].tolist() for part in (alone, without))
+    about = zip(columns, score.index.tolist(), score.target.column.tolist(), *numbers, strict=True)
+    return [BestSubgraph(column.cpu(), *rest) for column, *rest in about]
+
+
+def _ranks(score: Score, asked: KnownScores) -> Tensor:
+    """`[M]`: how many stronger edges a copy's target has, −1 for edges without a score; two directions may share a rank."""
+    value, owner = asked.of_copies(score), score.owner.cpu()
+    first = torch.arange(len(owner))
+    if asked.settings.get("undirected", False):
+        partner = reverses(score.ends().cpu(), owner, score.edge_id.cpu())
+        first = torch.minimum(first, partner)
+        value = torch.where(value == 0, value[partner], value)  # one direction alone may reach the target
+    leads = ((value != 0) & (first == torch.arange(len(owner)))).nonzero().view(-1)
+    leads = leads[score.edge_id.cpu()[leads].argsort(stable=True)]  # ties: the lower column first
+    leads = leads[value[leads].argsort(descending=True, stable=True)]
+    rank = torch.full_like(owner, -1)
+    rank[leads] = rank_in_group(owner[leads])
+    return rank[first]
+
+
+def _values(score: Score, rank: Tensor, longest: int, w_base: float) -> tuple[Tensor, Tensor]:
+    """`[longest + 1, targets]` each: the explained numbers with the strongest 0, 1, … edges alone, and without them."""
+    repeated = Repeated(score, 2 * (longest + 1))
+    found = []
+    for part in torch.arange(2 * (longest + 1), device=rank.device).split(repeated.times):
+        size, remove = part // 2, part % 2 == 1
+        chosen = (rank >= 0) & (rank < size.view(-1, 1))
+        on = (chosen ^ remove.view(-1, 1)).to(score.target.truth.dtype)
+        weight = (on + (1 - on) * w_base).unsqueeze(1).expand(-1, score.num_layers, -1)
+        found.append(repeated.rows(repeated.score(repeated.weights(weight)), len(part)))
+    both = torch.cat(found)
+    return both[0::2], both[1::2]

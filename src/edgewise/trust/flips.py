@@ -1,0 +1,171 @@
+"""Sign flips by sampling: does an edge's own gradient change its sign while its weight goes from 1 to 0?"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.algorithms.registry import check_level
+from edgewise.blocks import read_batch_size, read_memory
+from edgewise.errors import SettingError
+from edgewise.problem import Problem, pose
+from edgewise.trust.bounded import follow, spreads
+from edgewise.trust.plan import NotCertifiable
+from edgewise.trust.questions import Questions, all_questions, share, share_of_each
+from edgewise.trust.sampling import sampled_gradients
+from edgewise.trust.spreading import Spread
+
+WEIGHTS = tuple(round(1 - step / 20, 2) for step in range(21))
+"""1.0, 0.95, …, 0.0."""
+
+
+@dataclass(frozen=True, eq=False)
+class SignFlips:
+    """For every edge that can reach a target: its own gradient at ω = 1, and the range of it over the tried weights.
+
+    Entries are ordered by target and column; arrays are `[M]`, at layer level `[L, M]`. Only edges whose gradient at ω = 1 is
+    not 0 count in the shares.
+    """
+
+    index: Tensor
+    owner: Tensor
+    """`[M]`: position in `index`."""
+    edge_id: Tensor
+    """`[M]`: column of `edge_index`."""
+    level: str
+    values: tuple[float, ...]
+    """The tried weights."""
+    gradient: Tensor
+    """∂z/∂ω_e at ω = 1."""
+    lowest: Tensor
+    highest: Tensor
+
+    @property
+    def counted(self) -> Tensor:
+        """Edges with a gradient."""
+        return self.gradient != 0
+
+    @property
+    def to_negative(self) -> Tensor:
+        """Positive at ω = 1, negative for a smaller weight."""
+        return (self.gradient > 0) & (self.lowest < 0)
+
+    @property
+    def to_positive(self) -> Tensor:
+        """Negative at ω = 1, positive for a smaller weight."""
+        return (self.gradient < 0) & (self.highest > 0)
+
+    @property
+    def flipped(self) -> Tensor:
+        """Either."""
+        return self.to_negative | self.to_positive
+
+    @property
+    def share(self) -> float:
+        """Share of the edges with a gradient whose sign changes; NaN if there is none."""
+        return share(self.flipped, self.counted)
+
+    @property
+    def share_to_negative(self) -> float:
+        """Of the same edges, those that go from positive to negative."""
+        return share(self.to_negative, self.counted)
+
+    @property
+    def share_to_positive(self) -> float:
+        """Of the same edges, those that go from negative to positive."""
+        return share(self.to_positive, self.counted)
+
+    @property
+    def share_of_each(self) -> Tensor:
+        """`share` for each target, `[T]`."""
+        return share_of_each(self.flipped, self.counted, Questions(self.index, self.owner, self.edge_id, 1))
+
+    def __repr__(self) -> str:
+        shares = f"{self.share:.2%} flip, {self.share_to_negative:.2%} + → −, {self.share_to_positive:.2%} − → +"
+        return f"SignFlips({self.level} level, {len(self.index)} targets, {int(self.counted.sum())} edges: {shares})"
+
+
+def sign_flips(
+    model: nn.Module,
+    data: Any,
+    index: Any = None,
+    *,
+    values: Sequence[float] = WEIGHTS,
+    level: str = "input",
+    target: Any = None,
+    task: str = "node",
+    mode: str | None = None,
+    of: str = "logit",
+    forward: Callable[..., Tensor] | None = None,
+    device: Any = None,
+    memory: Any = None,
+    batch_size: int | None = None,
+) -> SignFlips:
+    """Edges whose own gradient ∂z/∂ω_e changes its sign while ω_e goes through `values` and all other weights stay 1.
+
+    That no gradient does is the condition of Proposition 2 of the paper. At layer level the weight of an edge in one layer is
+    varied. A model that `certify` can follow is run for all edges and targets at once; any other by forward and backward
+    passes, in each of which every target varies an edge of its own.
+
+    >>> import torch; from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
+    >>> conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)
+    >>> _ = conv.lin_l.weight.data.fill_(2.0)
+    >>> data = Data(x=torch.tensor([[1.0], [-3.0], [0.0]]), edge_index=torch.tensor([[0, 1], [2, 2]]))
+    >>> sign_flips(conv, data, index=2, target=1)            # z = 2·ω₀ − 6·ω₁: both gradients are constant
+    SignFlips(input level, 1 targets, 2 edges: 0.00% flip, 0.00% + → −, 0.00% − → +)
+    """
+    check_level(level)
+    weights = _read_values(values)
+    budget, size = read_memory(memory), read_batch_size(batch_size)
+    problem = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+    with problem.borrowed():
+        try:
+            questions, ranges = _through_bounds(problem, level, weights, budget)
+        except NotCertifiable:
+            questions, ranges = sampled_gradients(problem, level, weights, budget, size)
+    return SignFlips(problem.index, questions.owner, questions.edge_id, level, weights, *ranges)
+
+
+def _read_values(values: Any) -> tuple[float, ...]:
+    try:
+        weights = tuple(float(value) for value in values)
+    except (TypeError, ValueError) as error:
+        raise SettingError(f"values is {values!r}; needed are weights such as [1.0, 0.5, 0.0].") from error
+    if not weights or not all(0 <= weight <= 1 for weight in weights):
+        raise SettingError(f"values is {values!r}; needed are weights between 0 and 1, such as [1.0, 0.5, 0.0].")
+    return weights
+
+
+@torch.no_grad()
+def _through_bounds(
+    problem: Problem, level: str, weights: tuple[float, ...], memory: int
+) -> tuple[Questions, tuple[Tensor, Tensor, Tensor]]:
+    """Interval arithmetic on single weights gives the gradients themselves, up to the last digits."""
+    at_one = follow(problem)
+    questions = all_questions(problem, memory)
+    tried = [1.0, *(weight for weight in weights if weight != 1.0)]
+    size = len(questions) * (1 if level == "input" else problem.num_layers)
+    at_start, seen = torch.zeros(size, dtype=torch.double), torch.zeros(size, dtype=torch.long)
+    lowest, highest = torch.full_like(at_start, torch.inf), torch.full_like(at_start, -torch.inf)
+    for spread in spreads(at_one, level, [(weight, weight) for weight in tried], memory):
+        place, which, slope = _read(spread, questions, len(tried))
+        at_start[place[which == 0]] = slope[which == 0]
+        lowest.scatter_reduce_(0, place, slope, "amin")
+        highest.scatter_reduce_(0, place, slope, "amax")
+        seen.index_add_(0, place, torch.ones_like(place))
+    never = torch.zeros_like(at_start)  # a gradient of exactly 0 is not written down
+    lowest = torch.where(seen < len(tried), torch.minimum(lowest, never), lowest)
+    highest = torch.where(seen < len(tried), torch.maximum(highest, never), highest)
+    shape = (len(questions),) if level == "input" else (problem.num_layers, len(questions))
+    return questions, (at_start.view(shape), lowest.view(shape), highest.view(shape))
+
+
+def _read(spread: Spread, questions: Questions, tried: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of a block: the question, which of the tried weights, and the gradient; one whose sign is not sure is 0."""
+    slopes, slots = spread.slopes, spread.slots
+    edge, call = (part[slopes.slot].cpu() for part in (slots.edge, slots.call))
+    place = questions.place(slopes.position.cpu(), edge) + call.clamp(min=0) * len(questions)
+    lo, hi = slopes.bounds.lo.cpu(), slopes.bounds.hi.cpu()
+    return place, slopes.slot.cpu() % tried, torch.where((lo <= 0) & (hi >= 0), 0.0, (lo + hi) / 2)

@@ -1,0 +1,120 @@
+"""Interval arithmetic that also holds for floating-point numbers: bounds are pushed outwards by what rounding may have done.
+
+A computed sum of n products is the sum of the true products, each times 1 + δ with |δ| below (n + 1) · 2⁻⁵³. So it is enough to
+push every *term* outwards by a little more than that, relative to its size, before summing. Zeros stay zeros: what cannot
+change at all keeps the interval [0, 0]. Everything is float64; underflow is left out of account.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_UNIT = 2.0**-53
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """Numbers that lie between `lo` and `hi`, entry by entry.
+
+    >>> import torch
+    >>> x = Interval(torch.tensor([[-1.0, 2.0]]).double(), torch.tensor([[1.0, 3.0]]).double())
+    >>> y = x.linear(TwoSided.of(torch.tensor([[1.0, -1.0]]).double()))        # x₀ − x₁
+    >>> y.lo.round().item(), y.hi.round().item()
+    (-4.0, -1.0)
+    """
+
+    lo: Tensor
+    hi: Tensor
+
+    @staticmethod
+    def point(rows: Tensor) -> "Interval":
+        """Exactly these numbers."""
+        return Interval(rows, rows)
+
+    @staticmethod
+    def stack(parts: Sequence["Interval"]) -> "Interval":
+        """Rows below each other."""
+        return Interval(torch.cat([part.lo for part in parts]), torch.cat([part.hi for part in parts]))
+
+    @staticmethod
+    def join(parts: Sequence["Interval"]) -> "Interval":
+        """Columns side by side."""
+        return Interval(torch.cat([part.lo for part in parts], dim=1), torch.cat([part.hi for part in parts], dim=1))
+
+    def __len__(self) -> int:
+        return len(self.lo)
+
+    def rows(self, index: Tensor) -> "Interval":
+        """Some rows."""
+        return Interval(self.lo.index_select(0, index), self.hi.index_select(0, index))
+
+    def outward(self, terms: int) -> "Interval":
+        """A little wider: sums of up to so many of these numbers, times constants, then bound the true sums."""
+        push = 2 * (terms + 3) * _UNIT
+        lo, hi = torch.sub(self.lo, self.lo.abs(), alpha=push), torch.add(self.hi, self.hi.abs(), alpha=push)
+        return Interval(lo, hi)
+
+    def __add__(self, other: "Interval") -> "Interval":
+        return Interval(self.lo + other.lo, self.hi + other.hi).outward(1)
+
+    def __neg__(self) -> "Interval":
+        return Interval(-self.hi, -self.lo)
+
+    def times(self, factor: Tensor) -> "Interval":
+        """Times exact numbers (broadcast), of any sign."""
+        return self.scaled(factor).outward(1)
+
+    def scaled(self, factor: Tensor) -> "Interval":
+        """The same for an interval that was pushed outwards already, to be summed."""
+        a, b = self.lo * factor, self.hi * factor
+        if bool((factor >= 0).all()):
+            return Interval(a, b)
+        return Interval(torch.minimum(a, b), torch.maximum(a, b))
+
+    def between(self, low: Tensor, high: Tensor) -> "Interval":
+        """Times something between two exact numbers (broadcast), neither of which is negative."""
+        lo = self.lo * torch.where(self.lo >= 0, low, high)
+        hi = self.hi * torch.where(self.hi >= 0, high, low)
+        return Interval(lo, hi).outward(1)
+
+    def linear(self, matrix: "TwoSided") -> "Interval":
+        """rows · matrixᵀ."""
+        wide = self.outward(2 * self.lo.size(1))
+        both = torch.cat([wide.lo, wide.hi], dim=1) @ matrix.both
+        width = both.size(1) // 2
+        return Interval(both[:, :width], both[:, width:])
+
+    def sums(self, place: Tensor, size: int) -> "Interval":
+        """Rows added up by place, `[size, width]`; pushed outwards before, by as many as may meet in one place."""
+        lo, hi = (self.lo.new_zeros(size, self.lo.size(1)).index_add_(0, place, part) for part in (self.lo, self.hi))
+        return Interval(lo, hi)
+
+    def dot(self, other: "Interval") -> "Interval":
+        """Σ of products over the columns, `[rows]`."""
+        wide = self.outward(self.lo.size(1))
+        corners = torch.stack([a * b for a in (wide.lo, wide.hi) for b in (other.lo, other.hi)])
+        return Interval(corners.amin(dim=0).sum(dim=1), corners.amax(dim=0).sum(dim=1))
+
+    def is_zero(self) -> Tensor:
+        """`[rows]`: where every number is exactly 0."""
+        return ((self.lo == 0) & (self.hi == 0)).all(dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class TwoSided:
+    """A matrix split by sign, so that one product maps both ends of an interval."""
+
+    both: Tensor
+    """`[2 in, 2 out]`: from (lo, hi) to (lo, hi)."""
+
+    def t(self) -> "TwoSided":
+        """Of the transposed matrix: the parts keep their places."""
+        return TwoSided(self.both.t())
+
+    @staticmethod
+    def of(matrix: Tensor) -> "TwoSided":
+        """From `[out, in]`."""
+        plus, minus = matrix.clamp(min=0).t(), matrix.clamp(max=0).t()
+        return TwoSided(torch.cat([torch.cat([plus, minus], dim=1), torch.cat([minus, plus], dim=1)]))
