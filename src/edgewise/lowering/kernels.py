@@ -237,3 +237,52 @@ def pull(
                 for d in range(width):
                     found[row, d] += factor * onward[i, d]
     return products, found
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def rows_times(rows: Array, matrices: Array, node: Array) -> Any:
+    """rows[i] · matrices[node[i]], without copies of the matrices."""
+    found = np.zeros((len(rows), matrices.shape[2]), rows.dtype)
+    for i in range(len(rows)):
+        for o in range(matrices.shape[1]):
+            value = rows[i, o]
+            if value != 0:
+                for d in range(matrices.shape[2]):
+                    found[i, d] += value * matrices[node[i], o, d]
+    return found
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def times_rows(matrices: Array, node: Array, rows: Array) -> Any:
+    """matrices[node[i]] · rows[i]."""
+    found = np.empty((len(rows), matrices.shape[1]), rows.dtype)
+    for i in range(len(rows)):
+        for o in range(matrices.shape[1]):
+            total = rows.dtype.type(0)
+            for d in range(matrices.shape[2]):
+                total += matrices[node[i], o, d] * rows[i, d]
+            found[i, o] = total
+    return found
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def box_image(
+    matrices: Array, scale: Array, start: Array, sender: Array, reached: Array, low: Array, high: Array
+) -> Any:
+    """The hull, over the pairs into each node, of scale · matrix of the node · box of the sender; ±inf where nothing comes."""
+    size, width = len(start) - 1, matrices.shape[1]
+    new_low, new_high = np.full((size, width), np.inf), np.full((size, width), -np.inf)
+    for v in range(size):
+        for p in range(start[v], start[v + 1]):
+            u = sender[p]
+            if reached[u]:
+                for o in range(width):
+                    least, most = 0.0, 0.0
+                    for d in range(matrices.shape[2]):
+                        one, other = matrices[v, o, d] * low[u, d], matrices[v, o, d] * high[u, d]
+                        least += min(one, other)
+                        most += max(one, other)
+                    one, other = scale[p] * least, scale[p] * most
+                    new_low[v, o] = min(new_low[v, o], one, other)
+                    new_high[v, o] = max(new_high[v, o], one, other)
+    return new_low, new_high

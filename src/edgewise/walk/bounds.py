@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgewise.lowering.compiled import arrays, kernels_for
 from edgewise.walk.blocks import Blocks
 from edgewise.walk.geometry import Geometry
 from edgewise.walk.network import Network
@@ -96,6 +97,23 @@ def _image(network: Network, call: int, box: Box) -> Box:
             alone = blocks.scale.eq(0).all(dim=1)[pairs]
             _rooted(blocks, geometry, summed, box, pairs[alone], hull)
             pairs = pairs[~alone]
+    elif (
+        plain and blocks.root is None and around is None and (scale := blocks.scale) is not None and scale.size(1) == 1
+    ):
+        kernels = kernels_for(len(pairs), pairs)
+        if kernels is not None and summed is not None and summed.matrices is not None:
+            matrices = summed.matrices if blocks.matrix is None else summed.matrices @ blocks.matrix
+            inputs = (
+                matrices,
+                scale.view(-1),
+                geometry.in_pairs.start,
+                geometry.sender,
+                box.reached,
+                box.low,
+                box.high,
+            )
+            hull.low, hull.high = (torch.from_numpy(side) for side in kernels.box_image(*arrays(*inputs)))
+            return hull.box()
     size = box.low.size(1) * hull.low.size(1)
     for part in pairs.split(max(_NUMBERS_AT_ONCE // max(size, 1), 1)):
         matrices, sender = network.block(call, part), geometry.sender[part]

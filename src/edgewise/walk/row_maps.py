@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgewise.lowering.compiled import arrays, kernels_for
+
 
 @dataclass(frozen=True, eq=False)
 class RowMap:
@@ -18,6 +20,9 @@ class RowMap:
         if self.diagonal is not None:
             return gradient * self.diagonal.index_select(0, node)
         assert self.matrices is not None
+        kernels = kernels_for(gradient.numel(), gradient)
+        if kernels is not None:
+            return torch.from_numpy(kernels.rows_times(*arrays(gradient.contiguous(), self.matrices, node)))
         return torch.einsum("po,poi->pi", gradient, self.matrices.index_select(0, node))
 
     def forth(self, rows: Tensor, node: Tensor) -> Tensor:
@@ -25,6 +30,9 @@ class RowMap:
         if self.diagonal is not None:
             return rows * self.diagonal.index_select(0, node)
         assert self.matrices is not None
+        kernels = kernels_for(rows.numel(), rows)
+        if kernels is not None:
+            return torch.from_numpy(kernels.times_rows(*arrays(self.matrices, node, rows.contiguous())))
         return torch.einsum("poi,pi->po", self.matrices.index_select(0, node), rows)
 
     def after(self, blocks: Tensor, node: Tensor) -> Tensor:
