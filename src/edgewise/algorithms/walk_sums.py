@@ -61,6 +61,7 @@ def _together(target: Tensor, column: Tensor, score: Tensor, block: Block) -> tu
 
 _WALKS_AT_ONCE = 2**18
 _MOST_WALKS = 20_000_000
+_PIECES = 8
 
 
 def goat_walks(
@@ -80,12 +81,25 @@ def goat_walks(
     for block in target_blocks(problem, view, memory, beam=64, bounded=False):
         _refuse_too_many(block)
         size = block.network.recording.data.edge_index.size(1)
-        parts = list(_goat_parts(block.network, starting(block.network, block.front, block.owner), size))
-        key, place = torch.unique(torch.cat([key for key, _ in parts]), return_inverse=True)
-        score = torch.cat([score for _, score in parts])
-        total = score.new_zeros(len(key)).index_add_(0, place, score)
+        key, total = _summed(_goat_parts(block.network, starting(block.network, block.front, block.owner), size))
         entries = _sparse(block, torch.zeros_like(key), key // size, key % size, total, problem.target.truth.dtype)
         yield block.num_targets, entries
+
+
+def _summed(parts: Iterator[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Every key once, with its sum; walks are many, edges are few."""
+    waiting: list[tuple[Tensor, Tensor]] = []
+    for part in parts:
+        waiting.append(part)
+        if len(waiting) == _PIECES:
+            waiting = [_sum(waiting)]
+    return _sum(waiting)
+
+
+def _sum(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    key, place = torch.unique(torch.cat([key for key, _ in parts]), return_inverse=True)
+    score = torch.cat([score for _, score in parts])
+    return key, score.new_zeros(len(key)).index_add_(0, place, score)
 
 
 def _refuse_too_many(block: Block) -> None:

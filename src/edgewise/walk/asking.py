@@ -13,7 +13,7 @@ from edgewise.problem import Problem, pose
 from edgewise.progress import progress_bar
 from edgewise.settings import Settings
 from edgewise.walk.amp import amp_ave, amp_ave_additive
-from edgewise.walk.dag import dag
+from edgewise.walk.dag import dag_in_pieces
 from edgewise.walk.exact import SIGNS, Found, Search, rounding, starting
 from edgewise.walk.exhaustive import LIMIT, exhaustive
 from edgewise.walk.neurons import emp_neu
@@ -22,6 +22,7 @@ from edgewise.walk.results import Walk, WalkSet
 
 SEARCHES = ("exact", "dag", "amp_ave", "amp_ave_additive", "emp_neu", "exhaustive")
 _DEFAULT_MEMORY = 2**30
+_BYTES_A_NUMBER = 64  # of a prefix's gradient: with copies, and the gradient before the node's map
 
 
 @dataclass(frozen=True)
@@ -132,19 +133,19 @@ def _read(k: Any, search: str, sign: str, view: View, budget: Any, width: Any, l
 
 def _search(asked: Asked, block: Block) -> Found:
     network, front, owner, size = block.network, block.front, block.owner, block.num_targets
-    slack = rounding(network, block.boxes, front, owner, size)
-    if asked.search == "exact":
-        at_once = max(asked.memory // (8 * 8 * max(network.widest, 8)), 1)
-        search = Search(network, block.boxes, size, asked.k, asked.sign, asked.budget, slack, at_once)
-        return search.run(starting(network, front, owner))
     about = (network, block.boxes, front, owner, size, asked.k, asked.sign)
+    if asked.search == "exact":
+        at_once = max(asked.memory // (_BYTES_A_NUMBER * max(network.widest, 8) * network.num_calls), 1)
+        slack = rounding(network, block.boxes, front, owner, size)
+        return Search(*about[:2], size, asked.k, asked.sign, asked.budget, slack, at_once).run(
+            starting(network, front, owner)
+        )
     if asked.search == "dag":
-        return dag(*about, asked.width, graphs=block.of_graphs)
-    if asked.search == "emp_neu":
-        return emp_neu(*about)
-    if asked.search != "exhaustive":
-        return (amp_ave if asked.search == "amp_ave" else amp_ave_additive)(*about)
-    return exhaustive(network, front, owner, size, asked.k, asked.sign, slack, asked.limit)
+        return dag_in_pieces(*about, asked.width, graphs=block.of_graphs, memory=asked.memory)
+    if asked.search == "exhaustive":
+        slack = rounding(network, block.boxes, front, owner, size)
+        return exhaustive(network, front, owner, size, asked.k, asked.sign, slack, asked.limit)
+    return {"emp_neu": emp_neu, "amp_ave": amp_ave, "amp_ave_additive": amp_ave_additive}[asked.search](*about)
 
 
 def _answer(problem: Problem, asked: Asked, block: Block) -> Iterator[tuple[int, WalkSet]]:

@@ -14,6 +14,8 @@ from edgewise.walk.network import Front, Network
 from edgewise.walk.ordering import by_size, rank_in_group
 
 _TABLE = 2**26
+_FIRST_PIECE = 8
+_BYTES_A_NUMBER = 32
 
 
 def signed(front: Front, sign: str) -> Front:
@@ -86,6 +88,29 @@ def dag(
         bound = torch.where(listed >= k, last, 0)
     exact = torch.full((num_targets,), proven, device=owner.device)
     return Found(target[place], found, walks, bound, exact, expansions)
+
+
+def dag_in_pieces(
+    network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int,
+    k: int, sign: str, width: int, *, graphs: bool, memory: int,
+) -> Found:  # fmt: skip
+    """The same, as many targets at once as fit: how much one needs is seen on the first few."""
+    start = torch.searchsorted(owner, torch.arange(num_targets + 1, device=owner.device)).tolist()
+    degree = max(len(network.geometry(0)) / max(network.num_nodes, 1), 1.0)
+    found: list[tuple[int, Found]] = []
+    done, size = 0, _FIRST_PIECE
+    while done < num_targets or not found:
+        upto = min(done + size, num_targets)
+        roots = torch.arange(start[done], start[upto], device=owner.device)
+        part = dag(network, boxes, front.select(roots), owner[roots] - done, upto - done, k, sign, width, graphs=graphs)
+        found.append((done, part))
+        largest = float(part.expansions.max()) if upto > done else 1.0
+        size = max(int(memory / (_BYTES_A_NUMBER * network.widest * degree * max(largest, 1.0))), 1)
+        done = upto
+    columns = [torch.cat([getattr(part, name) for _, part in found]) for name in ("score", "nodes")]
+    target = torch.cat([part.target + first for first, part in found])
+    rest = [torch.cat([getattr(part, name) for _, part in found]) for name in ("upper_bound", "exact", "expansions")]
+    return Found(target, *columns, *rest)
 
 
 def _best_of_each(group: Tensor, key: Tensor, width: int, num_groups: int) -> Tensor:

@@ -152,18 +152,16 @@ class Search:
         return Prefixes(children.call - 1, front, children.target, children.bound, children.nodes)
 
     def _expand(self, prefixes: Prefixes) -> list[Prefixes]:
-        """The children that may still matter, in parts that fit; those with the highest bounds come last and are next."""
-        found: list[Prefixes] = []
-        for part in self._parts(prefixes):
-            part = self._still_wanted(part)  # walks found in the part before may have decided
-            children = self._children(part) if len(part) else None
-            if children is not None and len(children):
-                wanted = self._wanted(children.target, children.bound, children.nodes, children.call)
-                self._leave_out(children.target[~wanted], children.bound[~wanted])
-                kept = wanted.nonzero().view(-1)
-                if len(kept):
-                    found.append(self._arrive(children.select(kept)))
-        return found[::-1]
+        """What is to be expanded next, last first: the children that may still matter, after them what did not fit."""
+        part, *rest = self._parts(prefixes)
+        waiting, children = rest[::-1], self._children(part)
+        if children is not None and len(children):
+            wanted = self._wanted(children.target, children.bound, children.nodes, children.call)
+            self._leave_out(children.target[~wanted], children.bound[~wanted])
+            kept = wanted.nonzero().view(-1)
+            if len(kept):
+                waiting.append(self._arrive(children.select(kept)))
+        return waiting
 
     def _parts(self, prefixes: Prefixes) -> list[Prefixes]:
         start = self.network.geometry(prefixes.call).in_pairs.start
