@@ -50,6 +50,13 @@ def proteins() -> list[Data]:
     return list(TUDataset(str(_copied("PROTEINS")), "PROTEINS"))
 
 
+@cache
+def mutag() -> list[Data]:
+    from torch_geometric.datasets import TUDataset
+
+    return list(TUDataset(str(_copied("MUTAG")), "MUTAG"))
+
+
 def even_graph(num_edges: int, degree: int = 4, features: int = 32, seed: int = 0) -> Data:
     """Every edge as likely as any other, `degree` of them a node."""
     num_nodes = max(num_edges // degree, 2)

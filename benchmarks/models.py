@@ -2,16 +2,17 @@
 
 import os
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GAT, GCN, GIN, global_mean_pool
 
 from benchmarks.cache import cache_folder
-from benchmarks.data import COLUMN, cora, proteins
+from benchmarks.data import COLUMN, cora, mutag, proteins
 from edgewise.datasets import TrainedInfection, infection_model
 from edgewise.datasets.seeding import seeded
 
@@ -32,12 +33,13 @@ CORA_MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 @cache
-def cora_model(architecture: str) -> nn.Module:
-    """3 layers, hidden 32, 100 epochs on split 0."""
+def cora_model(architecture: str, layers: int = LAYERS) -> nn.Module:
+    """Hidden 32, 100 epochs on split 0."""
     data = cora()
     with seeded(0):
-        model = CORA_MODELS[architecture](data.num_features, HIDDEN, LAYERS, int(data.y.max()) + 1)
-        return _kept(f"cora-{architecture}-{CORA_EPOCHS}", model, _train_on_cora)
+        model = CORA_MODELS[architecture](data.num_features, HIDDEN, layers, int(data.y.max()) + 1)
+        depth = "" if layers == LAYERS else f"-{layers}"
+        return _kept(f"cora-{architecture}{depth}-{CORA_EPOCHS}", model, _train_on_cora)
 
 
 class PooledGIN(nn.Module):
@@ -57,7 +59,15 @@ def proteins_model(norm: str | None = None) -> nn.Module:
     """3 layers, hidden 32, 20 epochs on the first 60 % of the shuffled graphs."""
     with seeded(0):
         model = PooledGIN(proteins()[0].num_features, norm)
-        return _kept(f"proteins-gin-{norm or 'plain'}-{PROTEINS_EPOCHS}", model, _train_on_proteins)
+        return _kept(f"proteins-gin-{norm or 'plain'}-{PROTEINS_EPOCHS}", model, partial(_train_on_graphs, proteins()))
+
+
+@cache
+def mutag_model() -> nn.Module:
+    """The same on MUTAG."""
+    with seeded(0):
+        model = PooledGIN(mutag()[0].num_features, None)
+        return _kept(f"mutag-gin-{PROTEINS_EPOCHS}", model, partial(_train_on_graphs, mutag()))
 
 
 def large_model(features: int = 128, hidden: int = 128, classes: int = 40) -> nn.Module:
@@ -88,8 +98,8 @@ def _train_on_cora(model: nn.Module) -> None:
     model.zero_grad()
 
 
-def _train_on_proteins(model: nn.Module) -> None:
-    graphs, optimizer = proteins(), torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, weight_decay=1e-4)
+def _train_on_graphs(graphs: list[Data], model: nn.Module) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, weight_decay=1e-4)
     training = [graphs[i] for i in torch.randperm(len(graphs))[: len(graphs) * 6 // 10].tolist()]
     for _ in range(PROTEINS_EPOCHS):
         for batch in DataLoader(training, batch_size=32, shuffle=True):

@@ -80,6 +80,10 @@ def markdown(results: Mapping[str, Any], folder: Path) -> str:
         parts.append("![Cost against the size of the computation graphs](scaling.png)")
     if "large" in results:
         parts.append(f"Large graph: {results['large']['sentence']}.")
+    if (folder / "walks.json").exists():
+        walks = json.loads((folder / "walks.json").read_text(encoding="utf-8"))
+        parts.append(f"Walks (`python -m benchmarks.walks`, {walks['device']}, {walks['date']}):")
+        parts.append("\n".join(f"- {row['sentence']}" for row in walks["rows"]))
     if (folder / "gpu.json").exists():
         gpu = json.loads((folder / "gpu.json").read_text(encoding="utf-8"))
         parts.append(f"GPU ({gpu['device']}, torch {gpu['torch']}, {gpu['date']}):")
