@@ -61,6 +61,31 @@ def all_infection_nodes(rounds: int) -> Iterator[dict[str, Any]]:
         }
 
 
+def infection_walks(rounds: int) -> Iterator[dict[str, Any]]:
+    trained = infection()
+    for search in ("exact", "dag"):
+        find: Callable[..., list[ew.WalkSet]] = partial(
+            ew.walks, trained.model, trained.graphs.test, k=10, search=search
+        )
+        seconds, found = timed(partial(find, device=DEVICE), rounds)
+        on_cpu = find(device="cpu")
+        apart = max(
+            abs(one.score - other.score) / abs(here[0].score)
+            for there, here in zip(found, on_cpu, strict=True)
+            for one, other in zip(there, here, strict=True)
+        )
+        same = sum(
+            one.walks[0].nodes == other.walks[0].nodes for one, other in zip(found, on_cpu, strict=True) if len(one)
+        )
+        yield {
+            "seconds": seconds,
+            "deviation": apart,
+            "equal": apart <= TOLERANCE,
+            "sentence": f"ten best walks ({search}), all {len(found)} Infection nodes: {seconds:.3f} s, scores within {apart:.0e} "
+            f"of the CPU's, the same best walk for {same}",
+        }
+
+
 def large_graph(nodes: int, memory: str, rounds: int) -> Iterator[dict[str, Any]]:
     graph, model = power_law_graph(), large_model()
     targets = torch.randperm(LARGE_NODES, generator=torch.Generator().manual_seed(1))[:nodes]
@@ -94,7 +119,8 @@ def main() -> int:
     device = torch.cuda.get_device_name()
     print(f"{device}, torch {torch.__version__}")
     rows = []
-    for row in chain(all_infection_nodes(options.rounds), large_graph(options.nodes, options.memory, options.rounds)):
+    large = large_graph(options.nodes, options.memory, options.rounds)
+    for row in chain(all_infection_nodes(options.rounds), infection_walks(options.rounds), large):
         rows.append(row)
         print(row["sentence"], flush=True)
     if options.out is not None:

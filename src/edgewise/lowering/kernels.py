@@ -286,3 +286,24 @@ def box_image(
                     new_low[v, o] = min(new_low[v, o], one, other)
                     new_high[v, o] = max(new_high[v, o], one, other)
     return new_low, new_high
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def pair_scores(
+    heads: Array, table: Array, own_heads: Array, own_table: Array, parent: Array, pair: Array, sender: Array,
+    scale: Array, is_own: Array,
+) -> Any:  # fmt: skip
+    """scale · heads[parent] · table[sender], and where a node stays also own_heads[parent] · own_table[sender] (if any)."""
+    found, has_own = np.empty(len(pair), heads.dtype), len(own_heads) > 0
+    for j in range(len(pair)):
+        i, p = parent[j], pair[j]
+        u = sender[p]
+        total = heads.dtype.type(0)
+        for d in range(heads.shape[1]):
+            total += heads[i, d] * table[u, d]
+        total *= scale[p]
+        if has_own and is_own[p]:
+            for d in range(own_heads.shape[1]):
+                total += own_heads[i, d] * own_table[u, d]
+        found[j] = total
+    return found

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgewise.lowering.compiled import arrays, kernels_for
 from edgewise.lowering.hop import Hop, pair_products
 from edgewise.walk.geometry import Geometry
 from edgewise.walk.row_maps import RowMap
@@ -60,13 +61,8 @@ class Blocks:
             return torch.linalg.vecdot(self.onward(gradient, parent, pair), senders)
         inner = gradient if self.post is None else gradient @ self.post
         through = inner if self.matrix is None else inner @ self.matrix
-        found = _sampled(through, rows, parent, self.geometry.sender[pair]) * self.scale.view(-1).index_select(0, pair)
-        if self.root is not None:
-            stays = self.geometry.is_own[pair].nonzero().view(-1)
-            head = parent[stays]
-            own = rows.index_select(0, self.geometry.sender[pair[stays]])
-            found.index_add_(0, stays, torch.linalg.vecdot((gradient @ self.root).index_select(0, head), own))
-        return found
+        own = None if self.root is None else (gradient @ self.root, rows)
+        return _products(self.geometry, self.scale, through, rows, own, parent, pair)
 
     # --- as matrices --------------------------------------------------------------------------------------------------
 
@@ -148,17 +144,28 @@ class FirstCall:
         if self.dense is not None or self.scale is None or self.scale.size(1) > 1 or self.sent is None:
             return torch.linalg.vecdot(gradient.index_select(0, parent), self.arrivals(pair))
         inner = gradient if self.post is None else gradient @ self.post
-        sender = self.geometry.sender[pair]
-        found = _sampled(inner, self.sent, parent, sender) * self.scale.view(-1).index_select(0, pair)
-        if self.root is not None:
-            stays = self.geometry.is_own[pair].nonzero().view(-1)
-            own = self.root.index_select(0, sender[stays])
-            found.index_add_(0, stays, torch.linalg.vecdot(gradient.index_select(0, parent[stays]), own))
-        return found
+        own = None if self.root is None else (gradient, self.root)
+        return _products(self.geometry, self.scale, inner, self.sent, own, parent, pair)
 
 
-def _sampled(heads: Tensor, table: Tensor, parent: Tensor, tail: Tensor) -> Tensor:
-    """heads[parent] · table[tail], without copies of either."""
+def _products(
+    geometry: Geometry, scale: Tensor, heads: Tensor, table: Tensor, own: tuple[Tensor, Tensor] | None,
+    parent: Tensor, pair: Tensor,
+) -> Tensor:  # fmt: skip
+    """scale · heads[parent] · table[sender], plus the products of `own` where a node stays; without copies of rows."""
+    kernels = kernels_for(len(pair), heads)
+    if kernels is not None:
+        nothing = heads.new_zeros(0, 0)
+        rows = [side.contiguous() for side in (heads, table, *(own or (nothing, nothing)))]
+        places = (parent, pair, geometry.sender, scale.view(-1), geometry.is_own)
+        return torch.from_numpy(kernels.pair_scores(*arrays(*rows, *places)))
+    sender = geometry.sender[pair]
     start = torch.zeros(len(heads) + 1, dtype=torch.long, device=heads.device)
     start[1:] = torch.bincount(parent, minlength=len(heads)).cumsum(0)
-    return pair_products(heads, table, Hop(start, tail, tail, None, tail, len(table)))
+    found = pair_products(heads, table, Hop(start, sender, sender, None, sender, len(table)))
+    found = found * scale.view(-1).index_select(0, pair)
+    if own is not None:
+        stays = geometry.is_own[pair].nonzero().view(-1)
+        mine = torch.linalg.vecdot(own[0].index_select(0, parent[stays]), own[1].index_select(0, sender[stays]))
+        found.index_add_(0, stays, mine)
+    return found
