@@ -81,8 +81,8 @@ def infection_walks(rounds: int) -> Iterator[dict[str, Any]]:
             "seconds": seconds,
             "deviation": apart,
             "equal": apart <= TOLERANCE,
-            "sentence": f"ten best walks ({search}), all {len(found)} Infection nodes: {seconds:.3f} s, scores within {apart:.0e} "
-            f"of the CPU's, the same best walk for {same}",
+            "sentence": f"ten best walks ({search}), all {len(found)} Infection nodes: {seconds:.3f} s, scores within "
+            f"{apart:.0e} of the CPU's, the same best walk for {same}",
         }
 
 
