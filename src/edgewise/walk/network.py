@@ -147,8 +147,12 @@ class Network:
         return source.tensor if found is None and source.own_call == 0 else found
 
     def _summed(self, call: int, rows: Tensor, nodes: Tensor | None = None) -> tuple[Any, Tensor]:
-        """A call's sum as a value to run on, and the leaf whose derivative is wanted: q^γ under a rule."""
-        if self.rule.is_gradient:
+        """A call's sum as a value to run on, and the leaf whose derivative is wanted: q^γ under a rule.
+
+        A layer without a matrix (GIN) is no map of its own: its sum is a part of the linear map that follows.
+        """
+        layer = self.chain.messages[call].layer
+        if self.rule.is_gradient or (isinstance(layer, AffineLayer) and layer.matrix is None):
             leaf = rows.detach().clone().requires_grad_()
             return leaf, leaf
         raised = self._raised_sum(call)
