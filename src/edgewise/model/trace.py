@@ -53,6 +53,8 @@ class Trace:
     operations: tuple[Operation, ...]
     """With all their tensors: dropped as soon as the program is read off."""
     output_key: Key
+    input_key: Key
+    """Of the features, as they were when the model got them."""
     changes_input: bool
 
     def without_tensors(self) -> "Trace":
@@ -201,8 +203,8 @@ class _Recorder(OperationMode):
 @torch.no_grad()
 def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
     """Run the (borrowed) model once and write down what it did."""
-    data = with_own_x(data)
-    before = data.x._version
+    data, call = with_own_x(data), replace(call, changes_input=False)  # its own copy is enough, and known by its key
+    before, input_key = data.x._version, keys_of(data.x)[0]
     log = _CallLog(layers)
     recorder = _Recorder(log)
     seen = message_hooks(layers, log.on_propagate, log.on_message)
@@ -223,5 +225,6 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         recorder.width(data.num_nodes),
         tuple(recorder.operations),
         keys_of(output)[0],
+        input_key,
         changes_input=data.x._version != before,
     )

@@ -51,10 +51,7 @@ def _affine(layer: AffineLayer, geometry: Geometry, table: Tensor, gamma: float)
     coefficient = None if layer.coefficient is None else layer.coefficient.double()
     scale = geometry.summed(coefficient, own, torch.zeros(0, dtype=torch.double, device=table.device))
     matrix = raised(_double(layer.matrix), gamma)
-    scale = scale.unsqueeze(1)
-    if matrix is None and gamma:  # no matrix is the identity: (1 + γ) times it
-        scale = scale * (1 + gamma)
-    return Blocks(geometry, scale, matrix, raised(_double(root), gamma), width=table.size(1))
+    return Blocks(geometry, scale.unsqueeze(1), matrix, raised(_double(root), gamma), width=table.size(1))
 
 
 def _fixed_attention(layer: AttentionLayer, geometry: Geometry, table: Tensor, hop: Hop, gamma: float) -> Blocks:

@@ -6,8 +6,11 @@ stream; where no single value stands between two calls (JumpingKnowledge), there
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from edgewise.errors import ModelError
-from edgewise.lowering.program import MessageStep, Program, Ref, RowStep
+from edgewise.lowering.program import MessageStep, Program, Ref, Rows, RowStep
+from edgewise.walk.moving import Moving
 
 _WHY_NOT = (
     "The model carries {what} past later layers (JumpingKnowledge, or another long skip), so its walks have different "
@@ -46,10 +49,14 @@ class Chain:
         return len(self.messages)
 
 
-def cut(program: Program, bypass: tuple[str, ...]) -> Chain:
-    """The chain of a program, or an error that says why there is none."""
+def refuse_skips(bypass: tuple[str, ...]) -> None:
+    """Long skips that the recorded pass shows already."""
     if bypass:
         raise ModelError(_WHY_NOT.format(what=f"features of early layers ({bypass[0]})"))
+
+
+def cut(program: Program, moving: Moving) -> Chain:
+    """The chain of a program, or an error that says why there is none."""
     cutter = _Cutter(program)
     messages = cutter.messages
     states: list[int | None] = [None, *(cutter.state(call) for call in range(1, len(messages)))]
@@ -65,7 +72,18 @@ def cut(program: Program, bypass: tuple[str, ...]) -> Chain:
             receiving.append(cutter.link(end, {message.output, states[call]}))
     except _EscapeError as error:
         raise ModelError(_WHY_NOT.format(what="features of an early layer")) from error
+    _check_constants(moving, receiving, sending)
     return Chain(messages, tuple(states), tuple(sending), tuple(receiving))
+
+
+def _check_constants(moving: Moving, receiving: list[Link], sending: list[Link | None]) -> None:
+    """Only what follows the first call may read what the features became before it, and only row by row."""
+    for number, link in enumerate([*receiving, *(link for link in sending if link is not None)]):
+        for leaf in (leaf for step in link.steps for leaf in step.leaves):
+            late = isinstance(leaf, Tensor) or (isinstance(leaf, Rows) and number > 0)
+            tensor = leaf.tensor if isinstance(leaf, Rows) else leaf
+            if late and moving.tangent(tensor) is not None:
+                raise ModelError(_WHY_NOT.format(what="the input features"))
 
 
 def _source(message: MessageStep) -> int:

@@ -95,8 +95,9 @@ class Search:
         self.key, self.score = (torch.zeros(0, dtype=torch.double, device=device) for _ in range(2))
         self.nodes = torch.zeros(0, steps, dtype=torch.long, device=device)
         self.worst = slack.clone()
-        """`[T]`: the key of the k-th best walk, or what counts as zero."""
-        self.tolerance = torch.zeros_like(slack)
+        """`[T]`: the smallest key of the k best walks (tied ones are not ordered by key), or what counts as zero."""
+        self.tolerance, self.last_tolerance = (torch.zeros_like(slack) for _ in range(2))
+        """`[T]`: what is a tie, now and when the last of the k best was found; the best walk known only gets better."""
         self.full = torch.zeros(num_targets, dtype=torch.bool, device=device)
         self.last = torch.zeros(num_targets, steps, dtype=torch.long, device=device)
         self.left_out, self.given_up = (torch.full_like(slack, -torch.inf) for _ in range(2))
@@ -185,7 +186,7 @@ class Search:
         """Whether prefixes can still lead to one of the best; columns of `nodes` from `filled` on are known."""
         worst, tolerance, slack = self.worst[target], self.tolerance[target], self.slack[target]
         wanted = (bound + slack >= worst - tolerance) & (bound > slack)
-        tied = wanted & self.full[target] & (bound <= worst + tolerance)
+        tied = wanted & self.full[target] & (bound <= worst + self.last_tolerance[target])
         if bool(tied.any()):  # at best as good as the last of the best: then the order of nodes decides
             place = tied.nonzero().view(-1)
             late = _comes_later(nodes[place, filled:], self.last[target[place], filled:])
@@ -225,18 +226,18 @@ class Search:
         walks = torch.cat([self.nodes, walks])
         if self.budget is not None:
             target, key, score, walks = _without_repeats(target, key, score, walks)
-        order = best(target, key, walks, self.k)
+        order = best(target, key, walks, self.k, self.tolerance)
         rest = torch.ones_like(target, dtype=torch.bool)
         rest[order] = False
         self._leave_out(target[rest], key[rest])
         self.target, self.key, self.score, self.nodes = target[order], key[order], score[order], walks[order]
-        rank = rank_in_group(self.target)
-        top = rank == 0
-        self.tolerance[self.target[top]] = TIE * self.key[top]
-        last = rank == self.k - 1
-        self.full[self.target[last]] = True
-        self.worst[self.target[last]] = self.key[last]
-        self.last[self.target[last]] = self.nodes[last]
+        self.tolerance.scatter_reduce_(0, self.target, TIE * self.key, "amax")
+        last = rank_in_group(self.target) == self.k - 1
+        full = self.target[last]
+        smallest = torch.full_like(self.worst, torch.inf).scatter_reduce_(0, self.target, self.key, "amin")
+        self.full[full] = True
+        self.worst[full], self.last[full] = smallest[full], self.nodes[last]
+        self.last_tolerance[full] = self.tolerance[full]
 
     def _beam(self, roots: Prefixes) -> None:
         """A few prefixes with the highest bounds, to the end."""

@@ -56,7 +56,7 @@ class Network:
     ) -> None:  # fmt: skip
         self.recording, self.rule, self.loan, self._merged = recording, rule, loan, merged
         self._first_blocks: Blocks | None = None
-        self.chain: Chain = cut(recording.program, recording.bypass)
+        self.chain: Chain = cut(recording.program, recording.moving)
         self.num_calls = self.chain.num_calls
         self.num_nodes = recording.data.num_nodes
         self._attention = attention
@@ -82,13 +82,11 @@ class Network:
 
     def _geometry(self, call: int) -> Geometry:
         message = self.chain.messages[call]
-        carries = any(
-            (isinstance(source, Rows) and source.own_call == 0)
-            if call == 0
-            else _reads(source, self.chain.states[call])
-            for step in self.chain.receiving[call].steps
-            for source in step.sources
-        )
+        sources = [source for step in self.chain.receiving[call].steps for source in step.sources]
+        if call == 0:
+            carries = any(self._along_features(source) is not None for source in sources)
+        else:
+            carries = any(_reads(source, self.chain.states[call]) for source in sources)
         stays = carries or hears_itself(message.layer, self._attention)
         if stays not in self._geometries:
             self._geometries[stays] = Geometry.of(self.recording.in_edges, stays=stays, merged=self._merged)
@@ -128,7 +126,8 @@ class Network:
     def _first_skip(self) -> Tensor | None:
         """What residuals carry from the features into the state after the first call."""
         link = self.chain.receiving[0]
-        if self.num_calls == 1 or not _carries_features(link):
+        sources = [source for step in link.steps for source in step.sources]
+        if self.num_calls == 1 or all(self._along_features(source) is None for source in sources):
             return None
         message = self.chain.messages[0]
         with forward_ad.dual_level():
@@ -138,17 +137,23 @@ class Network:
         return None if found is None else found.detach().double()
 
     def _dual(self, source: Rows) -> Tensor:
-        if source.own_call != 0:
-            return source.tensor
-        return forward_ad.make_dual(source.tensor.detach(), self.tangent_of(source.tensor))
+        along = self._along_features(source)
+        return source.tensor if along is None else forward_ad.make_dual(source.tensor.detach(), along)
 
-    def tangent_of(self, tensor: Tensor) -> Tensor:
-        """How a constant of the nodes changes along the features."""
-        return self.recording.tangent if tensor.shape == self.recording.tangent.shape else tensor
+    def _along_features(self, source: Any) -> Tensor | None:
+        """How a constant of the nodes changes along the features, if it does."""
+        if not isinstance(source, Rows):
+            return None
+        found = self.recording.moving.tangent(source.tensor)
+        return source.tensor if found is None and source.own_call == 0 else found
 
     def _summed(self, call: int, rows: Tensor, nodes: Tensor | None = None) -> tuple[Any, Tensor]:
-        """A call's sum as a value to run on, and the leaf whose derivative is wanted: q^γ under a rule."""
-        if self.rule.is_gradient:
+        """A call's sum as a value to run on, and the leaf whose derivative is wanted: q^γ under a rule.
+
+        A layer without a matrix (GIN) is no map of its own: its sum is a part of the linear map that follows.
+        """
+        layer = self.chain.messages[call].layer
+        if self.rule.is_gradient or (isinstance(layer, AffineLayer) and layer.matrix is None):
             leaf = rows.detach().clone().requires_grad_()
             return leaf, leaf
         raised = self._raised_sum(call)
@@ -220,9 +225,10 @@ class Network:
 
         def constant(source: Rows) -> Tensor:
             rows = pick(source.tensor)
-            if source.own_call == 0 and self.num_calls == 1:
+            along = self._along_features(source) if self.num_calls == 1 else None
+            if along is not None:
                 rows = rows.detach().clone().requires_grad_()
-                tracked.append((rows, pick(self.tangent_of(source.tensor))))
+                tracked.append((rows, pick(along)))
             return rows
 
         with torch.enable_grad():
@@ -359,10 +365,6 @@ class Network:
 
 def _reads(source: Any, value: int | None) -> bool:
     return value is not None and getattr(source, "value", None) == value
-
-
-def _carries_features(link: Link) -> bool:
-    return any(isinstance(s, Rows) and s.own_call == 0 for step in link.steps for s in step.sources)
 
 
 def _is_factored(layer: Any) -> bool:

@@ -25,13 +25,18 @@ def by_size(target: Tensor, key: Tensor) -> Tensor:
     return order[target[order].argsort(stable=True)]
 
 
-def best(target: Tensor, key: Tensor, nodes: Tensor, k: int) -> Tensor:
-    """The places of the k best of each target, in order; `nodes` are `[n, L + 1]`, the explained node last."""
+def best(target: Tensor, key: Tensor, nodes: Tensor, k: int, tolerance: Tensor | None = None) -> Tensor:
+    """The places of the k best of each target, in order; `nodes` are `[n, L + 1]`, the explained node last.
+
+    `tolerance` `[T]`: what is a tie at least, if larger keys are known than those that are given.
+    """
     order = by_size(target, key)
     target, key, nodes = target[order], key[order], nodes[order]
     rank = rank_in_group(target)
     first = torch.arange(len(rank), device=rank.device) - rank
+    known = None if tolerance is None else tolerance[target]
     tolerance = TIE * key[first].abs()
+    tolerance = tolerance if known is None else torch.maximum(tolerance, known)
     kth = key[(first + k - 1).clamp(max=max(len(key) - 1, 0))]
     full = target[(first + k - 1).clamp(max=max(len(key) - 1, 0))] == target
     kept = ((rank < k) | (full & (key >= kth - tolerance))).nonzero().view(-1)

@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
-from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch_geometric.data import Data
 
 from edgewise.errors import ModelError
@@ -16,16 +14,16 @@ from edgewise.lowering.engine import prepare, run
 from edgewise.lowering.hop import Hop
 from edgewise.lowering.levels import Levels, whole_levels
 from edgewise.lowering.program import MessageStep, Program, Rows, compile_program
-from edgewise.lowering.row_wise import out_of_place
 from edgewise.lowering.unsupported import Unsupported
 from edgewise.model.call import ModelCall
 from edgewise.model.hooks import Layers
 from edgewise.model.norms import fixed_norms, norms_of_graphs
-from edgewise.model.skips import Operation, keys_of
 from edgewise.model.trace import Trace, record
 from edgewise.model.weighted import WeightedGraph, WeightedModel
 from edgewise.subject import close, random_weight
+from edgewise.walk.chain import refuse_skips
 from edgewise.walk.modules import ModuleLayer, module_layer
+from edgewise.walk.moving import Moving, follow
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +38,8 @@ class Recording:
     features: Tensor
     """What the first call reads, and its change along the features: J · x of what lies before it."""
     tangent: Tensor
+    moving: Moving
     output: Tensor
-    bypass: tuple[str, ...]
 
     def table(self, message: MessageStep) -> Tensor:
         """What a call reads."""
@@ -65,6 +63,7 @@ def _read_off(call: ModelCall, layers: Layers, data: Data, graphs: Tensor | None
     trace = record(call, layers, data)
     if trace.flow is None:
         raise ModelError("The model's layers send messages in both directions (flow=), so its walks have no direction.")
+    refuse_skips(trace.bypass)
     try:
         program = compile_program(trace, data, readout=graphs is not None, fallback=module_layer)
     except Unsupported as reason:
@@ -84,9 +83,9 @@ def _read_off(call: ModelCall, layers: Layers, data: Data, graphs: Tensor | None
     first = next(step for step in program.steps if isinstance(step, MessageStep))
     assert isinstance(first.source, Rows)
     features = first.source.tensor
-    return Recording(
-        program, data, in_edges, levels, known, features, _tangent(trace, data, features), trace.output, trace.bypass
-    )
+    moving = follow(trace, data)
+    tangent = _tangent(trace, moving, features)
+    return Recording(program, data, in_edges, levels, known, features, tangent, moving, trace.output)
 
 
 _COUPLED = (
@@ -120,34 +119,9 @@ def _prove(
         raise ModelError(_cannot_follow("its layers do not do what their names say"))
 
 
-def _tangent(trace: Trace, data: Data, features: Tensor) -> Tensor:
-    """How the first call's features change along the data's: x itself where the model reads x as it is."""
-    x = data.x
-    if features.shape == x.shape and bool(torch.equal(features, x.to(features.dtype))):
-        return features
-    if not x.is_floating_point():
-        return features  # numbers of words, say: their embeddings are the features
-    values: dict[Any, Tensor] = {}
-    with forward_ad.dual_level():
-        values[keys_of(x)[0]] = forward_ad.make_dual(x.detach(), x.detach())
-        for operation in trace.operations:
-            if operation.is_layer:
-                key = operation.own_input
-                if key not in values:
-                    return features
-                tangent = forward_ad.unpack_dual(values[key]).tangent
-                return features if tangent is None else tangent.detach()
-            _replay(operation, values)
-    return features
-
-
-def _replay(operation: Operation, values: dict[Any, Tensor]) -> None:
-    """An operation before the first layer, again, on dual numbers."""
-    if not any(key in values for key in operation.inputs):
-        return
-    leaves, form = tree_flatten((operation.args, {k: v for k, v in operation.kwargs.items() if k != "inplace"}))
-    leaves = [values.get(key, leaf) for key, leaf in zip(operation.inputs, leaves, strict=False)]
-    args, kwargs = tree_unflatten(leaves, form)
-    result = out_of_place(operation.function)(*args, **kwargs)
-    if isinstance(result, Tensor):
-        values[operation.outputs[0]] = result
+def _tangent(trace: Trace, moving: Moving, features: Tensor) -> Tensor:
+    """How what the first call reads changes along the features; a model that reads no x starts from what it reads instead."""
+    found = moving.tangent(features)
+    if found is None and trace.changes_input:
+        raise ModelError(_cannot_follow("it changes its features in place before the first layer"))
+    return features if found is None else found

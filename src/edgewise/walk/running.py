@@ -61,8 +61,9 @@ class Pending:
     raised: Tensor
 
     def settled(self, x_out: Tensor, rule: Rule) -> Tensor:
-        """As a tensor with the value x_out and the rule's derivative."""
-        return self.raised * share(x_out, self.raised.detach(), rule).detach()
+        """As a tensor with the value x_out (ε takes relevance, not activation) and the rule's derivative."""
+        moved = self.raised * share(x_out, self.raised.detach(), rule).detach()
+        return x_out.detach() + (moved - moved.detach())
 
 
 class Runner:
