@@ -307,3 +307,31 @@ def pair_scores(
                 total += own_heads[i, d] * own_table[u, d]
         found[j] = total
     return found
+
+
+@njit(cache=True)
+def hull(
+    start: Array, sender: Array, scale: Array, is_own: Array, reached: Array, low: Array, high: Array, own_low: Array,
+    own_high: Array, diagonal: Array,
+) -> Any:  # fmt: skip
+    """The hull, over the pairs into each node, of diagonal · (scale · box of the sender + own box where a node stays)."""
+    size, width = len(start) - 1, low.shape[1]
+    least, most = np.full((size, width), np.inf), np.full((size, width), -np.inf)
+    has_own, has_diagonal = len(own_low) > 0, len(diagonal) > 0
+    for v in range(size):
+        for p in range(start[v], start[v + 1]):
+            u = sender[p]
+            if not reached[u]:
+                continue
+            for d in range(width):
+                one, other = scale[p] * low[u, d], scale[p] * high[u, d]
+                below, above = min(one, other), max(one, other)
+                if has_own and is_own[p]:
+                    below += own_low[u, d]
+                    above += own_high[u, d]
+                if has_diagonal:
+                    one, other = diagonal[v, d] * below, diagonal[v, d] * above
+                    below, above = min(one, other), max(one, other)
+                least[v, d] = min(least[v, d], below)
+                most[v, d] = max(most[v, d], above)
+    return least, most

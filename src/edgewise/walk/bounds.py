@@ -57,6 +57,13 @@ class _Hull:
         self.low = like.new_full((num_nodes, width), torch.inf)
         self.high = like.new_full((num_nodes, width), -torch.inf)
 
+    @staticmethod
+    def of(low: Tensor, high: Tensor) -> "_Hull":
+        """From sides that somebody else collected."""
+        hull = _Hull(0, 0, low)
+        hull.low, hull.high = low, high
+        return hull
+
     def add(self, node: Tensor, low: Tensor, high: Tensor) -> None:
         place = node.view(-1, 1).expand_as(low)
         self.low.scatter_reduce_(0, place, low, "amin")
@@ -71,11 +78,18 @@ class _Hull:
 
 
 def _first_box(network: Network) -> Box:
-    geometry = network.first.geometry
-    pairs = torch.arange(len(geometry), device=geometry.receiver.device)
-    width = network.width(1)
-    like = torch.zeros(0, dtype=torch.double, device=pairs.device)
-    hull = _Hull(network.num_nodes, width, like)
+    first, geometry, width = network.first, network.first.geometry, network.width(1)
+    everyone = torch.ones(network.num_nodes, dtype=torch.bool, device=geometry.receiver.device)
+    summed, _ = network.node_maps[1]
+    narrow = first.scale is not None and first.scale.size(1) == 1 and first.post is None and first.sent is not None
+    if narrow and first.skip is None and (summed is None or summed.diagonal is not None):
+        assert first.scale is not None
+        assert first.sent is not None
+        points = Box(first.sent, first.sent, everyone)
+        own = None if first.root is None else (first.root, first.root)
+        return _factored(geometry, first.scale, points, own, summed)
+    pairs = torch.arange(len(geometry), device=everyone.device)
+    hull = _Hull(network.num_nodes, width, torch.zeros(0, dtype=torch.double, device=pairs.device))
     for part in pairs.split(max(_NUMBERS_AT_ONCE // max(width, 1), 1)):
         arriving = network.first_states(part)
         hull.add(geometry.receiver[part], arriving, arriving)
@@ -85,37 +99,25 @@ def _first_box(network: Network) -> Box:
 def _image(network: Network, call: int, box: Box) -> Box:
     blocks, geometry = network.blocks[call], network.geometry(call)
     assert blocks is not None
-    pairs = box.reached[geometry.sender].nonzero().view(-1)
     summed, around = network.node_maps[call + 1]
-    hull = _Hull(network.num_nodes, network.width(call + 1), box.low)
-    plain = blocks.dense is None and blocks.post is None and blocks.sending is None
-    if plain and (summed is None or summed.diagonal is not None):
-        mixed = geometry.is_own[pairs] if blocks.root is not None or around is not None else torch.zeros_like(pairs) > 0
-        simple, pairs = pairs[~mixed], pairs[mixed]
-        _factored(blocks, geometry, summed, box, simple, hull)
-        if blocks.root is not None and around is None and blocks.scale is not None:
-            alone = blocks.scale.eq(0).all(dim=1)[pairs]
-            _rooted(blocks, geometry, summed, box, pairs[alone], hull)
-            pairs = pairs[~alone]
-    elif (
-        plain and blocks.root is None and around is None and (scale := blocks.scale) is not None and scale.size(1) == 1
-    ):
-        kernels = kernels_for(len(pairs), pairs)
-        if kernels is not None and summed is not None and summed.matrices is not None:
-            matrices = summed.matrices if blocks.matrix is None else summed.matrices @ blocks.matrix
-            inputs = (
-                matrices,
-                scale.view(-1),
-                geometry.in_pairs.start,
-                geometry.sender,
-                box.reached,
-                box.low,
-                box.high,
-            )
-            hull.low, hull.high = (torch.from_numpy(side) for side in kernels.box_image(*arrays(*inputs)))
-            return hull.box()
-    size = box.low.size(1) * hull.low.size(1)
-    for part in pairs.split(max(_NUMBERS_AT_ONCE // max(size, 1), 1)):
+    plain = blocks.dense is None and blocks.post is None and blocks.sending is None and around is None
+    if plain and blocks.scale is not None and blocks.scale.size(1) == 1:
+        if summed is None or summed.diagonal is not None:
+            through = Box(*_through(blocks.matrix, box.low, box.high), box.reached)
+            own = None if blocks.root is None else _through(blocks.root, box.low, box.high)
+            return _factored(geometry, blocks.scale, through, own, summed)
+        compiled = _compiled_image(blocks, geometry, summed, box)
+        if compiled is not None:
+            return compiled
+    return _dense_image(network, call, box)
+
+
+def _dense_image(network: Network, call: int, box: Box) -> Box:
+    """With every block in full."""
+    geometry, width = network.geometry(call), network.width(call + 1)
+    hull = _Hull(network.num_nodes, width, box.low)
+    pairs = box.reached[geometry.sender].nonzero().view(-1)
+    for part in pairs.split(max(_NUMBERS_AT_ONCE // max(box.low.size(1) * width, 1), 1)):
         matrices, sender = network.block(call, part), geometry.sender[part]
         low, high = box.low.index_select(0, sender), box.high.index_select(0, sender)
         up, down = matrices.clamp(min=0), matrices.clamp(max=0)
@@ -125,6 +127,16 @@ def _image(network: Network, call: int, box: Box) -> Box:
             torch.einsum("poi,pi->po", up, high) + torch.einsum("poi,pi->po", down, low),
         )
     return hull.box()
+
+
+def _compiled_image(blocks: Blocks, geometry: Geometry, summed: RowMap, box: Box) -> Box | None:
+    """Matrices of nodes (inner networks), one after another; None without compiled loops."""
+    kernels = kernels_for(len(geometry), box.low)
+    if kernels is None or summed.matrices is None or blocks.root is not None or blocks.scale is None:
+        return None
+    matrices = summed.matrices if blocks.matrix is None else summed.matrices @ blocks.matrix
+    places = (blocks.scale.view(-1), geometry.in_pairs.start, geometry.sender, box.reached, box.low, box.high)
+    return _Hull.of(*(torch.from_numpy(side) for side in kernels.box_image(*arrays(matrices, *places)))).box()
 
 
 def _through(matrix: Tensor | None, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,25 +151,32 @@ def _scaled(scale: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     return torch.minimum(one, other), torch.maximum(one, other)
 
 
-def _add_diagonal(summed: RowMap | None, receiver: Tensor, low: Tensor, high: Tensor, hull: _Hull) -> None:
-    if summed is not None and summed.diagonal is not None:
-        low, high = _scaled(summed.diagonal.index_select(0, receiver), low, high)
-    hull.add(receiver, low, high)
+def _factored(
+    geometry: Geometry, scale: Tensor, box: Box, own: tuple[Tensor, Tensor] | None, summed: RowMap | None
+) -> Box:
+    """A number for each pair, boxes that went through the shared matrix already, and `own` boxes where a node stays.
 
-
-def _factored(blocks: Blocks, geometry: Geometry, summed: RowMap | None, box: Box, pairs: Tensor, hull: _Hull) -> None:
-    """Shared matrix, a number (or a channel vector) for each pair: the matrix once for each sender."""
-    assert blocks.scale is not None
-    low, high = _through(blocks.matrix, box.low, box.high)
-    for part in pairs.split(max(_NUMBERS_AT_ONCE // max(low.size(1), 1), 1)):
+    Adding the two where a node has both a loop and a root matrix is wider than need be, and still holds.
+    """
+    diagonal = None if summed is None else summed.diagonal
+    kernels = kernels_for(len(geometry), box.low)
+    if kernels is not None:
+        nothing = box.low.new_zeros(0, 0)
+        places = (geometry.in_pairs.start, geometry.sender, scale.view(-1), geometry.is_own, box.reached)
+        rows = (box.low, box.high, *(own or (nothing, nothing)), nothing if diagonal is None else diagonal)
+        found = kernels.hull(*arrays(*places, *(side.contiguous() for side in rows)))
+        return _Hull.of(*(torch.from_numpy(side) for side in found)).box()
+    hull = _Hull(geometry.num_nodes, box.low.size(1), box.low)
+    pairs = box.reached[geometry.sender].nonzero().view(-1)
+    for part in pairs.split(max(_NUMBERS_AT_ONCE // max(box.low.size(1), 1), 1)):
         sender, receiver = geometry.sender[part], geometry.receiver[part]
-        scale = blocks.scale.index_select(0, part)
-        found = _scaled(scale, low.index_select(0, sender), high.index_select(0, sender))
-        _add_diagonal(summed, receiver, *found, hull)
-
-
-def _rooted(blocks: Blocks, geometry: Geometry, summed: RowMap | None, box: Box, pairs: Tensor, hull: _Hull) -> None:
-    """Nodes that hear themselves through the root matrix alone."""
-    node = geometry.sender[pairs]
-    low, high = _through(blocks.root, box.low.index_select(0, node), box.high.index_select(0, node))
-    _add_diagonal(summed, node, low, high, hull)
+        low, high = box.low.index_select(0, sender), box.high.index_select(0, sender)
+        low, high = _scaled(scale.index_select(0, part), low, high)
+        if own is not None:
+            stays = geometry.is_own[part].nonzero().view(-1)
+            low = low.index_add(0, stays, own[0].index_select(0, sender[stays]))
+            high = high.index_add(0, stays, own[1].index_select(0, sender[stays]))
+        if diagonal is not None:
+            low, high = _scaled(diagonal.index_select(0, receiver), low, high)
+        hull.add(receiver, low, high)
+    return hull.box()
