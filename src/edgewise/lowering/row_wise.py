@@ -219,4 +219,4 @@ def read_row_function(module: nn.Module, like: Tensor) -> RowFunction | None:
     with torch.no_grad(), collector:
         result = module(sample)
     last = collector.places.get(keys_of(result)[0]) if isinstance(result, Tensor) else None
-    return collector.leading_to(last) if last else None
+    return None if last is None else collector.leading_to(last)

@@ -57,10 +57,20 @@ class Trace:
     """Of the features, as they were when the model got them."""
     changes_input: bool
 
+    starts_plainly: bool | None = None
+    """Whether nobody but the first layer reads x, as its features; kept when the operations are dropped."""
+
     def without_tensors(self) -> "Trace":
         """What is still needed once the program is read off."""
         calls = tuple(replace(call, arguments={}, edge_features=None) for call in self.calls)
-        return replace(self, operations=(), calls=calls)
+        return replace(self, operations=(), calls=calls, starts_plainly=self._starts_plainly())
+
+    def _starts_plainly(self) -> bool:
+        readers = [operation for operation in self.operations if self.input_key in operation.inputs]
+        first = next((operation for operation in self.operations if operation.is_layer), None)
+        if len(readers) != 1 or readers[0] is not first:
+            return False
+        return first.own_input == self.input_key and first.inputs.count(self.input_key) == 1
 
     @property
     def flow(self) -> str | None:

@@ -11,7 +11,7 @@ from edgewise.errors import SettingError
 from edgewise.problem import GraphProblem, NodeProblem, Problem
 from edgewise.walk.bounds import Box, boxes
 from edgewise.walk.network import Front, Network
-from edgewise.walk.recording import read_off
+from edgewise.walk.recording import read_off, reuse
 from edgewise.walk.running import Rule
 
 RULES = ("gradient", "lrp-epsilon", "lrp-gamma")
@@ -113,7 +113,11 @@ def _node_network(problem: NodeProblem, view: View, *, bounded: bool) -> tuple[N
     key = ("walks", view)
     if key not in subject.kept:
         with subject.loan.taken():
-            recording = read_off(subject.call, subject.layers, subject.graph, graphs=None, norm=view.norm)
+            recording = None
+            if subject.lowering is not None and view.norm is None:
+                recording = reuse(subject.trace, subject.lowering, subject.graph)
+            if recording is None:
+                recording = read_off(subject.call, subject.layers, subject.graph, graphs=None, norm=view.norm)
             subject.kept[key] = Network(recording, view.rule, view.attention, subject.loan.taken, merged=view.merged)
     network: Network = subject.kept[key]
     if bounded and (*key, "boxes") not in subject.kept:

@@ -13,6 +13,7 @@ from edgewise.graph.computation_graph import InEdges
 from edgewise.lowering.engine import prepare, run
 from edgewise.lowering.hop import Hop
 from edgewise.lowering.levels import Levels, whole_levels
+from edgewise.lowering.lowering import Lowering
 from edgewise.lowering.program import MessageStep, Program, Rows, compile_program
 from edgewise.lowering.unsupported import Unsupported
 from edgewise.model.call import ModelCall
@@ -57,6 +58,20 @@ def read_off(
     held = fixed_norms(call.model, lambda: call(data)) if norm == "fixed" else nullcontext()
     with held:
         return _read_off(call, layers, data, graphs)
+
+
+def reuse(trace: Trace, lowering: Lowering, data: Data) -> Recording | None:
+    """What was recorded and proved for `explain`, where the first layer reads x as it is and nothing else does."""
+    first = next(step for step in lowering.program.steps if isinstance(step, MessageStep))
+    if not trace.starts_plainly or trace.bypass or not isinstance(first.source, Rows):
+        return None
+    x, moving = first.source.tensor, Moving()
+    if not x.is_floating_point():
+        return None
+    moving.add(x, x)
+    return Recording(
+        lowering.program, data, lowering.in_edges, lowering.everything, lowering.known, x, x, moving, trace.output
+    )
 
 
 def _read_off(call: ModelCall, layers: Layers, data: Data, graphs: Tensor | None) -> Recording:
