@@ -60,6 +60,28 @@ def explain_compiled(*args, **options):
     return found, spy.called
 
 
+def walks_both_ways(*args, **options):
+    """Walks with every loop compiled, and with none; and the names of the kernels that ran."""
+    spy, found = Spy(), []
+    for kernels_or_none in (spy, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compiled, "_WORTH_IT", 0)
+            patch.setattr(compiled, "_kernels", lambda chosen=kernels_or_none: chosen)
+            subject._kept.clear()
+            found.append(ew.walks(*args, **options))
+    subject._kept.clear()
+    return *found, spy.called
+
+
+def assert_walks_agree(model, data, **options):
+    found, expected, called = walks_both_ways(model, data, **options)
+    for walks, others in zip(found, expected, strict=True):
+        assert walks.exact == others.exact
+        assert [walk.nodes for walk in walks] == [walk.nodes for walk in others]
+        assert_close(torch.tensor([w.score for w in walks]), torch.tensor([w.score for w in others]), 1e-9)
+    return called
+
+
 def explain_plain(*args, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled, "_kernels", lambda: None)
@@ -135,10 +157,21 @@ def test_on_any_graph_and_for_any_nodes_the_twins_agree(name, data, seed, asked)
     assert_twins_agree(model, data, methods=["gradient", "occlusion"], index=index, target=target)
 
 
+@pytest.mark.parametrize("search", ["exact", "dag", "amp_ave"])
+@pytest.mark.parametrize("name", MODELS)
+def test_compiled_loops_find_the_walks_of_their_twins(name, search):
+    data = zoo.graph(zoo._EVERYTHING, 8, weighted=True)
+    for sign in ("positive", "negative", "magnitude"):
+        assert_walks_agree(zoo.randomise(MODELS[name]()), data, k=4, search=search, sign=sign)
+
+
 def test_every_kernel_is_compared_with_its_twin():
     data, called = zoo.graph(zoo._EVERYTHING, 8, weighted=True), set()
     for name in ("gcn, relu", "gcn, tanh, weights", "gat, relu"):
         called |= assert_twins_agree(zoo.randomise(MODELS[name]()), data, methods=["gradient", "occlusion"])
+    for name in ("gcn, relu", "gin, relu"):
+        for search in ("exact", "dag", "amp_ave"):
+            called |= assert_walks_agree(zoo.randomise(MODELS[name]()), data, search=search)
     assert called == {name for name, value in vars(kernels).items() if hasattr(value, "py_func")}
 
 
