@@ -10,10 +10,11 @@ from torch import Tensor
 from edgewise.errors import SettingError
 from edgewise.graph.computation_graph import reach
 from edgewise.lowering.lowering import Lowering
-from edgewise.problem import KEPT, NodeProblem, Problem
+from edgewise.problem import KEPT, GraphProblem, NodeProblem, Problem
 
 DEFAULT_MEMORY = 512 * 2**20
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_ALIKE = 48
 _CHUNK = 256
 _FIRST, _GROWTH = 128, 16
 _TABLE = 2**25  # entries of the table that numbers (target, node) pairs
@@ -40,9 +41,14 @@ def read_batch_size(batch_size: Any) -> int | None:
     return batch_size
 
 
-def blocks(problem: Problem, memory: int, batch_size: int | None) -> Iterator[Tensor]:
-    """Positions in `index`, block by block, in order."""
-    if batch_size is None and problem.lowering is not None:
+def blocks(problem: Problem, memory: int, batch_size: int | None, *, alike: bool = False) -> Iterator[Tensor]:
+    """Positions in `index`, block by block, in order; `alike`: graphs with about as many edges together."""
+    if alike and batch_size is None and isinstance(problem, GraphProblem):
+        order = problem.sizes(torch.arange(len(problem.index)))[1].cpu().argsort(stable=True)
+        for part in order.split(_ALIKE):
+            fits = max(int((_bytes(problem, part).cumsum(0) <= memory).sum()), 1)
+            yield from part.split(fits)
+    elif batch_size is None and problem.lowering is not None:
         yield from _growing_blocks(problem.lowering, torch.arange(len(problem.index)), memory)
     else:
         yield from estimated_blocks(problem, memory, batch_size)

@@ -88,7 +88,7 @@ def explain(
                 parts.add_sparse(entries, way)
                 advance(done)
         else:
-            for positions in blocks(problem, budget, batch_size) if chosen.function else ():
+            for positions in blocks(problem, budget, batch_size, alike=chosen.by_edge) if chosen.function else ():
                 parts.add(positions, *_run(chosen, problem, positions, level, own_settings, seed))
                 advance(len(positions))
         if chosen.is_drawn:

@@ -30,6 +30,8 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
     levels: tuple[str, ...] = LEVELS
     seeded: bool = False
+    by_edge: bool = False
+    """Whether it takes a pass for each edge of the largest target of a block: graphs of like size belong together."""
     lowered: Callable[..., Iterator[tuple[int, SparseScores]] | None] | None = None
     """For a lowered model: all targets at once, looking deeper than a `Score`; it gives None where it cannot."""
     walking: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
@@ -54,6 +56,7 @@ _ROWS = (
         "a forward pass per edge (and layer) of the largest target",
         "Zeiler and Fergus, ECCV 2014",
         lowered=lowered_occlusion,
+        by_edge=True,
     ),
     Method(
         "gnn_explainer",
@@ -94,6 +97,7 @@ _ROWS = (
         "Lu et al., ICML 2024",
         {"w_base": 0.0, "undirected": False},
         lowered=lowered_eig_search,
+        by_edge=True,
     ),
     Method(
         "shapley",
@@ -102,6 +106,7 @@ _ROWS = (
         "Castro et al., Computers & OR 2009",
         {"samples": 50},
         seeded=True,
+        by_edge=True,
     ),
     Method("random", None, "none", "a yardstick: uniform on every edge", seeded=True),
     Method("full", full, "none", "a yardstick: the whole computation graph"),
