@@ -143,7 +143,9 @@ def test_random_models_on_random_graphs_have_the_walks_of_the_oracle(data, kind,
             assert_top(one, expected, k, sign)
 
 
-@given(data=graphs(), seed=st.integers(0, 99), pool=st.sampled_from(["mean", "sum", "max"]), sign=st.sampled_from(SIGNS))
+@given(
+    data=graphs(), seed=st.integers(0, 99), pool=st.sampled_from(["mean", "sum", "max"]), sign=st.sampled_from(SIGNS)
+)
 def test_random_graphs_as_wholes_have_the_walks_of_the_oracle(data, seed, pool, sign):
     model = wide_stack("graph_conv", 3, seed=seed, pool=pool, act=nn.functional.leaky_relu)
     (found,) = ew.walks(model, [data], task="graph", k=5, sign=sign)

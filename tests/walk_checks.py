@@ -45,7 +45,9 @@ def assert_top(found, scores, k, sign):
     scale = max(1.0, max(map(abs, scores.values()), default=0.0))
     assert found.exact
     assert len(found) == len(expected)
-    assert np.allclose([w.score for w in found], [scores.get(w.nodes, np.nan) for w in found], rtol=0, atol=1e-9 * scale)
+    assert np.allclose(
+        [w.score for w in found], [scores.get(w.nodes, np.nan) for w in found], rtol=0, atol=1e-9 * scale
+    )
     if is_clear(scores, sign):
         assert [walk.nodes for walk in found] == [nodes for nodes, _ in expected]
     keys, best = ([key_of(s, sign) for s in some] for some in ([w.score for w in found], [s for _, s in expected]))
