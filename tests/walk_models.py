@@ -54,6 +54,10 @@ class Stack(nn.Module):
             heard = heard + (x if self.skips is None else self.skips[call](x))
         return heard
 
+    @property
+    def num_calls(self):
+        return len(self.convs)
+
     def read(self, x, batch):
         return self.head(x if self.pool is None else POOLS[self.pool](x, batch))
 

@@ -1,7 +1,7 @@
 """LRP rules for walks, written from the formula: no autograd, every matrix by hand.
 
-A linear map q^γ = Σ λ W^γ x + R^γ x + b^γ with x_out behind it has the block diag(x_out / (q^γ + ε·sign q^γ)) · (λ W^γ [+ R^γ]), where
-M^γ = M + γM⁺, sign(0) = 1 and 0/0 = 0.
+A linear map q^γ = Σ λ W^γ x + R^γ x + b^γ with x_out behind it has the block
+diag(x_out / (q^γ + ε·sign q^γ)) · (λ W^γ [+ R^γ]), where M^γ = M + γM⁺, sign(0) = 1 and 0/0 = 0.
 """
 
 from dataclasses import dataclass
@@ -38,12 +38,8 @@ def _mixing(conv, x, data):
     if isinstance(conv, SAGEConv):
         if str(conv.aggr) == "mean":
             counts = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
-        return (
-            counts.unsqueeze(-1),
-            conv.lin_l.weight,
-            getattr(conv.lin_r, "weight", None) if conv.root_weight else None,
-            conv.lin_l.bias,
-        )
+        root = conv.lin_r.weight if conv.root_weight else None
+        return counts.unsqueeze(-1), conv.lin_l.weight, root, conv.lin_l.bias
     if isinstance(conv, GraphConv):
         return counts.unsqueeze(-1), conv.lin_rel.weight, conv.lin_root.weight, conv.lin_rel.bias
     assert isinstance(conv, GATConv)
@@ -108,14 +104,7 @@ def _head(model, x, rule):
     weights = weights / size if pool == "mean" else weights
     rows = weights @ x
     total = torch.eye(x.size(1), dtype=torch.double).expand(len(rows), -1, -1)
-    layers = (
-        []
-        if isinstance(model.head, nn.Identity)
-        else list(model.head)
-        if isinstance(model.head, nn.Sequential)
-        else [model.head]
-    )
-    linears = [layer for layer in layers if isinstance(layer, nn.Linear)]
+    linears = [layer for layer in model.head.modules() if isinstance(layer, nn.Linear)]
     for number, linear in enumerate(linears):
         act = torch.relu if number + 1 < len(linears) else nn.Identity()
         found, rows = _of_nodes(linear, rows, act, rule, last)
@@ -134,4 +123,4 @@ def rule_twin(model, data, rule):
         blocks.append(found.numpy())
     derivative, output = _head(model, x, rule)
     rows, target = torch.arange(len(output)), output.argmax(dim=1)
-    return Twin(blocks, states, derivative[rows, target].permute(0, 1, 2).numpy(), output[rows, target].numpy())
+    return Twin(blocks, states, derivative[rows, target].numpy(), output[rows, target].numpy())

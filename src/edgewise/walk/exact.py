@@ -109,6 +109,8 @@ class Search:
             around = None if roots.front.around is None else -roots.front.around
             front = Front(roots.front.node, -roots.front.summed, around)
             roots = Prefixes(roots.call, front, roots.target, roots.bound, roots.nodes)
+        if self.budget is not None:
+            roots = self._bounded(roots)
         if roots.call > 0:
             self._beam(roots)
         waiting = [roots]
@@ -141,12 +143,28 @@ class Search:
             kept = reached.nonzero().view(-1)
             parent, pair, target, sender = parent[kept], pair[kept], target[kept], sender[kept]
         gradient = network.onward(call, prefixes.front, parent, pair)
-        bound = box.upper(gradient, sender)
-        if self.sign == "magnitude":
-            bound = torch.maximum(bound, box.upper(-gradient, sender))
+        bound = self._reach(box, gradient, sender)
         nodes = prefixes.nodes[parent]
         nodes[:, call] = sender
         return Prefixes(call, Front(sender, gradient, None), target, bound, nodes)  # not yet before call − 1: `_arrive`
+
+    def _reach(self, box: Box, gradient: Tensor, node: Tensor) -> Tensor:
+        """What walks that go on from some nodes can have at best, in the searched order."""
+        bound = box.upper(gradient, node)
+        return torch.maximum(bound, box.upper(-gradient, node)) if self.sign == "magnitude" else bound
+
+    def _bounded(self, roots: Prefixes) -> Prefixes:
+        """The roots with what they can have at best, so that a budget that ends with them leaves a bound."""
+        network, call, box = self.network, roots.call, self.boxes[roots.call]
+        parent, pair = network.children(call, roots.front.node)
+        if box is None:
+            key = network.scores(roots.front, parent, pair)
+            key = key.abs() if self.sign == "magnitude" else key
+        else:
+            gradient = network.onward(call, roots.front, parent, pair)
+            key = self._reach(box, gradient, network.geometry(call).sender[pair])
+        bound = torch.full_like(roots.bound, -torch.inf).scatter_reduce_(0, parent, key, "amax")
+        return Prefixes(call, roots.front, roots.target, bound, roots.nodes)
 
     def _arrive(self, children: Prefixes) -> Prefixes:
         front = self.network.arrive(children.call, children.front.node, children.front.summed)
@@ -244,6 +262,7 @@ class Search:
         width = max(_BEAM, self.k)
         if self.budget is not None:
             width = max(min(width, self.budget // (2 * self.network.num_calls)), 1)
+            roots = roots.select(_few(roots.target, roots.bound, width))
         before, prefixes = self.left_out.clone(), roots
         while True:
             parts = [self._children(part) for part in self._parts(prefixes)]
