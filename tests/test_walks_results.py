@@ -179,3 +179,12 @@ def test_a_layer_that_cannot_be_followed_leaves_nothing_behind():
     with pytest.raises(EdgewiseError):
         ew.walks(model, data)
     before.assert_unchanged()
+
+
+def test_walks_against_the_arrows_take_the_edges_backwards():
+    model, data = zoo.BY_NAME["gcn_against_the_arrows"].build(), zoo.GRAPHS["everything"]()
+    found = ew.walks(model, data, 3, k=1)
+    (walk,) = found
+    steps = [(a, b) for a, b in zip(walk.nodes, walk.nodes[1:], strict=False) if a != b]
+    taken = found.edge_scores().nonzero().view(-1).tolist()
+    assert sorted({tuple(data.edge_index[:, column].flip(0).tolist()) for column in taken}) == sorted(set(steps))

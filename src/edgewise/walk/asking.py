@@ -159,7 +159,11 @@ def _answer(problem: Problem, asked: Asked, block: Block) -> Iterator[tuple[int,
     values, columns = chosen.value(chosen.truth).tolist(), chosen.column.tolist()
     counts, _ = problem.sizes(block.positions)
     settings = Settings(
-        {"search": asked.search, "k": asked.k, "sign": asked.sign, "rule": asked.view.rule.name, "of": chosen.of}
+        {
+            **{"search": asked.search, "k": asked.k, "sign": asked.sign, "budget": asked.budget, "of": chosen.of},
+            **{"rule": asked.view.rule.name, "attention": asked.view.attention, "norm": asked.view.norm},
+            **{"mode": chosen.mode, "flow": problem.trace.flow},
+        }
     )
     for number, position in enumerate(block.positions.tolist()):
         span = range(start[number], start[number + 1])

@@ -76,7 +76,7 @@ class WalkSet:
         """
         size, layers = self.edge_index.size(1), self.num_layers
         scores = torch.zeros(layers, size, dtype=torch.double)
-        columns = _columns(self.edge_index)
+        columns = _columns(self.edge_index, self.settings.get("flow"))
         if level == "input":
             total = torch.zeros(size, dtype=torch.double)
             for walk in self.walks:
@@ -108,8 +108,10 @@ def _steps(walk: Walk) -> list[tuple[int, int]]:
     return list(zip(walk.nodes[:-1], walk.nodes[1:], strict=True))
 
 
-def _columns(edge_index: Tensor) -> dict[tuple[int, int], list[int]]:
+def _columns(edge_index: Tensor, flow: str | None) -> dict[tuple[int, int], list[int]]:
+    """The columns of each step (sender, receiver)."""
     columns: dict[tuple[int, int], list[int]] = {}
-    for column, (source, receiver) in enumerate(edge_index.t().tolist()):
+    ends = edge_index.flip(0) if flow == "target_to_source" else edge_index
+    for column, (source, receiver) in enumerate(ends.t().tolist()):
         columns.setdefault((source, receiver), []).append(column)
     return columns
