@@ -1,7 +1,7 @@
 """Networks for the targets of a question, in blocks that fit into memory."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -39,30 +39,23 @@ def read_view(rule: Any, epsilon: Any, gamma: Any, attention: Any, norm: Any, *,
             raise SettingError(f"{name} is {given!r}; known are {', '.join(map(repr, names))}.")
     if not _is_number(epsilon):
         raise SettingError(f"epsilon is {epsilon!r}; needed is a number from 0 on.")
-    gammas = list(gamma) if isinstance(gamma, Sequence) and not isinstance(gamma, str) else [gamma]
-    if not gammas or not all(_is_number(g) for g in gammas):
+    several = isinstance(gamma, Sequence) and not isinstance(gamma, str)
+    if not all(_is_number(g) for g in (gamma if several else [gamma])):
         raise SettingError(f"gamma is {gamma!r}; needed is a number from 0 on, or one for each layer.")
-    chosen = Rule(
-        rule,
-        float(epsilon) if rule == "lrp-epsilon" else 0.0,
-        tuple(float(g) for g in gammas) if rule == "lrp-gamma" else (),
-    )
-    return View(chosen, attention, norm, merged)
+    gammas = (tuple(float(g) for g in gamma) if several else float(gamma)) if rule == "lrp-gamma" else 0.0
+    return View(Rule(rule, float(epsilon) if rule == "lrp-epsilon" else 0.0, gammas), attention, norm, merged)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
 
 
-def _for_layers(view: View, num_layers: int) -> View:
+def _check_layers(view: View, num_layers: int) -> None:
     gammas = view.rule.gammas
-    if len(gammas) == 1:
-        gammas = gammas * num_layers
-    if gammas and len(gammas) != num_layers:
+    if isinstance(gammas, tuple) and len(gammas) != num_layers:
         raise SettingError(
-            f"gamma has {len(gammas)} numbers; needed is one number, or one for each of {num_layers} layers."
+            f"gamma is {list(gammas)}; needed is a number from 0 on, or one for each of the {num_layers} layers."
         )
-    return replace(view, rule=replace(view.rule, gammas=gammas))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +80,7 @@ class Block:
 
 def target_blocks(problem: Problem, view: View, memory: int, *, beam: int, bounded: bool = True) -> Iterator[Block]:
     """Targets in blocks; nodes of one graph share their network. `beam`: prefixes a target has at once, at least."""
-    view = _for_layers(view, problem.num_layers)
+    _check_layers(view, problem.num_layers)
     if isinstance(problem, NodeProblem):
         yield from _node_blocks(problem, view, memory, beam, bounded=bounded)
     else:

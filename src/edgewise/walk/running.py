@@ -26,7 +26,8 @@ class Rule:
 
     name: str = "gradient"
     epsilon: float = 0.0
-    gammas: tuple[float, ...] = ()
+    gammas: float | tuple[float, ...] = 0.0
+    """For all layers, or one for each."""
 
     @property
     def is_gradient(self) -> bool:
@@ -35,7 +36,7 @@ class Rule:
 
     def gamma(self, call: int) -> float:
         """γ of a call (and of the maps behind it)."""
-        return self.gammas[call] if self.gammas else 0.0
+        return self.gammas[call] if isinstance(self.gammas, tuple) else self.gammas
 
     def stabilised(self, q: Tensor) -> Tensor:
         """q + ε·sign q, sign(0) = 1."""
