@@ -5,11 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from torch_geometric.data import Data
-from torch_geometric.nn import GraphSAGE, SAGEConv
+from torch_geometric.nn import GraphSAGE
 
 import edgewise as ew
-import zoo
 from walk_checks import SIGNS, assert_top, crowded
 from walk_models import stack, wide_stack
 from walk_oracles import graph_twin, node_twin
@@ -87,69 +85,6 @@ def test_at_width_one_without_anything_negative_it_is_right(seed):
         ew.walks(model, data, search="dag", **options), ew.walks(model, data, **options), strict=True
     ):
         assert [w.score for w in found] == pytest.approx([w.score for w in best])
-
-
-# The counterexamples ##################################################################################################
-
-
-def sage(weights, roots):
-    """SAGE-sum with root, ReLU in between, no biases, the given matrices."""
-    weights, roots = ([torch.tensor(m, dtype=torch.float64) for m in some] for some in (weights, roots))
-    convs = [SAGEConv(w.size(1), w.size(0), aggr="sum", bias=False) for w in weights]
-    for conv, w, r in zip(convs, weights, roots, strict=True):
-        conv.lin_l.weight, conv.lin_r.weight = nn.Parameter(w), nn.Parameter(r)
-    return convs
-
-
-ID, OFF = [[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]
-A, B, D, U, V = range(5)
-STAR = Data(
-    x=torch.tensor([[2.0, 0], [2, 0], [0, 3], [0, 0], [0, 0]], dtype=torch.float64),
-    edge_index=torch.tensor([[A, B, D, U], [U, U, U, V]]),
-)
-PAIR = Data(x=torch.tensor([[1.0], [2.0]], dtype=torch.float64), edge_index=torch.tensor([[0, 1], [1, 0]]))
-
-
-def best_and_found(model, data, index=None, **options):
-    best = ew.walks(model, data, index, **options)
-    return best, ew.walks(model, data, index, search="dag", **options), best.value
-
-
-def test_width_one_with_negative_weights_is_a_counterexample():
-    model = zoo.Chain(*sage([[[-1.0]], [[1.0]], [[-1.0]]], [[[1.0]], [[2.0]], [[-1.0]]]), act=torch.relu)
-    best, found, _ = best_and_found(model, PAIR, 0, mode="regression", target=0)
-    assert (best[0].nodes, best[0].score) == ((0, 1, 1, 0), 2.0)
-    assert found[0].score == 1.0
-    assert not found.exact
-    assert found.upper_bound >= 2.0
-
-
-def test_width_two_without_anything_negative_is_a_counterexample():
-    model = zoo.Chain(*sage([ID, ID, [[0.0, 1.0]]], [OFF, ID, [[1.0, 0.0]]]), act=torch.relu)
-    best, found, value = best_and_found(model, STAR, V, mode="regression", target=0)
-    assert value == 7.0
-    assert (best[0].nodes, best[0].score) == ((D, U, U, V), 3.0)
-    assert found[0].score == 2.0
-
-
-def test_two_layers_and_a_sum_over_the_graph_are_a_counterexample():
-    convs = sage([ID, [[1.0, 0.0], [0.0, 0.0]]], [OFF, [[0.0, 0.0], [0.0, 1.0]]])
-    model = zoo.Pooled(*convs, pool=zoo.global_add_pool, out=1, act=torch.relu, bias=False)
-    model.head = nn.Linear(2, 1, bias=False).double()
-    nn.init.ones_(model.head.weight)
-    best, found, value = best_and_found(model, STAR, task="graph", mode="regression", target=0)
-    assert value == 7.0
-    assert (best[0].nodes, best[0].score) == ((D, U, U), 3.0)
-    assert found[0].score == 2.0
-
-
-@pytest.mark.parametrize("width", [2, 5])
-def test_with_room_for_more_prefixes_the_counterexamples_are_found(width):
-    narrow = zoo.Chain(*sage([[[-1.0]], [[1.0]], [[-1.0]]], [[[1.0]], [[2.0]], [[-1.0]]]), act=torch.relu)
-    wide = zoo.Chain(*sage([ID, ID, [[0.0, 1.0]]], [OFF, ID, [[1.0, 0.0]]]), act=torch.relu)
-    for model, data, index, score in ((narrow, PAIR, 0, 2.0), (wide, STAR, V, 3.0)):
-        found = ew.walks(model, data, index, search="dag", width=width, mode="regression", target=0)
-        assert found[0].score == score
 
 
 def test_with_room_for_every_prefix_nothing_is_missed():

@@ -16,7 +16,7 @@ from walk_oracles import graph_twin, node_twin
 from zoo import CLASSES, WIDTH
 
 SPECIAL = [name for name in zoo.GRAPHS if name != "weighted"]
-FAMILIES = ["gcn", "sage_mean", "sage_without_root", "gin", "gine", "gat_without_loops", "sgc"]
+FAMILIES = ["gcn", "sage_mean", "sage_without_root", "gine", "gat_without_loops"]
 
 
 @pytest.mark.parametrize("graph", SPECIAL)
@@ -81,19 +81,19 @@ def test_one_logit_speaks_for_the_predicted_class():
 # Whole graphs #########################################################################################################
 
 
-@pytest.mark.parametrize("calls", [1, 2, 3])
+@pytest.mark.parametrize("calls", [1, 3])
 @pytest.mark.parametrize("pool", ["mean", "sum", "max"])
-@pytest.mark.parametrize("kind", ["gcn", "sage_without_root", "gin", "gine", "gat"])
+@pytest.mark.parametrize("kind", ["gcn", "sage_without_root", "gine", "gat"])
 def test_walks_of_a_graph_end_anywhere(kind, pool, calls):
     data, model = zoo.GRAPHS["everything"](), wide_stack(kind, calls, seed=5 + calls, pool=pool, act=torch.tanh)
-    assert_walks(model, [data], assert_alive(graph_twin(model, data).walks()), ks=(1, 50), task="graph")
+    assert_walks(model, [data], assert_alive(graph_twin(model, data).walks()), ks=(50,), task="graph")
 
 
 @pytest.mark.parametrize("kind", ["gcn", "graph_conv", "sgc", "gatv2"])
 def test_a_head_of_several_layers_is_part_of_the_gradient(kind):
     data = crowded()
     model = wide_stack(kind, 3, seed=6, pool="sum", head=mlp(WIDTH, CLASSES), act=nn.functional.leaky_relu)
-    assert_walks(model, [data], assert_alive(graph_twin(model, data).walks()), task="graph")
+    assert_walks(model, [data], assert_alive(graph_twin(model, data).walks()), ks=(1, 5), task="graph")
 
 
 @pytest.mark.parametrize("memory", [None, "100KB"])

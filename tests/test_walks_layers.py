@@ -16,16 +16,16 @@ from zoo import CLASSES, FEATURES, WIDTH
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_layer_gives_the_walks_of_its_full_jacobians(kind, calls):
     data, model = zoo.GRAPHS["everything"](), stack(kind, calls, seed=10 + calls)
-    assert_walks(model, data, assert_alive(node_twin(model, data).walks()))
+    assert_walks(model, data, assert_alive(node_twin(model, data).walks()), ks=(1, 5, 50) if calls == 3 else (5,))
 
 
-@pytest.mark.parametrize("calls", [1, 2, 3])
+@pytest.mark.parametrize("calls", [1, 3])
 @pytest.mark.parametrize("kind", ATTENTION)
 def test_attention_may_be_held_fixed(kind, calls):
     data, model = zoo.GRAPHS["everything"](), stack(kind, calls, seed=10 + calls)
     scores = node_twin(model, data, attention="fixed").walks()
     assert scores != node_twin(model, data).walks()
-    assert_walks(model, data, scores, ks=(1, 50), attention="fixed")
+    assert_walks(model, data, scores, ks=(5,), attention="fixed")
 
 
 @pytest.mark.parametrize("calls", [4, 5])
@@ -34,13 +34,13 @@ def test_deep_models_have_hundreds_of_walks(kind, calls):
     data, model = crowded(), stack(kind, calls, seed=20 + calls, act=nn.functional.leaky_relu)
     scores = node_twin(model, data).walks()
     assert max(map(len, scores)) > 100
-    assert_walks(model, data, scores)
+    assert_walks(model, data, scores, ks=(1, 5, 50) if calls == 5 else (5,))
 
 
 @pytest.mark.parametrize("act", [torch.tanh, nn.functional.leaky_relu, nn.functional.elu, nn.Identity()])
 def test_any_activation_is_part_of_the_blocks(act):
     data, model = crowded(), stack("graph_conv", 3, act=act)
-    assert_walks(model, data, assert_alive(node_twin(model, data).walks()))
+    assert_walks(model, data, assert_alive(node_twin(model, data).walks()), ks=(1, 50))
 
 
 @pytest.mark.parametrize("residual", ["before", "after", "linear"])
@@ -48,7 +48,7 @@ def test_any_activation_is_part_of_the_blocks(act):
 def test_a_residual_is_staying_on_the_node(kind, residual):
     data = zoo.GRAPHS["everything"]()
     model = wide_stack(kind, 3, seed=5, residual=residual, inputs=WIDTH, encoder=nn.Linear(FEATURES, WIDTH))
-    assert_walks(model, data, assert_alive(node_twin(model, data).walks()))
+    assert_walks(model, data, assert_alive(node_twin(model, data).walks()), ks=(1, 50))
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3])
@@ -56,7 +56,7 @@ def test_a_residual_around_the_first_and_the_last_call_counts(calls):
     data = crowded()
     data.x = data.x[:, :WIDTH]
     model = stack("sage_without_root", calls, seed=6, residual="after", inputs=WIDTH, outputs=WIDTH)
-    assert_walks(model, data, assert_alive(node_twin(model, data).walks()))
+    assert_walks(model, data, assert_alive(node_twin(model, data).walks()), ks=(1, 50))
 
 
 @pytest.mark.parametrize("norm", [nn.BatchNorm1d, lambda width: LayerNorm(width, mode="node"), nn.LayerNorm])
@@ -64,7 +64,7 @@ def test_a_residual_around_the_first_and_the_last_call_counts(calls):
 def test_norms_of_single_nodes_are_part_of_the_blocks(norm, residual):
     data = zoo.GRAPHS["everything"]()
     model = wide_stack("gcn", 3, seed=7, residual=residual, norms=[norm(WIDTH) for _ in range(3)])
-    assert_walks(model, data, assert_alive(node_twin(model, data).walks()))
+    assert_walks(model, data, assert_alive(node_twin(model, data).walks()), ks=(1, 50))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_norms_of_single_nodes_are_part_of_the_blocks(norm, residual):
 @pytest.mark.parametrize("calls", [1, 3])
 def test_what_follows_the_last_call_is_part_of_the_gradient(head, calls):
     data, model = crowded(), wide_stack("sage_mean", calls, seed=8, head=head)
-    assert_walks(model, data, assert_alive(node_twin(model, data).walks()))
+    assert_walks(model, data, assert_alive(node_twin(model, data).walks()), ks=(1, 50))
 
 
 @pytest.mark.parametrize("kind", ["gcn", "gin", "gatv2", "gine"])
@@ -82,7 +82,7 @@ def test_what_precedes_the_first_call_is_part_of_the_first_block(kind, calls):
     data = zoo.GRAPHS["everything"]()
     encoder = nn.Sequential(nn.Linear(FEATURES, WIDTH), nn.ReLU())
     model = wide_stack(kind, calls, seed=9, inputs=WIDTH, encoder=encoder)
-    assert_walks(model, data, assert_alive(node_twin(model, data).walks()))
+    assert_walks(model, data, assert_alive(node_twin(model, data).walks()), ks=(1, 50))
 
 
 @pytest.mark.parametrize("kind", ["gcn", "sage_sum", "gat"])
@@ -92,7 +92,7 @@ def test_negative_weights_and_negative_features_change_no_rule(kind):
         for parameter in model.parameters():
             parameter.copy_(-parameter.abs() if parameter.dim() > 1 else parameter)
     data.x = -data.x.abs()
-    assert_walks(model, data, assert_alive(node_twin(model, data).walks()))
+    assert_walks(model, data, assert_alive(node_twin(model, data).walks()), ks=(1, 50))
 
 
 def test_edge_weights_of_either_sign_are_part_of_the_blocks():
@@ -100,7 +100,7 @@ def test_edge_weights_of_either_sign_are_part_of_the_blocks():
     data.edge_weight = torch.randn(data.num_edges, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     convs = [GraphConv(FEATURES, WIDTH), GraphConv(WIDTH, WIDTH), GraphConv(WIDTH, CLASSES)]
     model = zoo.randomise(Stack(*convs, extra="edge_weight"))
-    assert_walks(model, data, assert_alive(node_twin(model, data).walks()))
+    assert_walks(model, data, assert_alive(node_twin(model, data).walks()), ks=(1, 50))
 
 
 def test_layers_of_different_kinds_may_follow_each_other():
@@ -110,4 +110,4 @@ def test_layers_of_different_kinds_may_follow_each_other():
         stack(kind, 1, inputs=FEATURES if n == 0 else WIDTH, outputs=WIDTH).convs[0] for n, kind in enumerate(kinds)
     ]
     model = zoo.randomise(Stack(*parts, head=nn.Linear(WIDTH, CLASSES), act=nn.functional.leaky_relu))
-    assert_walks(model, data, assert_alive(node_twin(model, data).walks()))
+    assert_walks(model, data, assert_alive(node_twin(model, data).walks()), ks=(1, 50))
