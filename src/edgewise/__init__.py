@@ -22,6 +22,9 @@ _WHERE = {
     "ExplanationSet": "edgewise.collection",
     "load": "edgewise.storage",
     "similarity": "edgewise.metrics.agreement",
+    # trust
+    "compare": "edgewise.metrics.comparison",
+    "Comparison": "edgewise.metrics.compared",
     # walks
     "walks": "edgewise.walk.asking",
     "walk_relevance": "edgewise.walk.relevance",
@@ -60,6 +63,8 @@ if TYPE_CHECKING:
     from edgewise.explaining import explain as explain
     from edgewise.explanation import Explanation as Explanation
     from edgewise.metrics.agreement import similarity as similarity
+    from edgewise.metrics.compared import Comparison as Comparison
+    from edgewise.metrics.comparison import compare as compare
     from edgewise.score import Score as Score
     from edgewise.storage import load as load
     from edgewise.walk.asking import walks as walks
