@@ -250,6 +250,27 @@ def integrated_gradients(number, steps: int = 400) -> tuple[Tensor, Tensor]:
     return sum(part[0] for part in parts) / steps, sum(part[1] for part in parts) / steps
 
 
+def own_gradients(number, values, level) -> Tensor:
+    """[values, rows, E] or [values, rows, L, E]: the gradient of every edge by its own weight."""
+    edge, own = number.ones()
+    layers, width = edge.shape
+    groups = [range(layers)] if level == "input" else [[layer] for layer in range(layers)]
+    found = []
+    for value in values:
+        parts = []
+        for group in groups:
+            columns = []
+            for column in range(width):
+                weight = edge.clone()
+                weight[list(group), column] = value
+                gradient, _ = layer_gradient(number, weight, own)
+                columns.append(gradient[:, list(group), column].sum(dim=1))
+            parts.append(torch.stack(columns, dim=1) if columns else torch.zeros(len(number()), 0))
+        found.append(torch.stack(parts, dim=1))
+    found = torch.stack(found)
+    return found[:, :, 0] if level == "input" else found
+
+
 # GNNExplainer #########################################################################################################
 
 

@@ -19,27 +19,6 @@ INTERVALS = ["gcn", "leaky", "graph_conv", "gin", "sgc", "batch_norm", "jumping"
 PASSES = ["gcn", "gat", "gine", "sage_max", "layer_norm_of_nodes", "gcn_used_twice", "cheb", "pna"]
 
 
-def twin(numbers, values, level):
-    """[values, rows, E] or [values, rows, L, E]: the gradient of every edge by its own weight."""
-    edge, own = numbers.ones()
-    layers, width = edge.shape
-    groups = [range(layers)] if level == "input" else [[layer] for layer in range(layers)]
-    found = []
-    for value in values:
-        parts = []
-        for group in groups:
-            columns = []
-            for column in range(width):
-                weight = edge.clone()
-                weight[list(group), column] = value
-                gradient, _ = oracles.layer_gradient(numbers, weight, own)
-                columns.append(gradient[:, list(group), column].sum(dim=1))
-            parts.append(torch.stack(columns, dim=1) if columns else torch.zeros(len(numbers()), 0))
-        found.append(torch.stack(parts, dim=1))
-    found = torch.stack(found)
-    return found[:, :, 0] if level == "input" else found
-
-
 def dense(found, part, rows, width):
     """One of its arrays as [rows, E] or [rows, L, E]; zero where an edge cannot reach a target."""
     shape = (rows, width) if found.level == "input" else (rows, part.shape[0], width)
@@ -52,7 +31,7 @@ def dense(found, part, rows, width):
 
 
 def assert_equals_its_definition(found, numbers, tolerance=1e-9):
-    expected = twin(numbers, found.values, found.level)
+    expected = oracles.own_gradients(numbers, found.values, found.level)
     rows, width = expected.shape[1], expected.shape[-1]
     assert_close(dense(found, found.gradient, rows, width), expected[list(found.values).index(1.0)], tolerance)
     assert_close(dense(found, found.lowest, rows, width), expected.amin(dim=0), tolerance)
@@ -89,7 +68,7 @@ def test_graphs_are_asked_one_by_one():
     graphs = [zoo.GRAPHS[name]() for name in ("directed", "everything")]
     found = sign_flips(model, graphs, task="graph", values=FEW, **case.arguments)
     for position, graph in enumerate(graphs):
-        expected = twin(oracles.Numbers(model, with_batch(graph)), FEW, "input")[:, 0]
+        expected = oracles.own_gradients(oracles.Numbers(model, with_batch(graph)), FEW, "input")[:, 0]
         mine = found.owner == position
         assert_close(found.lowest[mine], expected.amin(dim=0), 1e-9)
         assert_close(found.highest[mine], expected.amax(dim=0), 1e-9)

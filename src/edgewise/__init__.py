@@ -22,6 +22,10 @@ _WHERE = {
     "ExplanationSet": "edgewise.collection",
     "load": "edgewise.storage",
     "similarity": "edgewise.metrics.agreement",
+    # trust
+    "check": "edgewise.trust.report",
+    "compare": "edgewise.metrics.comparison",
+    "Comparison": "edgewise.metrics.compared",
     # walks
     "walks": "edgewise.walk.asking",
     "walk_relevance": "edgewise.walk.relevance",
@@ -38,13 +42,14 @@ _WHERE = {
     "LocalityWarning": "edgewise.errors",
 }
 
-_PACKAGES = {"metrics": "edgewise.metrics", "datasets": "edgewise.datasets"}
+_PACKAGES = {"metrics": "edgewise.metrics", "trust": "edgewise.trust", "datasets": "edgewise.datasets"}
 
 __all__ = ["__version__", *_WHERE]
 
 if TYPE_CHECKING:
     from edgewise import datasets as datasets
     from edgewise import metrics as metrics
+    from edgewise import trust as trust
     from edgewise.adapters.explainers import from_pyg as from_pyg
     from edgewise.adapters.healing import heal as heal
     from edgewise.algorithms.linear_search import best_subgraph as best_subgraph
@@ -60,8 +65,11 @@ if TYPE_CHECKING:
     from edgewise.explaining import explain as explain
     from edgewise.explanation import Explanation as Explanation
     from edgewise.metrics.agreement import similarity as similarity
+    from edgewise.metrics.compared import Comparison as Comparison
+    from edgewise.metrics.comparison import compare as compare
     from edgewise.score import Score as Score
     from edgewise.storage import load as load
+    from edgewise.trust.report import check as check
     from edgewise.walk.asking import walks as walks
     from edgewise.walk.relevance import subgraph_relevance as subgraph_relevance
     from edgewise.walk.relevance import walk_relevance as walk_relevance

@@ -72,10 +72,16 @@ def players(score: Score, level: str) -> Tensor:
 
 
 @torch.no_grad()
-def edge_drops(score: Score, level: str, weight: float = 0.0, partner: Tensor | None = None) -> Tensor:
-    """z(1) − z(ω_e = weight), `[M]` or `[L, M]`; with `partner` `[M]`, another copy's weight changes along with each."""
+def edge_drops(
+    score: Score, level: str, weight: float = 0.0, partner: Tensor | None = None, among: Tensor | None = None
+) -> Tensor:
+    """z(1) − z(ω_e = weight), `[M]` or `[L, M]`; with `partner` `[M]`, another copy's weight changes along with each.
+
+    Of the copies `among` `[M]`, if given; the others have 0.
+    """
     value, found = score(score.ones()), []
     for row, inside in zip(layer_groups(score, level), players(score, level), strict=True):
+        inside = inside if among is None else inside & among
         first = torch.arange(len(inside), device=inside.device)
         if partner is not None:  # one pass for both directions
             first = torch.minimum(first, partner)

@@ -120,6 +120,11 @@ def table(parts: Sequence[Measured]) -> str:
     for part in parts:
         numbers = (f"{part.mean():.4g}", f"{part.deviation():.4g}", f"{len(part) - part.undefined}/{len(part)}")
         rows.append((part.name, part.better or "-", *numbers, _because("", part) or "-"))
+    return columns(rows)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as aligned lines."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
 

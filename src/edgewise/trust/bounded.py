@@ -1,8 +1,10 @@
 """Blocks of edges whose weights move between given bounds, for models that interval arithmetic can follow."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from edgewise.lowering.differences import Differences
 from edgewise.problem import Problem
@@ -29,9 +31,18 @@ def follow(problem: Problem) -> AtOne:
     return AtOne(plan, Differences(problem.lowering, problem.index.to(problem.device), problem.target))
 
 
-def spreads(at_one: AtOne, level: str, bounds: list[tuple[float, float]], memory: int) -> Iterator[Spread]:
-    """All edges (at layer level in every call), each with all bounds; the slots of one edge are neighbours."""
+def spreads(
+    at_one: AtOne,
+    level: str,
+    bounds: list[tuple[float, float]],
+    memory: int,
+    among: Callable[[Tensor], Tensor] | None = None,
+) -> Iterator[Spread]:
+    """All edges, or those that `among` keeps (at layer level in every call), each with all bounds, one edge after another."""
     slots = at_one.graph.slots(level, of_self=False)
+    if among is not None:
+        kept = among(slots.item)
+        slots = replace(slots, item=slots.item[kept], call=slots.call[kept])
     low, high = (torch.tensor(ends, dtype=torch.double, device=slots.item.device) for ends in zip(*bounds, strict=True))
     width = max(at_one.value[operation.output].lo.size(1) for operation in at_one.plan.operations)
     most, size = max(_TABLE // (at_one.num_nodes * len(bounds)), 1), _FIRST

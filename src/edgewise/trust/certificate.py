@@ -15,7 +15,7 @@ from edgewise.problem import Problem, pose
 from edgewise.trust.bounded import follow, spreads
 from edgewise.trust.intervals import Interval
 from edgewise.trust.plan import NotCertifiable
-from edgewise.trust.questions import Questions, all_questions, share, share_of_each
+from edgewise.trust.questions import Draw, Questions, all_questions, draw_about, read_edges, share, share_of_each
 from edgewise.trust.returning import Return
 from edgewise.trust.spreading import Spread
 
@@ -45,6 +45,8 @@ class Certificate:
     """Proved: the gradient is 0 for every weight."""
     reason: str | None = None
     """Why the model is not certifiable; None if it is."""
+    chance: float = 1.0
+    """Each edge was asked about with this chance; 1: all were."""
 
     @property
     def share(self) -> float:
@@ -61,7 +63,8 @@ class Certificate:
         if self.reason:
             return f"Certificate(not certifiable: {self.reason})"
         counts = ", ".join(f"{int(part.sum())} {name}" for name, part in self._parts())
-        return f"Certificate({self.level} level, {len(self.index)} targets: {counts})"
+        part = f", {self.chance:.2%} of all edges" if self.chance < 1 else ""
+        return f"Certificate({self.level} level, {len(self.index)} targets{part}: {counts})"
 
     def _parts(self) -> list[tuple[str, Tensor]]:
         unknown = ~(self.keeps | self.flips)
@@ -82,12 +85,15 @@ def certify(
     forward: Callable[..., Tensor] | None = None,
     device: Any = None,
     memory: Any = None,
+    edges: int | None = None,
+    seed: int = 0,
 ) -> Certificate:
     """Which edges' own gradients ∂z/∂ω_e provably keep their sign while ω_e goes from 1 to 0 and all other weights stay 1.
 
     Bounds of all activations give bounds of all derivatives of ReLU and LeakyReLU, and those of ∂z/∂ω_e, on each of `pieces`
     parts of [0, 1]. Roundings are accounted for. For models of GCN, SAGE (sum, mean), GIN, GraphConv and SGC layers with
-    ReLU or LeakyReLU; any other gives a certificate that proves nothing and says why (`reason`).
+    ReLU or LeakyReLU; any other gives a certificate that proves nothing and says why (`reason`). `edges` asks about a random
+    part of the edges only, about so many (target, edge) pairs, drawn from `seed`.
 
     >>> import torch; from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
     >>> conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)
@@ -99,25 +105,32 @@ def certify(
     check_level(level)
     if not isinstance(pieces, int) or isinstance(pieces, bool) or pieces < 1:
         raise SettingError(f"pieces is {pieces!r}; needed is a whole number of at least 1, such as 5.")
-    budget = read_memory(memory)
+    budget, most = read_memory(memory), read_edges(edges)
     problem = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
     with problem.borrowed():
-        questions = all_questions(problem, budget)
-        shape = (len(questions),) if level == "input" else (problem.num_layers, len(questions))
-        verdict, reason = _Verdict(questions, shape), None
-        try:
-            _prove(problem, verdict, level, pieces, budget)
-        except NotCertifiable as why:
-            verdict, reason = _Verdict(questions, shape), str(why)
+        return certificate_of(problem, level, pieces, draw_about(problem, most, budget, seed), budget)
+
+
+def certificate_of(problem: Problem, level: str, pieces: int, draw: Draw, memory: int) -> Certificate:
+    """The same for a (borrowed) problem, about the edges of a draw."""
+    questions = all_questions(problem, memory, draw)
+    shape = (len(questions),) if level == "input" else (problem.num_layers, len(questions))
+    verdict, reason = _Verdict(questions, shape), None
+    try:
+        _prove(problem, verdict, level, pieces, draw, memory)
+    except NotCertifiable as why:
+        verdict, reason = _Verdict(questions, shape), str(why)
     nothing = torch.zeros(shape, dtype=torch.bool)
-    kept, flips, zero = (nothing, nothing, nothing) if reason else verdict.flags()
-    return Certificate(problem.index, questions.owner, questions.edge_id, level, pieces, kept, flips, zero, reason)
+    flags = (nothing, nothing, nothing) if reason else verdict.flags()
+    return Certificate(
+        problem.index, questions.owner, questions.edge_id, level, pieces, *flags, reason=reason, chance=draw.chance
+    )
 
 
 @torch.no_grad()
-def _prove(problem: Problem, verdict: "_Verdict", level: str, pieces: int, memory: int) -> None:
+def _prove(problem: Problem, verdict: "_Verdict", level: str, pieces: int, draw: Draw, memory: int) -> None:
     ends = torch.linspace(0, 1, pieces + 1, dtype=torch.double).tolist()
-    for spread in spreads(follow(problem), level, list(pairwise(ends)), memory):
+    for spread in spreads(follow(problem), level, list(pairwise(ends)), memory, draw.columns(problem)):
         found, slots = spread.slopes, spread.slots
         verdict.add(found.position, slots.edge[found.slot], slots.call[found.slot], _refined(spread))
 

@@ -13,7 +13,7 @@ from edgewise.errors import SettingError
 from edgewise.problem import Problem, pose
 from edgewise.trust.bounded import follow, spreads
 from edgewise.trust.plan import NotCertifiable
-from edgewise.trust.questions import Questions, all_questions, share, share_of_each
+from edgewise.trust.questions import Draw, Questions, all_questions, draw_about, read_edges, share, share_of_each
 from edgewise.trust.sampling import sampled_gradients
 from edgewise.trust.spreading import Spread
 
@@ -41,6 +41,8 @@ class SignFlips:
     """∂z/∂ω_e at ω = 1."""
     lowest: Tensor
     highest: Tensor
+    chance: float = 1.0
+    """Each edge was asked about with this chance; 1: all were."""
 
     @property
     def counted(self) -> Tensor:
@@ -84,7 +86,8 @@ class SignFlips:
 
     def __repr__(self) -> str:
         shares = f"{self.share:.2%} flip, {self.share_to_negative:.2%} + → −, {self.share_to_positive:.2%} − → +"
-        return f"SignFlips({self.level} level, {len(self.index)} targets, {int(self.counted.sum())} edges: {shares})"
+        edges = f"{int(self.counted.sum())} edges" + (f" ({self.chance:.2%} of all)" if self.chance < 1 else "")
+        return f"SignFlips({self.level} level, {len(self.index)} targets, {edges}: {shares})"
 
 
 def sign_flips(
@@ -102,12 +105,15 @@ def sign_flips(
     device: Any = None,
     memory: Any = None,
     batch_size: int | None = None,
+    edges: int | None = None,
+    seed: int = 0,
 ) -> SignFlips:
     """Edges whose own gradient ∂z/∂ω_e changes its sign while ω_e goes through `values` and all other weights stay 1.
 
     That no gradient does is the condition of Proposition 2 of the paper. At layer level the weight of an edge in one layer is
     varied. A model that `certify` can follow is run for all edges and targets at once; any other by forward and backward
-    passes, in each of which every target varies an edge of its own.
+    passes, in each of which every target varies an edge of its own. `edges` asks about a random part of the edges only, about
+    so many (target, edge) pairs, drawn from `seed`.
 
     >>> import torch; from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
     >>> conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)
@@ -118,14 +124,22 @@ def sign_flips(
     """
     check_level(level)
     weights = _read_values(values)
-    budget, size = read_memory(memory), read_batch_size(batch_size)
+    budget, size, most = read_memory(memory), read_batch_size(batch_size), read_edges(edges)
     problem = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
     with problem.borrowed():
-        try:
-            questions, ranges = _through_bounds(problem, level, weights, budget)
-        except NotCertifiable:
-            questions, ranges = sampled_gradients(problem, level, weights, budget, size)
-    return SignFlips(problem.index, questions.owner, questions.edge_id, level, weights, *ranges)
+        draw = draw_about(problem, most, budget, seed)
+        return flips_of(problem, level, weights, draw, budget, size)
+
+
+def flips_of(
+    problem: Problem, level: str, weights: tuple[float, ...], draw: Draw, memory: int, batch_size: int | None
+) -> SignFlips:
+    """The same for a (borrowed) problem, about the edges of a draw."""
+    try:
+        questions, ranges = _through_bounds(problem, level, weights, draw, memory)
+    except NotCertifiable:
+        questions, ranges = sampled_gradients(problem, level, weights, memory, batch_size, draw)
+    return SignFlips(problem.index, questions.owner, questions.edge_id, level, weights, *ranges, draw.chance)
 
 
 def _read_values(values: Any) -> tuple[float, ...]:
@@ -140,16 +154,16 @@ def _read_values(values: Any) -> tuple[float, ...]:
 
 @torch.no_grad()
 def _through_bounds(
-    problem: Problem, level: str, weights: tuple[float, ...], memory: int
+    problem: Problem, level: str, weights: tuple[float, ...], draw: Draw, memory: int
 ) -> tuple[Questions, tuple[Tensor, Tensor, Tensor]]:
     """Interval arithmetic on single weights gives the gradients themselves, up to the last digits."""
     at_one = follow(problem)
-    questions = all_questions(problem, memory)
+    questions = all_questions(problem, memory, draw)
     tried = [1.0, *(weight for weight in weights if weight != 1.0)]
     size = len(questions) * (1 if level == "input" else problem.num_layers)
     at_start, seen = torch.zeros(size, dtype=torch.double), torch.zeros(size, dtype=torch.long)
     lowest, highest = torch.full_like(at_start, torch.inf), torch.full_like(at_start, -torch.inf)
-    for spread in spreads(at_one, level, [(weight, weight) for weight in tried], memory):
+    for spread in spreads(at_one, level, [(weight, weight) for weight in tried], memory, draw.columns(problem)):
         place, which, slope = _read(spread, questions, len(tried))
         at_start[place[which == 0]] = slope[which == 0]
         lowest.scatter_reduce_(0, place, slope, "amin")

@@ -1,11 +1,15 @@
 """Every (target, edge) of some computation graphs, in one order: by target, then by column."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from edgewise import randomness
 from edgewise.blocks import blocks
+from edgewise.errors import SettingError
 from edgewise.problem import Problem
 from edgewise.score import Score
 
@@ -34,13 +38,55 @@ class Questions:
         return Questions(index, owner[order], edge_id[order], width), order
 
 
-def all_questions(problem: Problem, memory: int) -> Questions:
-    """The edges that can reach each target."""
+@dataclass(frozen=True)
+class Draw:
+    """Which edges are asked about: each has the same chance, whatever the targets, the blocks and their order."""
+
+    chance: float = 1.0
+    seed: int = 0
+
+    def keeps(self, problem: Problem, position: Tensor, column: Tensor) -> Tensor:
+        """Whether some (target, edge) are asked about; targets in one graph share its edges."""
+        if self.chance >= 1:
+            return torch.ones_like(column, dtype=torch.bool)
+        graph = (
+            torch.zeros_like(position) if problem.task == "node" else problem.index[position.cpu()].to(column.device)
+        )
+        return randomness.uniform(self.seed, torch.full_like(graph, _SALT), graph, column) < self.chance
+
+    def columns(self, problem: Problem) -> Callable[[Tensor], Tensor]:
+        """The same for the columns of the one graph of a node task."""
+        return lambda column: self.keeps(problem, torch.zeros_like(column), column)
+
+
+_SALT = 20_250_803  # so that the draw has nothing to do with the scores of `random`
+EVERYTHING = Draw()
+
+
+def read_edges(edges: Any) -> int | None:
+    """How many (target, edge) pairs to ask about, checked; None: all."""
+    if edges is not None and (not isinstance(edges, int) or isinstance(edges, bool) or edges < 1):
+        raise SettingError(f"edges is {edges!r}; needed is a whole number of at least 1, or None for all edges.")
+    return edges
+
+
+def draw_about(problem: Problem, edges: int | None, memory: int, seed: int) -> Draw:
+    """A draw of about so many (target, edge) pairs; everything if there are no more."""
+    if edges is None:
+        return EVERYTHING
+    pairs = sum(Score.of_block(problem, positions).owner.numel() for positions in blocks(problem, memory, None))
+    return Draw(min(1.0, edges / max(pairs, 1)), seed)
+
+
+def all_questions(problem: Problem, memory: int, draw: Draw = EVERYTHING) -> Questions:
+    """The edges that can reach each target, or those of a draw."""
     owner, column = [], []
     for positions in blocks(problem, memory, None):
         score = Score.of_block(problem, positions)
-        owner.append(positions[score.owner.cpu()])
-        column.append(score.edge_id.cpu())
+        position, edge = positions[score.owner.cpu()], score.edge_id.cpu()
+        kept = draw.keeps(problem, position, edge)
+        owner.append(position[kept])
+        column.append(edge[kept])
     return Questions.of(problem.index, torch.cat(owner), torch.cat(column))[0]
 
 

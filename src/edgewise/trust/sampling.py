@@ -9,29 +9,36 @@ from edgewise.algorithms.repeated import Repeated
 from edgewise.blocks import blocks
 from edgewise.problem import Problem
 from edgewise.score import Score
-from edgewise.trust.questions import Questions
+from edgewise.trust.questions import EVERYTHING, Draw, Questions
 
 _NOISE = {torch.float64: 1e-12}  # of a target's largest gradient; below it a sign says nothing
 _COARSE_NOISE = 1e-6
 
 
 def sampled_gradients(
-    problem: Problem, level: str, weights: tuple[float, ...], memory: int, batch_size: int | None
+    problem: Problem,
+    level: str,
+    weights: tuple[float, ...],
+    memory: int,
+    batch_size: int | None = None,
+    draw: Draw = EVERYTHING,
 ) -> tuple[Questions, tuple[Tensor, Tensor, Tensor]]:
     """∂z/∂ω_e at ω = 1, and its least and greatest value over the weights."""
     owner, column, parts = [], [], []
     for positions in blocks(problem, memory, batch_size):
         score = Score.of_block(problem, positions)
-        owner.append(positions[score.owner.cpu()])
-        column.append(score.edge_id.cpu())
-        parts.append(_block(score, level, weights).cpu())
+        position = positions[score.owner.cpu()]
+        kept = draw.keeps(problem, position, score.edge_id.cpu())
+        owner.append(position[kept])
+        column.append(score.edge_id.cpu()[kept])
+        parts.append(_block(score, level, weights, kept.to(score.owner.device)).cpu()[..., kept])
     questions, order = Questions.of(problem.index, torch.cat(owner), torch.cat(column))
     gradient, lowest, highest = torch.cat(parts, dim=-1)[..., order]
     return questions, (gradient, lowest, highest)
 
 
-def _block(score: Score, level: str, weights: tuple[float, ...]) -> Tensor:
-    """`[3, M]` or `[3, L, M]`: at 1, least, greatest."""
+def _block(score: Score, level: str, weights: tuple[float, ...], kept: Tensor) -> Tensor:
+    """`[3, M]` or `[3, L, M]`: at 1, least, greatest; right for the copies that are `kept`."""
     at_one, _ = gradients_at_one(score)
     groups = layer_groups(score, level)
     found = torch.stack([at_one[group].sum(dim=0) for group in groups])
@@ -39,7 +46,7 @@ def _block(score: Score, level: str, weights: tuple[float, ...]) -> Tensor:
     tried = [weight for weight in weights if weight != 1.0]
     repeated = Repeated(score, len(tried))
     for number, (group, inside) in enumerate(zip(groups, players(score, level), strict=True)):
-        for places in one_per_target(inside.nonzero().view(-1), score.owner) if tried else ():
+        for places in one_per_target((inside & kept).nonzero().view(-1), score.owner) if tried else ():
             at = _own_gradients(repeated, group, places, tried)
             found[1, number, places] = torch.minimum(found[1, number, places], at.amin(dim=0))
             found[2, number, places] = torch.maximum(found[2, number, places], at.amax(dim=0))

@@ -1,0 +1,144 @@
+"""How often rectifiers are on, call by call: ρ of the paper's assumption, counted where the targets can see it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.blocks import blocks
+from edgewise.graph.computation_graph import reach
+from edgewise.graph.copies import Copies
+from edgewise.lowering.row_wise import ACTIVATIONS, plain_name
+from edgewise.model.hooks import Layers, OperationMode, message_hooks
+from edgewise.problem import GraphProblem, NodeProblem, Problem
+
+RECTIFIERS = ("relu", "leaky_relu")
+_TARGETS_AT_ONCE = 1024
+
+
+@dataclass
+class Activity:
+    """The activations after one call (and before the next)."""
+
+    names: list[str] = field(default_factory=list)
+    """Which functions; those on messages or attention, inside a layer, are marked."""
+    on: float = 0.0
+    """(unit, node, target) that are on, counted over the computation graphs."""
+    seen: float = 0.0
+    always: dict[int, Tensor] = field(default_factory=dict)
+    """`[2, units]` of each function: on for all of these nodes; off for all of them."""
+
+    @property
+    def rate(self) -> float:
+        """ρ: the share of rectifiers that are on; NaN if there are none."""
+        return self.on / self.seen if self.seen else float("nan")
+
+    @property
+    def fixed_share(self) -> float:
+        """The share of units that never switch from node to node; NaN if there are none."""
+        fixed = [part.any(dim=0) for part in self.always.values()]
+        return float(torch.cat(fixed).double().mean()) if fixed else float("nan")
+
+
+def activity(problem: Problem, memory: int) -> list[Activity]:
+    """One for each call; what comes before the first call sees no edge and does not count."""
+    found = [Activity() for _ in range(problem.num_layers)]
+    with problem.loan.taken(), torch.no_grad():
+        if isinstance(problem, NodeProblem):
+            importance = _importance(problem)
+            _watch(problem, problem.subject.layers, problem.graphs[0], found, importance)
+            return found
+        assert isinstance(problem, GraphProblem)
+        for copies in _batches(problem, memory):
+            _watch(problem, problem.layers, copies.data, found, _all_alike(copies))
+    return found
+
+
+def _batches(problem: GraphProblem, memory: int) -> Iterator[Copies]:
+    for positions in blocks(problem, memory, None):
+        yield from problem.copies(positions)
+
+
+def _all_alike(copies: Copies) -> Callable[[int], Tensor]:
+    return lambda _: torch.ones(copies.data.num_nodes, device=copies.rows.device)
+
+
+def _importance(problem: NodeProblem) -> Callable[[int], Tensor]:
+    """Calls done ↦ `[N]`: for how many targets a node's features still matter then."""
+    graph, hops = problem.subject.in_edges, problem.num_layers
+    if not problem.subject.local:
+        return lambda _: torch.full((graph.num_nodes,), float(len(problem.index)), device=problem.device)
+    count = torch.zeros(hops + 1, graph.num_nodes, dtype=torch.double, device=problem.device)
+    for part in problem.index.to(problem.device).split(_TARGETS_AT_ONCE):
+        near = reach(graph, part, hops)
+        count.index_put_((near.hops, near.node), torch.ones((), dtype=torch.double), accumulate=True)
+    within = count.cumsum(dim=0)
+    return lambda done: within[hops - done]
+
+
+def _watch(
+    problem: Problem, layers: Layers, data: Any, found: list[Activity], importance: Callable[[int], Tensor]
+) -> None:
+    """One pass of the model, every activation of it seen."""
+    watcher = _Watcher(found, importance, data.num_nodes)
+    with ExitStack() as stack:
+        stack.enter_context(message_hooks(layers, watcher.on_propagate, watcher.on_message))
+        stack.enter_context(watcher.watching(layers))
+        problem.call(data)
+
+
+class _Watcher(OperationMode):
+    """Sees operations outside and inside the layers: the network of a GIN is inside one."""
+
+    def __init__(self, found: list[Activity], importance: Callable[[int], Tensor], num_nodes: int) -> None:
+        super().__init__()
+        self._found, self._importance, self._nodes = found, importance, num_nodes
+        self._calls = self._functions = 0
+        self._entered_at = -1
+        self._in_message = False
+
+    def on_propagate(self, *_: Any) -> None:
+        """A call begins with its messages."""
+        self._calls, self._in_message = self._calls + 1, True
+
+    def on_message(self, *_: Any) -> None:
+        """They are made."""
+        self._in_message = False
+
+    def enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """A layer begins: what it does before its messages belongs to the call that follows."""
+        if self.depth == 0:
+            self._entered_at = self._calls
+        super().enter(module, args, kwargs)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = plain_name(func)
+        if name in ACTIVATIONS and args and isinstance(args[0], Tensor):
+            self._note(name, args[0])  # before the call: it may happen in place
+        return func(*args, **(kwargs or {}))
+
+    def _note(self, name: str, values: Tensor) -> None:
+        early = self.depth > 0 and self._calls == self._entered_at
+        call = self._calls if early else self._calls - 1
+        if not 0 <= call < len(self._found):
+            return
+        here = self._found[call]
+        name = f"{name} (on messages)" if early or self._in_message else name
+        if name not in here.names:
+            here.names.append(name)
+        if name in RECTIFIERS:
+            self._functions += 1
+            of_nodes = values.size(0) == self._nodes
+            weight = self._importance(call + 1) if of_nodes else values.new_ones(values.size(0))
+            self._count(here, values.reshape(values.size(0), -1) > 0, weight.double())
+
+    def _count(self, here: Activity, on: Tensor, weight: Tensor) -> None:
+        here.on += float((on.double() * weight.view(-1, 1)).sum())
+        here.seen += float(weight.sum()) * on.size(1)
+        seen = on[weight > 0]
+        if len(seen):
+            always = torch.stack([seen.all(dim=0), ~seen.any(dim=0)])
+            here.always[self._functions] = here.always.get(self._functions, always) & always

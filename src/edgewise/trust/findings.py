@@ -1,0 +1,173 @@
+"""What `check` found, as frozen data: numbers with the reason where there is none."""
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from edgewise.metrics.measured import Measured, plain
+from edgewise.trust.effects import WorstEdge
+
+PER_LAYER = "measured layer by layer"
+"""The reason why some numbers are missing for all layers together."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number over all targets; NaN where it is undefined, with the reason.
+
+    >>> f"{Number(0.25):.1%}, {Number(float('nan'), 'no ReLU'):.1%}"
+    '25.0%, -'
+    """
+
+    value: float
+    reason: str = ""
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a number."""
+        return self.value == self.value
+
+    def __format__(self, form: str) -> str:
+        return format(self.value, form) if self.known else "-"
+
+
+@dataclass(frozen=True)
+class FlipFindings:
+    """Edges whose own gradient changes its sign while their weight goes from 1 to 0: shares of those with a gradient."""
+
+    edges: int
+    """With a gradient, among those asked about."""
+    share: Number
+    to_negative: Number
+    to_positive: Number
+    kept: Number
+    """Proved never to change its sign on [0, 1]; of the edges whose gradient is not proved to be 0."""
+    broken: Number
+    """Proved to change it."""
+    unknown: Number
+    """Neither is proved."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayerFindings:
+    """One layer (a message-passing call); or, with `layer` None, all of them with one weight per edge."""
+
+    layer: int | None
+    name: str
+    gap: Measured
+    """|Σ scores + Σ self scores − z| of the gradient."""
+    missing: Number
+    """Σ gaps / Σ |z| over the targets."""
+    edges: Number
+    """The share of z that the layer's edges carry; with the next three it adds up to 1."""
+    own: Number
+    """What nodes say to themselves."""
+    constant: Number
+    """What is left if the layer says nothing at all: biases, and skips around it."""
+    rest: Number
+    """What the gradients miss."""
+    cosine: Measured
+    """Of gradient and occlusion."""
+    difference: Number
+    """The largest |gradient − occlusion|, relative to the target's largest gradient (or its |z|, if that is larger)."""
+    worst: WorstEdge | None
+    unevenness: Number
+    """How far the fall without a random half of the edges is from the sum of their gradients; 0: they add up."""
+    flips: FlipFindings
+    rate: Number
+    """ρ: the share of ReLU units that are on."""
+    fixed: Number
+    """The share of units that are on for all nodes, or off for all of them."""
+    activations: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxFindings:
+    """How flat the softmax or sigmoid is at the prediction."""
+
+    probability: Measured
+    saturated: Number
+    """Share of targets with a probability above 0.99."""
+    weak: Number
+    """Of the edges with a positive gradient, those that pull less than GNNExplainer's default size penalty pushes."""
+    opposed: Number
+    """Of the edges with a gradient, those at which the log-probability pulls the other way."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What was asked."""
+
+    task: str
+    mode: str
+    of: str
+    dtype: str
+    targets: int
+    num_layers: int
+    edges: int
+    """(target, edge) pairs in all computation graphs."""
+    chance: float
+    """Each edge was asked about (flips, certificates; and occlusion, where it takes passes) with this chance."""
+    bypass: tuple[str, ...]
+    local: bool
+    other_layers: tuple[str, ...]
+    """Kinds of layers that are not known to be sums (or means) of linear messages."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of the paper, and what was measured about it here."""
+
+    name: str
+    """Such as `"Proposition 2"`."""
+    claim: str
+    verdict: str
+    """`"holds"`, `"nearly"`, `"partly"`, `"fails"`, `"does not apply"`, or `"open"` where it cannot be measured."""
+    why: str
+    so: str
+    """Which method stands in for which, or which to take."""
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """How far explanations of this model can be trusted, here; print it for the tables and the words.
+
+    `layers[l]` are the findings of a layer, `whole` those of one weight per edge, `statements` what the paper says of it.
+    """
+
+    question: Question
+    layers: tuple[LayerFindings, ...]
+    whole: LayerFindings
+    softmax: SoftmaxFindings
+    statements: tuple[Statement, ...]
+
+    def statement(self, name: str) -> Statement:
+        """One of the statements by its name, such as `"Proposition 2"`."""
+        return {one.name: one for one in self.statements}[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and texts, ready for JSON; None where there is no number, with the reason beside it."""
+        found: dict[str, Any] = _as_plain(self)
+        return found
+
+    def __str__(self) -> str:
+        from edgewise.trust.layout import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from edgewise.trust.layout import as_html
+
+        return as_html(self)
+
+    def __repr__(self) -> str:
+        return f"Report({self.question.targets} targets, {self.question.num_layers} layers; print it for the tables)"
+
+
+def _as_plain(value: Any) -> Any:
+    if isinstance(value, Measured):
+        return value.to_dict()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {part.name: _as_plain(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, (list, tuple)):
+        return [_as_plain(item) for item in value]
+    return plain(value)
