@@ -1,7 +1,7 @@
 """LRP rules for walks, written from the formula: no autograd, every matrix by hand.
 
-A linear map q^γ = Σ λ W^γ x + R^γ x + b^γ with x_out behind it has the block diag(x_out / (q^γ + ε·sign q^γ)) · (λ W^γ [+ R^γ]), where
-M^γ = M + γM⁺, sign(0) = 1 and 0/0 = 0.
+A linear map q^γ = Σ λ W^γ x + R^γ x + b^γ with x_out behind it has the block diag(x_out / (q^γ + ε·sign q^γ)) · (λ W^γ
+[+ R^γ]), where M^γ = M + γM⁺, sign(0) = 1 and 0/0 = 0.
 """
 
 from dataclasses import dataclass

@@ -160,6 +160,7 @@ def _answer(problem: Problem, asked: Asked, block: Block) -> Iterator[tuple[int,
     counts, _ = problem.sizes(block.positions)
     settings = Settings(
         {"search": asked.search, "k": asked.k, "sign": asked.sign, "rule": asked.view.rule.name, "of": chosen.of}
+        | {"task": problem.task, "mode": problem.target.mode}
     )
     for number, position in enumerate(block.positions.tolist()):
         span = range(start[number], start[number + 1])
