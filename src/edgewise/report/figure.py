@@ -125,7 +125,8 @@ def _size(shown: Picture, row_height: float) -> tuple[float, float]:
         return max(7.5, 2.2 * shown.num_layers + 2.0), min(max(3.6, row_height * rows + 2.0), 24.0)
     ring = Counter(round(math.hypot(x, y), 6) for x, y in shown.place.values()).most_common(1)[0][1]
     side = min(max(min(3.0 + len(shown.place) ** 0.5, 6.8), ring * 0.3 / math.pi + 2.0), 16.0)
-    return side + 1.6, side + 0.6
+    across, up = (max(spread) - min(spread) + 1.0 for spread in zip(*shown.place.values(), strict=True))
+    return side + 1.6, side * min(max(up / across, 0.45), 1.1) + 0.9
 
 
 def _read_view(explanation: Explanation, view: str | None) -> str:
