@@ -129,6 +129,23 @@ class ExplanationSet:
 
         save(self, path)
 
+    def to_rows(self, what: str = "edges") -> list[dict[str, Any]]:
+        """The rows of every explanation, as in `Explanation.to_rows`, with their `position` in the set."""
+        from edgewise.export.tables import rows
+
+        return rows(self, what)
+
+    def to_frame(self, what: str = "edges") -> Any:
+        """The rows of `to_rows` as a pandas data frame. Needs `edgewise[table]`."""
+        from edgewise.export.tables import frame
+
+        return frame(self, what)
+
+    def _repr_html_(self) -> str:
+        from edgewise.report.notebook import html_of
+
+        return html_of(self)
+
     def __repr__(self) -> str:
         entries = "drawn on demand" if self.edges is None else f"{len(self.edges)} scores"
         return f"ExplanationSet({self.method}, {self.level} level, {len(self)} targets, {entries})"

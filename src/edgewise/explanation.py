@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import torch
 from torch import Tensor
 
-from edgewise.errors import SettingError, missing_extra
+from edgewise.errors import SettingError
 
 if TYPE_CHECKING:
     from edgewise.selection import Subgraph
@@ -96,6 +96,30 @@ class Explanation:
 
         return merge(self, undirected)
 
+    def plot(
+        self,
+        *,
+        edges: int | None = None,
+        view: str | None = None,
+        labels: Any = None,
+        classes: Any = None,
+        marked: Mapping[str, Any] | None = None,
+        title: str = "",
+    ) -> Any:
+        """A matplotlib figure of the strongest edges; at layer level of the computation graph, unrolled layer by layer.
+
+        The arguments are those of `edgewise.report.draw`. Save it with `why.plot().savefig("why.png")`. Needs
+        `edgewise[plot]`.
+        """
+        from edgewise.report import draw
+
+        return draw(self, edges=edges, view=view, labels=labels, classes=classes, marked=marked, title=title)
+
+    def _repr_html_(self) -> str:
+        from edgewise.report.notebook import html_of
+
+        return html_of(self)
+
     def to_pyg(self) -> Any:
         """A `torch_geometric.explain.Explanation` with `edge_mask` `[E]` and, at layer level, `layer_edge_mask` `[E, L]`."""
         from torch_geometric.explain import Explanation as PyGExplanation
@@ -111,22 +135,39 @@ class Explanation:
             found.layer_edge_mask = self.scores.t().contiguous()
         return found
 
-    def to_networkx(self) -> Any:
-        """A directed multigraph; every edge has `score` and `column`, at layer level also `layers`; nodes have `self_score`."""
-        try:
-            import networkx
-        except ImportError as error:
-            raise missing_extra("networkx", "plot", "to_networkx()") from error
-        graph = networkx.MultiDiGraph(index=self.index, target=self.target, method=self.method, level=self.level)
-        graph.add_nodes_from(range(self.num_nodes))
-        total, (sources, receivers) = self.edge_scores().tolist(), self.edge_index.tolist()
-        for column, (source, receiver) in enumerate(zip(sources, receivers, strict=True)):
-            extra = {"layers": self.scores[:, column].tolist()} if self.level == "layer" else {}
-            graph.add_edge(source, receiver, key=column, column=column, score=total[column], **extra)
-        if self.self_scores is not None:
-            own = self.self_scores if self.level == "input" else self.self_scores.sum(dim=0)
-            networkx.set_node_attributes(graph, dict(enumerate(own.tolist())), "self_score")
-        return graph
+    def to_networkx(self, *, edges: int | None = None) -> Any:
+        """A directed multigraph; every edge has `score` and `column`, at layer level also `layers`; nodes have `self_score`.
+
+        With `edges` only so many of the strongest edges, and their nodes. Needs `edgewise[plot]`.
+        """
+        from edgewise.export.networks import explanation_network
+
+        return explanation_network(self, edges)
+
+    def to_graphml(self, path: Any, *, edges: int | None = None, labels: Any = None, classes: Any = None) -> None:
+        """Write the graph with its scores to a GraphML file, for Gephi, Cytoscape and others.
+
+        Attributes are plain numbers and texts: at layer level `score_layer_0` and so on; `weight` is the magnitude. `edges` as
+        for `to_networkx`; `labels` and `classes` as for `plot`. Needs `edgewise[plot]`.
+        """
+        from edgewise.export.graphml import write_graphml
+
+        write_graphml(self.to_networkx(edges=edges), path, self.num_nodes, labels, classes)
+
+    def to_rows(self, what: str = "edges") -> list[dict[str, Any]]:
+        """A dict for every score other than zero: `index`, `target`, at layer level `layer`, `column`, the ends, `score`.
+
+        `what="self"` gives the self scores instead, with `node`.
+        """
+        from edgewise.export.tables import rows
+
+        return rows(self, what)
+
+    def to_frame(self, what: str = "edges") -> Any:
+        """The rows of `to_rows` as a pandas data frame. Needs `edgewise[table]`."""
+        from edgewise.export.tables import frame
+
+        return frame(self, what)
 
     def __repr__(self) -> str:
         shape = "×".join(map(str, self.scores.shape))

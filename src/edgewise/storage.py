@@ -3,10 +3,8 @@
 import base64
 import io
 import json
-import os
-import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from edgewise.collection import ExplanationSet
 from edgewise.entries import Entries
 from edgewise.errors import FileError, missing_extra
 from edgewise.settings import Settings
+from edgewise.whole_files import write_whole
 
 _FORMAT = "edgewise-explanations-1"
 _PLAIN = ("method", "level", "num_layers", "own_missing", "settings")
@@ -32,7 +31,7 @@ def save(explained: ExplanationSet, path: Any) -> None:
             f"{path.name} has the ending {path.suffix!r}; known are .npz and .parquet. Type save('all.npz')."
         )
     arrays, about = _arrays(explained), _about(explained)
-    _write_whole(path, lambda file: writers[path.suffix](file, arrays, about))
+    write_whole(path, lambda file: writers[path.suffix](file, arrays, about))
 
 
 def load(path: Any) -> ExplanationSet:
@@ -65,33 +64,6 @@ def load(path: Any) -> ExplanationSet:
         raise FileError(
             f"{path.name} cannot be read as explanations ({error}). It may be cut short, or another file."
         ) from error
-
-
-def _write_whole(path: Path, write: Callable[[Any], None]) -> None:
-    """Under a temporary name first: a file with the final name is always complete."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise FileError(
-            f"{path} cannot be written: {error.strerror or error}. Is the folder there and writable?"
-        ) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp makes files that only their owner can read
-        os.replace(name, path)
-    except OSError as error:
-        raise FileError(
-            f"{path} could not be written: {error.strerror or error}. Nothing was left under that name."
-        ) from error
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _arrays(explained: ExplanationSet) -> dict[str, np.ndarray]:
@@ -169,12 +141,12 @@ def _write_parquet(file: Any, arrays: dict[str, np.ndarray], about: dict[str, An
     """A row for every stored edge score, readable by any data frame; what is not a row travels in the file's metadata."""
     pyarrow = _pyarrow()
     extra = {name: _packed(array) for name, array in arrays.items() if name not in ("edges_place", "edges_score")}
-    table = pyarrow.table(_columns(arrays, about))
+    table = pyarrow.table(_columns(arrays, about["level"]))
     table = table.replace_schema_metadata({"edgewise": json.dumps({"about": about, "arrays": extra})})
     pyarrow.parquet.write_table(table, file)
 
 
-def _columns(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> dict[str, np.ndarray]:
+def _columns(arrays: dict[str, np.ndarray], level: str) -> dict[str, np.ndarray]:
     start = arrays.get("edges_start", np.zeros(len(arrays["index"]) + 1, dtype=np.int64))
     place = arrays.get("edges_place", np.zeros(0, dtype=np.int64))
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
@@ -183,7 +155,7 @@ def _columns(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> dict[str, 
     column = place % np.maximum(width, 1)
     offset = np.concatenate([[0], np.cumsum(arrays["graph_edges"])[:-1]]).astype(np.int64)
     ends = arrays["edge_index"][:, offset[graph] + column]
-    layer = {"layer": place // np.maximum(width, 1)} if about["level"] == "layer" else {}
+    layer = {"layer": place // np.maximum(width, 1)} if level == "layer" else {}
     return {
         "position": row,
         "index": arrays["index"][row],
@@ -194,6 +166,11 @@ def _columns(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> dict[str, 
         "receiver": ends[1],
         "score": arrays.get("edges_score", np.zeros(0, dtype=np.float32)),
     }
+
+
+def edge_columns(explained: ExplanationSet) -> dict[str, np.ndarray]:
+    """A row for every stored edge score: its `position` in the set, its target, its edge, its score."""
+    return _columns(_arrays(explained), explained.level)
 
 
 def _packed(array: np.ndarray) -> str:

@@ -162,7 +162,7 @@ def _answer(problem: Problem, asked: Asked, block: Block) -> Iterator[tuple[int,
         {
             **{"search": asked.search, "k": asked.k, "sign": asked.sign, "budget": asked.budget, "of": chosen.of},
             **{"rule": asked.view.rule.name, "attention": asked.view.attention, "norm": asked.view.norm},
-            **{"mode": chosen.mode, "flow": problem.trace.flow},
+            **{"task": problem.task, "mode": chosen.mode, "flow": problem.trace.flow},
         }
     )
     for number, position in enumerate(block.positions.tolist()):

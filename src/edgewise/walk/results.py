@@ -1,6 +1,6 @@
 """What a search found."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -97,6 +97,55 @@ class WalkSet:
             groups.setdefault(walk.source, []).append(walk)
         order = sorted(groups, key=lambda source: -abs(sum(walk.score for walk in groups[source])))
         return {source: tuple(groups[source]) for source in order}
+
+    def plot(
+        self,
+        *,
+        count: int = 5,
+        labels: Any = None,
+        classes: Any = None,
+        marked: Mapping[str, Any] | None = None,
+        title: str = "",
+    ) -> Any:
+        """A matplotlib figure of the first `count` walks as routes through the unrolled computation graph.
+
+        The arguments are those of `edgewise.report.draw_walks`. Needs `edgewise[plot]`.
+        """
+        from edgewise.report import draw_walks
+
+        return draw_walks(self, count=count, labels=labels, classes=classes, marked=marked, title=title)
+
+    def _repr_html_(self) -> str:
+        from edgewise.report.notebook import html_of
+
+        return html_of(self)
+
+    def to_networkx(self) -> Any:
+        """A directed multigraph of `(column, node)` spots, column 0 the features; a walk's steps have its `score` and `rank`.
+
+        Needs `edgewise[plot]`.
+        """
+        from edgewise.export.networks import walks_network
+
+        return walks_network(self)
+
+    def to_graphml(self, path: Any, *, labels: Any = None, classes: Any = None) -> None:
+        """Write the network of `to_networkx` to a GraphML file, for Gephi, Cytoscape and others. Needs `edgewise[plot]`."""
+        from edgewise.export.graphml import write_graphml
+
+        write_graphml(self.to_networkx(), path, self.num_nodes, labels, classes)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A dict for every walk: `index`, `target`, `rank` (1 is the best), `score`, `node_0` (the source) to `node_L`."""
+        from edgewise.export.tables import rows
+
+        return rows(self)
+
+    def to_frame(self) -> Any:
+        """The rows of `to_rows` as a pandas data frame. Needs `edgewise[table]`."""
+        from edgewise.export.tables import frame
+
+        return frame(self)
 
     def __str__(self) -> str:
         proof = "proven" if self.exact else f"not proven: another may have up to {self.upper_bound:.4g}"

@@ -1,0 +1,1 @@
+"""Results for other programs: networks, GraphML files, tables."""
