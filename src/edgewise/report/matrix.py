@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from edgewise.errors import missing_extra
 from edgewise.metrics.tables import title
-from edgewise.report.figure import OPPOSES, SUPPORTS
+from edgewise.report.colours import OPPOSES, SUPPORTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
