@@ -7,7 +7,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # The other pages use the model and the data of the first one.
 PAGES = (
     *("docs/how-to-explain.md", "README.md", "docs/metrics.md", "docs/datasets.md"),
-    *("docs/relatives.md", "docs/sign-flips.md"),
+    *("docs/relatives.md", "docs/sign-flips.md", "docs/pictures.md"),
 )
 
 
