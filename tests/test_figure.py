@@ -150,6 +150,14 @@ def test_a_graph_of_one_node_can_be_drawn(task, tmp_path):
     assert written(figure) == ["0"]
 
 
+def test_scores_all_over_a_large_graph_are_drawn_without_all_the_ways_between():
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(0, 5000, (2, 12000), generator=generator)
+    figure = explanation(torch.rand(12000, generator=generator), edge_index=edges, num_nodes=5000).plot()
+    assert len(arrows(figure)) == 40
+    assert len(circles(figure)) < 160
+
+
 def test_a_small_graph_is_shown_whole_and_has_no_explained_node():
     figure = draw(explanation(task="graph", index=17), edges=2)
     assert "graph 17" in texts(figure)
@@ -165,6 +173,25 @@ def test_a_large_graph_is_shown_around_its_strongest_edge():
 def test_short_labels_stand_in_the_circles_and_long_ones_beside_them():
     assert set(written(draw(explanation(), labels=list("CNOFHI")))) == set("CNOFHI")
     assert {"Dijkstra 1959", "1"} <= set(written(draw(explanation(), labels={1: "Dijkstra 1959"})))
+
+
+@pytest.mark.parametrize("level", ["input", "layer"])
+def test_long_labels_stay_clear_of_title_and_legend(level):
+    hub = torch.stack([torch.arange(1, 31), torch.zeros(30, dtype=torch.long)])
+    scores = torch.linspace(-1, 2, 30) if level == "input" else torch.linspace(-1, 2, 30).repeat(2, 1)
+    why = explanation(scores, level=level, edge_index=hub, num_nodes=31, index=0)
+    figure = why.plot(labels=[f"a paper with number {node}" for node in range(31)])
+    figure.draw_without_rendering()
+    labels = [text.get_window_extent() for text in figure.axes[0].texts if text.get_text().startswith("a paper")]
+    assert len(labels) >= 16
+    others = [figure.legends[0].get_window_extent(), figure._suptitle.get_window_extent()]
+    assert not any(label.overlaps(other) for label in labels for other in others)
+    assert all(label.x0 >= 0 and label.x1 <= figure.bbox.x1 for label in labels)
+
+
+def test_self_scores_that_a_flat_picture_leaves_out_are_summed_up():
+    assert "Self scores, −1 in all, are not drawn" in texts(explanation(self_scores=OWN.sum(dim=0)).plot())
+    assert "Self scores" not in texts(layered(self_scores=OWN).plot())
 
 
 def test_labels_that_nodes_share_get_the_number_too():

@@ -67,8 +67,14 @@ def draw(
     if shown.strongest.steps:
         ink.colour_bar(figure, axes, shown.strongest.largest)
     keys = [*nodes.keys(shown.root and shown.root[1], _root_name(explanation)), *ink.score_keys(shown)]
-    ink.write_legend(figure, shown.strongest.sentence(), keys)
+    ink.write_legend(figure, shown.strongest.sentence() + _undrawn_self_scores(explanation, shown), keys)
     return figure
+
+
+def _undrawn_self_scores(explanation: Explanation, shown: Picture) -> str:
+    if shown.num_layers or explanation.self_scores is None:
+        return ""
+    return f"\nSelf scores, {ink.signed(float(explanation.self_scores.sum()))} in all, are not drawn."
 
 
 def canvas(shown: Picture, title: str, row_height: float = 0.3) -> tuple[Figure, Axes]:
@@ -102,6 +108,9 @@ def put_nodes(axes: Axes, shown: Picture, nodes: Nodes) -> None:
                 axes.text(-0.16, y, label, fontsize=7.5, ha="right", va="center", parse_math=False)
         return
     outside = {spot: nodes.outside(spot[1]) or "" for spot in shown.place}
+    if longest := max(map(len, outside.values()), default=0):
+        share = min((0.064 * longest + 0.25) / (_size(shown)[1] - 1.4), 0.35)  # of the axes, for the labels at one side
+        axes.margins(share / (1 - 2 * share))
     ink.outside_labels(axes, shown, {spot: label for spot, label in outside.items() if label}, nodes.radius)
 
 
@@ -118,15 +127,15 @@ def _name_columns(axes: Axes, shown: Picture) -> None:
     axes.set_ylim(lowest - 0.7, 1.2)
 
 
-def _size(shown: Picture, row_height: float) -> tuple[float, float]:
+def _size(shown: Picture, row_height: float = 0.3) -> tuple[float, float]:
     """In inches: a fixed distance between rows, or between the nodes on the fullest ring."""
     if shown.num_layers:
         rows = len({y for _, y in shown.place.values()})
         return max(7.5, 2.2 * shown.num_layers + 2.0), min(max(3.6, row_height * rows + 2.0), 24.0)
     ring = Counter(round(math.hypot(x, y), 6) for x, y in shown.place.values()).most_common(1)[0][1]
-    side = min(max(min(3.0 + len(shown.place) ** 0.5, 6.8), ring * 0.3 / math.pi + 2.0), 16.0)
+    side = min(max(min(1.6 + 1.4 * len(shown.place) ** 0.5, 6.8), ring * 0.3 / math.pi + 2.0), 16.0)
     across, up = (max(spread) - min(spread) + 1.0 for spread in zip(*shown.place.values(), strict=True))
-    return side + 1.6, side * min(max(up / across, 0.45), 1.1) + 0.9
+    return max(side + 1.6, 6.0), side * min(max(up / across, 0.45), 1.1) + 0.9
 
 
 def _read_view(explanation: Explanation, view: str | None) -> str:

@@ -130,7 +130,8 @@ def write_legend(figure: Figure, sentence: str, keys: list[tuple[str, Artist]]) 
     """Below the picture, no wider than it; text from data is printed as it is, never read as a formula."""
     widest = max((len(name) for name, _ in keys), default=1)
     columns = max(1, min(4, int(figure.get_figwidth() / (0.068 * widest + 0.7))))
-    sentence = "\n".join(wrap(sentence, int(figure.get_figwidth() / 0.078)))
+    room = int(figure.get_figwidth() / 0.078)
+    sentence = "\n".join(line for part in sentence.split("\n") for line in wrap(part, room))
     for _, artist in keys:
         artist.set_label("·")  # matplotlib hides labels that begin with an underscore
     legend = figure.legend(

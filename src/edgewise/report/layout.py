@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 Position: TypeAlias = tuple[float, float]
 
 
-def ways_to(root: int, nodes: Iterable[int], edge_index: Tensor, num_nodes: int) -> dict[int, int]:
+def ways_to(root: int, nodes: Iterable[int], edge_index: Tensor, num_nodes: int, farthest: int = 8) -> dict[int, int]:
     """For each of `nodes` that `root` can reach, and each node between: the next one on a shortest way to `root`.
 
-    In the order of `nodes`.
+    In the order of `nodes`; none for those that are more than `farthest` steps away.
 
     >>> ways_to(0, [2], torch.tensor([[0, 2, 1], [1, 1, 3]]), 4)
     {2: 1, 1: 0}
     """
     nodes = list(nodes)
-    parent = _parents(root, nodes, edge_index, num_nodes)
+    parent = _parents(root, nodes, edge_index, num_nodes, farthest)
     ways: dict[int, int] = {}
     for node in nodes:
         while node != root and node not in ways and parent[node] >= 0:
@@ -34,7 +34,7 @@ def ways_to(root: int, nodes: Iterable[int], edge_index: Tensor, num_nodes: int)
     return ways
 
 
-def _parents(root: int, nodes: Iterable[int], edge_index: Tensor, num_nodes: int) -> Tensor:
+def _parents(root: int, nodes: Iterable[int], edge_index: Tensor, num_nodes: int, farthest: int) -> Tensor:
     """Breadth first, all nodes of a ring at once; of several parents the smallest number."""
     both = torch.cat([edge_index, edge_index.flip(0)], dim=1)
     parent = torch.full((num_nodes,), -1)
@@ -42,10 +42,10 @@ def _parents(root: int, nodes: Iterable[int], edge_index: Tensor, num_nodes: int
     wanted = torch.tensor(list(nodes), dtype=torch.long)
     front = torch.zeros(num_nodes, dtype=torch.bool)
     front[root] = True
-    while bool((parent[wanted] < 0).any()):
-        start, end = both[:, front[both[0]] & (parent[both[1]] < 0)]
-        if len(end) == 0:
+    for _ in range(farthest):
+        if bool((parent[wanted] >= 0).all()):
             break
+        start, end = both[:, front[both[0]] & (parent[both[1]] < 0)]
         nearest = torch.full_like(parent, num_nodes).scatter_reduce(0, end, start, "amin")
         front = nearest < num_nodes
         parent = torch.where(front, nearest, parent)

@@ -24,6 +24,9 @@ Spot: TypeAlias = tuple[int, int]
 WHOLE_GRAPH = 60
 """A graph of at most so many nodes is shown whole when the graph itself is explained."""
 
+MOST_BETWEEN = 60
+"""Nodes that are shown only because they are on the way to others."""
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -70,7 +73,10 @@ def flat_picture(why: Explanation, edges: int = 40) -> Picture:
     root = _centre(why, strongest)
     near = _surroundings(why.edge_scores().detach().cpu(), edge_index, why.num_nodes, root)
     by_strength = [node for step in reversed(strongest.steps) for node in (step.receiver, step.source)]
-    ways = ways_to(root, (node for node in dict.fromkeys(by_strength) if node != root), near, why.num_nodes)
+    others = [node for node in dict.fromkeys(by_strength) if node != root]
+    ways = ways_to(root, others, near, why.num_nodes)
+    if len(ways) > len(others) + MOST_BETWEEN:  # edges all over a large graph: the ways to them would hide them
+        ways = ways_to(root, others, near, why.num_nodes, farthest=2)
     place = rings(root, ways, strongest.nodes - set(ways) - {root})
     return Picture(_flat(place), strongest, (0, root), _undrawn(strongest, ways.items()))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from edgewise.report.picture import Picture, Spot
+    from edgewise.report.picture import Picture
     from edgewise.walk.results import Walk, WalkSet
 
 LANE = 0.13
@@ -76,18 +76,20 @@ def lanes(drawn: Sequence[Walk], height: Mapping[int, float]) -> list[list[float
     >>> beside == [[0.0, -LANE / 2], [0.0, LANE / 2]]      # the second one comes from above
     True
     """
-    sharing: dict[Spot, list[int]] = {}
-    for rank, walk in enumerate(drawn):
-        for spot in enumerate(walk.nodes):
-            sharing.setdefault(spot, []).append(rank)
-    for (column, _), there in sharing.items():
-        there.sort(key=lambda rank: (-height[drawn[rank].nodes[column - 1 if column else 1]], rank))
+    before = [-height[walk.nodes[min(1, len(walk.nodes) - 1)]] for walk in drawn]  # downwards
+    columns: list[list[float]] = []
+    for nodes in zip(*(walk.nodes for walk in drawn), strict=True):
+        sharing: dict[int, list[int]] = {}
+        for rank in sorted(range(len(drawn)), key=before.__getitem__):
+            sharing.setdefault(nodes[rank], []).append(rank)
+        beside = [_lane(sharing[node].index(rank), len(sharing[node])) for rank, node in enumerate(nodes)]
+        before = [-height[node] - aside for node, aside in zip(nodes, beside, strict=True)]
+        columns.append(beside)
+    return [list(row) for row in zip(*columns, strict=True)]
 
-    def beside(rank: int, spot: Spot) -> float:
-        there = sharing[spot]
-        return min(LANE, WIDEST_LANES / len(there)) * ((len(there) - 1) / 2 - there.index(rank))
 
-    return [[beside(rank, spot) for spot in enumerate(walk.nodes)] for rank, walk in enumerate(drawn)]
+def _lane(number: int, count: int) -> float:
+    return min(LANE, WIDEST_LANES / count) * ((count - 1) / 2 - number)
 
 
 def sentence(walks: WalkSet, count: int) -> str:
