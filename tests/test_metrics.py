@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -98,6 +99,10 @@ def test_shapes_that_do_not_fit_are_refused():
         lambda: ew.metrics.recovery(star(1.0, math.nan, 3.0), torch.tensor([0, 0, 1])),
         lambda: ew.metrics.path_recovery(star(1.0, 2.0, 3.0), [[(0, 3)], [(1, 3)]]),
         lambda: ew.metrics.path_recovery(star(1.0, 2.0, 3.0), [[(0, 1)]]),
+        lambda: ew.similarity(star(1.0, 2.0, 3.0), star(1.0, math.nan, 3.0)),
+        lambda: ew.similarity(star(1.0, 2.0, 3.0), star(1.0, 2.0, 3.0, index=2)),
+        lambda: ew.similarity(star(1.0, 2.0, 3.0), star(1.0, 2.0)),
+        lambda: ew.similarity(star(1.0, 2.0, 3.0), replace(star(1.0, 2.0, 3.0), edge_index=STAR.flip(0))),
         lambda: ew.metrics.stability([star(1.0, 2.0, 3.0)]),
         lambda: ew.metrics.stability([star(1.0, 2.0, 3.0), star(1.0, 2.0, 3.0, index=2)]),
         lambda: ew.metrics.stability([star(1.0, 2.0, 3.0), star(1.0, 2.0, 3.0, target=1)]),

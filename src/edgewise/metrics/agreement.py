@@ -16,7 +16,8 @@ def similarity(a: Explained, b: Explained, per_layer: bool = False) -> Tensor:  
     """Cosine of the scores of a and b, one for each target of a, matched by index; self scores ignored.
 
     `[targets]`, or `[targets, layers]` with `per_layer`; a single number for two `Explanation`s. NaN where one of the two is
-    zero everywhere: there is no angle then. Both must be of one level and of the same graphs.
+    zero everywhere: there is no angle then. Both must be of one level, of the same nodes (or graphs) and without NaN; the
+    classes may differ.
 
     >>> import torch
     >>> edges = torch.tensor([[0, 1], [2, 2]])
@@ -26,18 +27,27 @@ def similarity(a: Explained, b: Explained, per_layer: bool = False) -> Tensor:  
     tensor(0.6000)
     """
     _check(a, b, per_layer=per_layer)
-    if isinstance(a, Explanation) and isinstance(b, Explanation):
-        return _cosine(a.scores.double(), b.scores.double(), per_layer=per_layer).to(a.scores.dtype)
     first, second = _as_list(a), _as_list(b)
     match = _matched(first, second)
+    if isinstance(a, Explanation) and isinstance(b, Explanation):
+        return _of_two(a, b, per_layer=per_layer)
     if (
         isinstance(first, ExplanationSet)
         and isinstance(second, ExplanationSet)
         and None not in (first.edges, second.edges)
     ):
         return _sparse_cosine(first, second._some(match), per_layer=per_layer)
-    rows = [similarity(first[i], second[j], per_layer) for i, j in enumerate(match.tolist())]
+    rows = [_of_two(first[i], second[j], per_layer=per_layer) for i, j in enumerate(match.tolist())]
     return torch.stack(rows)
+
+
+def _of_two(a: Explanation, b: Explanation, *, per_layer: bool) -> Tensor:
+    if a.scores.shape != b.scores.shape:
+        raise InputError(
+            f"The scores have shapes {list(a.scores.shape)} and {list(b.scores.shape)}; needed is one for each column of "
+            f"the same edge_index (and each layer)."
+        )
+    return _cosine(a.scores.double(), b.scores.double(), per_layer=per_layer).to(a.scores.dtype)
 
 
 def _as_list(explained: Explained) -> "ExplanationSet | list[Explanation]":
@@ -48,6 +58,12 @@ def _check(a: Explained, b: Explained, *, per_layer: bool) -> None:
     for one in (a, b):
         if not isinstance(one, (Explanation, ExplanationSet)):
             raise InputError(f"similarity got {type(one).__name__}; needed are two results of explain().")
+        scores = one.scores if isinstance(one, Explanation) else None if one.edges is None else one.edges.score
+        if scores is not None and not bool(torch.isfinite(scores).all()):
+            raise InputError(
+                "The scores have NaN or infinite entries, which have no angle. Explain again after cleaning the model's "
+                "weights and the data."
+            )
     if a.level != b.level:
         raise InputError(
             f"One explanation is at {a.level} level, the other at {b.level} level. Explain both with the same level=."
