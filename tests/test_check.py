@@ -494,6 +494,8 @@ def test_the_report_cannot_be_changed_and_escapes_what_it_shows():
     assert "&lt;b&gt;" in report._repr_html_()
     with pytest.raises(dataclasses.FrozenInstanceError):
         report.layers = ()
+    with pytest.raises(ew.SettingError, match="there are Proposition 1"):
+        report.statement("Proposition 9")
 
 
 @pytest.mark.parametrize(

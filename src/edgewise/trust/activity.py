@@ -74,7 +74,7 @@ def _importance(problem: NodeProblem) -> Callable[[int], Tensor]:
     count = torch.zeros(hops + 1, graph.num_nodes, dtype=torch.double, device=problem.device)
     for part in problem.index.to(problem.device).split(_TARGETS_AT_ONCE):
         near = reach(graph, part, hops)
-        count.index_put_((near.hops, near.node), torch.ones((), dtype=torch.double), accumulate=True)
+        count.index_put_((near.hops, near.node), count.new_ones(()), accumulate=True)
     within = count.cumsum(dim=0)
     return lambda done: within[hops - done]
 

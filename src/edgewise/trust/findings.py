@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from edgewise.errors import SettingError
 from edgewise.metrics.measured import Measured, plain
 from edgewise.trust.effects import WorstEdge
 
@@ -142,7 +143,10 @@ class Report:
 
     def statement(self, name: str) -> Statement:
         """One of the statements by its name, such as `"Proposition 2"`."""
-        return {one.name: one for one in self.statements}[name]
+        known = {one.name: one for one in self.statements}
+        if name not in known:
+            raise SettingError(f"There is no statement {name!r}; there are {', '.join(known)}.")
+        return known[name]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and texts, ready for JSON; None where there is no number, with the reason beside it."""
