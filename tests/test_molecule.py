@@ -45,10 +45,10 @@ def _fills(svg):
 
 def _bar(given):
     """The colours of the scale itself, from a drawing whose only highlight has no colour."""
-    from edgewise.report.molecule import BAR_STEPS, _Look
+    from edgewise.report.molecule_canvas import BAR_STEPS, MoleculeCanvas
 
-    look = _Look(None, {(0, 1): 1.0}, {}, (), (1, 1))
-    shades = (look._colour((2 * number + 1) / BAR_STEPS - 1) for number in range(BAR_STEPS))
+    look = MoleculeCanvas(None, {(0, 1): 1.0}, {}, (), (1, 1))
+    shades = (look.colour((2 * number + 1) / BAR_STEPS - 1) for number in range(BAR_STEPS))
     return {"#" + "".join(f"{int(255 * part):02x}" for part in shade) for shade in shades}
 
 
@@ -59,6 +59,18 @@ def test_atoms_have_the_self_scores_and_unknown_ones_none():
     drawn = molecule(layered, smiles=SMILES)
     assert drawn.atoms == {0: 1.0, 2: -2.0, 3: 0.0}
     assert drawn.bonds[0, 1] == 6.0
+
+
+def test_at_layer_level_the_layers_are_summed_before_the_directions_are_merged():
+    layers = torch.tensor([[1.0, 0, 0, -5.0, 0, 0], [-3.0, 0, 0, 4.0, 0, 0]])  # max of the sums -2 and -1
+    assert molecule(explanation(layers, level="layer"), smiles=SMILES, undirected="max").bonds[0, 1] == -1.0
+
+
+def test_scores_that_are_not_finite_and_scores_of_zero_are_drawn_without_colour():
+    scores = SCORES.clone()
+    scores[1] = torch.nan
+    assert set(molecule(explanation(scores), smiles=SMILES).bonds) == {(0, 1), (1, 3)}
+    assert molecule(explanation(torch.zeros(6)), smiles=SMILES).png.startswith(b"\x89PNG")
 
 
 def test_labels_without_charges_make_the_atoms_and_bonds_that_they_name():

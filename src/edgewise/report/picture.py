@@ -11,7 +11,7 @@ from edgewise.report.layout import at_distances, rings, ways_to
 from edgewise.report.strongest import Step, Strongest, strongest_edges
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from torch import Tensor
 
@@ -91,9 +91,9 @@ def _flat(place: Mapping[int, Position]) -> dict[Spot, Position]:
     return {(0, node): position for node, position in place.items()}
 
 
-def _undrawn(strongest: Strongest, pairs: object) -> tuple[tuple[Spot, Spot], ...]:
+def _undrawn(strongest: Strongest, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[Spot, Spot], ...]:
     drawn = {frozenset((step.source, step.receiver)) for step in strongest.steps}
-    return tuple(((0, one), (0, other)) for one, other in sorted(pairs) if frozenset((one, other)) not in drawn)  # type: ignore[call-overload]
+    return tuple(((0, one), (0, other)) for one, other in sorted(pairs) if frozenset((one, other)) not in drawn)
 
 
 def _centre(why: Explanation, strongest: Strongest) -> int:

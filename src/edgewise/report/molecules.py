@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewise.errors import FileError, InputError
-from edgewise.report.colours import rgb, signed_colour
 from edgewise.report.compounds import MUTAG_ATOMS, MUTAG_BONDS, chemistry, from_labels, from_smiles
 from edgewise.report.figure import title_of
+from edgewise.report.molecule_canvas import MoleculeCanvas
 from edgewise.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from edgewise.explanation import Explanation
-
-PALER = 0.62  # of the full colours: bonds and letters are read on top of them
-LEGEND_HEIGHT, BAR_WIDTH, BAR_STEPS = 84, 200, 40  # in pixels; steps of colour
 
 
 @dataclass(frozen=True)
@@ -87,17 +84,8 @@ def molecule(
             f"atoms of the SMILES in the order of the nodes."
         )
     lines = [title or title_of(explanation, summed=True), _legend(undirected, own=bool(atom_scores))]
-    look = _Look(drawn, bond_scores, atom_scores, tuple(plain_line(line) for line in lines), size)
-    return MoleculePicture(look.svg(), look.png(), bond_scores, atom_scores)
-
-
-def plain_line(line: str) -> str:
-    """Without RDKit's own markup for lowered and raised letters.
-
-    >>> plain_line("a<sub>b</sub>")
-    'a< sub>b< /sub>'
-    """
-    return re.sub(r"<(?=/?su[bp]>)", "< ", line)
+    canvas = MoleculeCanvas(drawn, bond_scores, atom_scores, tuple(lines), size)
+    return MoleculePicture(canvas.svg(), canvas.png(), bond_scores, atom_scores)
 
 
 def _compound(explanation: Explanation, smiles: Any, data: Any, atoms: Sequence[str], bonds: Sequence[str]) -> Any:
@@ -116,12 +104,13 @@ def _compound(explanation: Explanation, smiles: Any, data: Any, atoms: Sequence[
 
 
 def _bond_scores(explanation: Explanation, undirected: str) -> dict[tuple[int, int], float]:
-    merged = explanation.merged(undirected)
-    ends = merged.edge_index.t().tolist()
+    """Of the sum over layers; a score that is NaN or infinite has no colour."""
+    flat = replace(explanation, scores=explanation.edge_scores(), level="input")
+    scores, ends = flat.merged(undirected).scores.tolist(), explanation.edge_index.t().tolist()
     return {
         (min(pair), max(pair)): score
-        for pair, score in zip(ends, merged.edge_scores().tolist(), strict=True)
-        if pair[0] != pair[1]
+        for pair, score in zip(ends, scores, strict=True)
+        if pair[0] != pair[1] and isfinite(score)
     }
 
 
@@ -130,88 +119,8 @@ def _atom_scores(explanation: Explanation) -> dict[int, float]:
     if own is None:
         return {}
     total = own if own.dim() == 1 else own.sum(dim=0)
-    return {node: score for node, score in enumerate(total.tolist()) if score == score}  # NaN: it cannot be separated
+    return {node: score for node, score in enumerate(total.tolist()) if isfinite(score)}  # NaN: it cannot be separated
 
 
 def _legend(undirected: str, *, own: bool) -> str:
     return f"bonds: {undirected} of both directions" + ("; atoms: self scores" if own else "")
-
-
-@dataclass(frozen=True)
-class _Look:
-    """One drawing, for either of RDKit's canvases."""
-
-    compound: Any
-    bonds: Mapping[tuple[int, int], float]
-    atoms: Mapping[int, float]
-    lines: tuple[str, ...]
-    size: tuple[int, int]
-
-    def svg(self) -> str:
-        from rdkit.Chem.Draw import rdMolDraw2D
-
-        canvas = rdMolDraw2D.MolDraw2DSVG(*self.size, self.size[0], self.size[1] - LEGEND_HEIGHT)
-        return str(self._drawn_on(canvas))
-
-    def png(self) -> bytes:
-        from rdkit.Chem.Draw import rdMolDraw2D
-
-        canvas = rdMolDraw2D.MolDraw2DCairo(*self.size, self.size[0], self.size[1] - LEGEND_HEIGHT)
-        return bytes(self._drawn_on(canvas))
-
-    @property
-    def largest(self) -> float:
-        return max((abs(score) for score in (*self.bonds.values(), *self.atoms.values())), default=0.0)
-
-    def _colour(self, score: float) -> tuple[float, ...]:
-        return tuple(1 - PALER * (1 - part / 255) for part in rgb(signed_colour(score, self.largest)))
-
-    def _drawn_on(self, canvas: Any) -> Any:
-        from rdkit.Chem.Draw import rdMolDraw2D
-
-        compound = rdMolDraw2D.PrepareMolForDrawing(self.compound, kekulize=False, addChiralHs=False)
-        options = canvas.drawOptions()
-        options.useBWAtomPalette()
-        options.fixedFontSize, options.padding, options.fixedBondLength = 15, 0.07, 60
-        options.highlightBondWidthMultiplier = 11
-        bonds = {compound.GetBondBetweenAtoms(*pair).GetIdx(): score for pair, score in self.bonds.items() if score}
-        atoms = {atom: score for atom, score in self.atoms.items() if score}
-        canvas.DrawMolecule(
-            compound,
-            highlightAtoms=list(atoms),
-            highlightAtomColors={atom: self._colour(score) for atom, score in atoms.items()},
-            highlightBonds=list(bonds),
-            highlightBondColors={bond: self._colour(score) for bond, score in bonds.items()},
-            highlightAtomRadii=dict.fromkeys(atoms, 0.32),
-        )
-        self._write_legend(canvas)
-        canvas.FinishDrawing()
-        return canvas.GetDrawingText()
-
-    def _write_legend(self, canvas: Any) -> None:
-        from rdkit.Geometry import Point2D
-
-        top, middle = self.size[1] - LEGEND_HEIGHT + 6, self.size[0] / 2
-        if self.largest > 0:
-            self._draw_bar(canvas, top, middle - BAR_WIDTH / 2)
-        canvas.SetColour((0.0, 0.0, 0.0))
-        lines = self.lines if self.largest > 0 else (self.lines[0], "Every score is zero.")
-        for number, line in enumerate(lines):
-            canvas.DrawString(line, Point2D(middle, top + 34 + 22 * number), 0, True)
-
-    def _draw_bar(self, canvas: Any, top: float, left: float) -> None:
-        from rdkit.Geometry import Point2D
-
-        step = BAR_WIDTH / BAR_STEPS
-        canvas.SetFillPolys(True)
-        for number in range(BAR_STEPS):
-            share = (2 * number + 1) / BAR_STEPS - 1
-            canvas.SetColour(self._colour(share * self.largest))
-            start = left + number * step
-            canvas.DrawRect(Point2D(start, top), Point2D(start + step, top + 14), True)
-        canvas.SetColour((0.0, 0.0, 0.0))
-        for text, x, align in (
-            (f"opposes {-self.largest:.3g}", left - 14, 2),
-            (f"{self.largest:+.3g} supports", left + BAR_WIDTH + 14, 1),
-        ):
-            canvas.DrawString(text, Point2D(x, top + 7), align, True)

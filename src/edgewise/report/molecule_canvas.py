@@ -1,0 +1,108 @@
+"""RDKit's part of a molecule's picture: highlighted bonds and atoms, and a legend drawn with the same pen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgewise.report.colours import rgb, signed_colour
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PALER = 0.62  # of the full colours: bonds and letters are read on top of them
+LEGEND_HEIGHT, BAR_WIDTH, BAR_STEPS = 84, 200, 40  # in pixels; steps of colour
+
+
+def plain_line(line: str) -> str:
+    """Without RDKit's own markup for lowered and raised letters.
+
+    >>> plain_line("a<sub>b</sub>")
+    'a< sub>b< /sub>'
+    """
+    return re.sub(r"<(?=/?su[bp]>)", "< ", line)
+
+
+@dataclass(frozen=True)
+class MoleculeCanvas:
+    """One drawing of a molecule with scores and a legend, for either of RDKit's canvases."""
+
+    compound: Any
+    bonds: Mapping[tuple[int, int], float]
+    atoms: Mapping[int, float]
+    lines: tuple[str, ...]
+    size: tuple[int, int]
+
+    def svg(self) -> str:
+        """As text."""
+        from rdkit.Chem.Draw import rdMolDraw2D
+
+        canvas = rdMolDraw2D.MolDraw2DSVG(*self.size, self.size[0], self.size[1] - LEGEND_HEIGHT)
+        return str(self._drawn_on(canvas))
+
+    def png(self) -> bytes:
+        """As the bytes of a file."""
+        from rdkit.Chem.Draw import rdMolDraw2D
+
+        canvas = rdMolDraw2D.MolDraw2DCairo(*self.size, self.size[0], self.size[1] - LEGEND_HEIGHT)
+        return bytes(self._drawn_on(canvas))
+
+    @property
+    def largest(self) -> float:
+        """The magnitude at the ends of the colours."""
+        return max((abs(score) for score in (*self.bonds.values(), *self.atoms.values())), default=0.0)
+
+    def colour(self, score: float) -> tuple[float, ...]:
+        """Red, green and blue from 0 to 1."""
+        return tuple(1 - PALER * (1 - part / 255) for part in rgb(signed_colour(score, self.largest)))
+
+    def _drawn_on(self, canvas: Any) -> Any:
+        from rdkit.Chem.Draw import rdMolDraw2D
+
+        compound = rdMolDraw2D.PrepareMolForDrawing(self.compound, kekulize=False, addChiralHs=False)
+        options = canvas.drawOptions()
+        options.useBWAtomPalette()
+        options.fixedFontSize, options.padding, options.fixedBondLength = 15, 0.07, 60
+        options.highlightBondWidthMultiplier = 11
+        bonds = {compound.GetBondBetweenAtoms(*pair).GetIdx(): score for pair, score in self.bonds.items() if score}
+        atoms = {atom: score for atom, score in self.atoms.items() if score}
+        canvas.DrawMolecule(
+            compound,
+            highlightAtoms=list(atoms),
+            highlightAtomColors={atom: self.colour(score) for atom, score in atoms.items()},
+            highlightBonds=list(bonds),
+            highlightBondColors={bond: self.colour(score) for bond, score in bonds.items()},
+            highlightAtomRadii=dict.fromkeys(atoms, 0.32),
+        )
+        self._write_legend(canvas)
+        canvas.FinishDrawing()
+        return canvas.GetDrawingText()
+
+    def _write_legend(self, canvas: Any) -> None:
+        from rdkit.Geometry import Point2D
+
+        top, middle = self.size[1] - LEGEND_HEIGHT + 6, self.size[0] / 2
+        if self.largest > 0:
+            self._draw_bar(canvas, top, middle - BAR_WIDTH / 2)
+        canvas.SetColour((0.0, 0.0, 0.0))
+        lines = self.lines if self.largest > 0 else (self.lines[0], "Every score is zero.")
+        for number, line in enumerate(lines):
+            canvas.DrawString(plain_line(line), Point2D(middle, top + 34 + 22 * number), 0, True)
+
+    def _draw_bar(self, canvas: Any, top: float, left: float) -> None:
+        from rdkit.Geometry import Point2D
+
+        step = BAR_WIDTH / BAR_STEPS
+        canvas.SetFillPolys(True)
+        for number in range(BAR_STEPS):
+            share = (2 * number + 1) / BAR_STEPS - 1
+            canvas.SetColour(self.colour(share * self.largest))
+            start = left + number * step
+            canvas.DrawRect(Point2D(start, top), Point2D(start + step, top + 14), True)
+        canvas.SetColour((0.0, 0.0, 0.0))
+        for text, x, align in (
+            (f"opposes {-self.largest:.3g}", left - 14, 2),
+            (f"{self.largest:+.3g} supports", left + BAR_WIDTH + 14, 1),
+        ):
+            canvas.DrawString(text, Point2D(x, top + 7), align, True)
