@@ -3,10 +3,8 @@
 import base64
 import io
 import json
-import os
-import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from torch import Tensor
 from edgewise.collection import ExplanationSet
 from edgewise.entries import Entries
 from edgewise.errors import FileError, missing_extra
+from edgewise.files import write_whole
 from edgewise.settings import Settings
 
 _FORMAT = "edgewise-explanations-1"
@@ -32,7 +31,7 @@ def save(explained: ExplanationSet, path: Any) -> None:
             f"{path.name} has the ending {path.suffix!r}; known are .npz and .parquet. Type save('all.npz')."
         )
     arrays, about = _arrays(explained), _about(explained)
-    _write_whole(path, lambda file: writers[path.suffix](file, arrays, about))
+    write_whole(path, lambda file: writers[path.suffix](file, arrays, about))
 
 
 def load(path: Any) -> ExplanationSet:
@@ -65,33 +64,6 @@ def load(path: Any) -> ExplanationSet:
         raise FileError(
             f"{path.name} cannot be read as explanations ({error}). It may be cut short, or another file."
         ) from error
-
-
-def _write_whole(path: Path, write: Callable[[Any], None]) -> None:
-    """Under a temporary name first: a file with the final name is always complete."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise FileError(
-            f"{path} cannot be written: {error.strerror or error}. Is the folder there and writable?"
-        ) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp makes files that only their owner can read
-        os.replace(name, path)
-    except OSError as error:
-        raise FileError(
-            f"{path} could not be written: {error.strerror or error}. Nothing was left under that name."
-        ) from error
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _arrays(explained: ExplanationSet) -> dict[str, np.ndarray]:
