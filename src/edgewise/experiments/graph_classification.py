@@ -29,7 +29,7 @@ GRAPH_EDGES = 40
 
 def tasks(options: Options) -> list[Task]:
     """Four for each network, the first of which trains it."""
-    edges = min(options.flip_edges, GRAPH_EDGES)
+    edges = min(options.varied_edges, GRAPH_EDGES)
     return [task for recipe in _recipes(options) for task in network_tasks(NAME, recipe, graph_cost, flip_edges=edges)]
 
 

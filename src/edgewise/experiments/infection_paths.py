@@ -76,7 +76,7 @@ def _pictures(graph: Data, found: dict[str, dict[int, Any]], nodes: Sequence[int
     walks = {search: list(found[search][node][0].nodes) for search in ("dag", "amp_ave_additive")}
     shown = torch.tensor(sorted({place for walk in walks.values() for place in walk}))
     touching = torch.isin(graph.edge_index, shown)
-    columns = touching.all(dim=0) | (touching[1] & (torch.arange(graph.num_edges) % 2 == 0))  # some of the neighbours
+    columns = touching.all(dim=0) | touching[1]  # with all who send to a node on one of the walks
     edges = graph.edge_index[:, columns].t().tolist()
     infected = [place for place in {end for edge in edges for end in edge} if graph.x[place, 1] == 1]
     return {

@@ -79,7 +79,7 @@ def _row(task: Task, cosine: torch.Tensor, method: str, reference: str, variant:
 
 def _gray(task: Task, found: NegativeEvidence, trained: Trained) -> Row:
     """The weight of gray, which says nothing: above ε it is taken for positive evidence."""
-    weight = trained.model.get_parameter("lin_l.weight")[:, found.num_colours]
+    weight = trained.model.get_parameter("lin_l.weight").detach()[:, found.num_colours]
     return task.row("weight of gray", float(weight.abs().max()), method="model")
 
 

@@ -32,7 +32,7 @@ def tasks(options: Options) -> list[Task]:
 
 def tasks_on_nodes(experiment: str, recipe: Recipe, options: Options) -> list[Task]:
     """For any network on a graph."""
-    return network_tasks(experiment, recipe, node_cost, flip_edges=options.flip_edges)
+    return network_tasks(experiment, recipe, node_cost, flip_edges=options.varied_edges)
 
 
 def depths_and_epochs(options: Options) -> tuple[range, int]:

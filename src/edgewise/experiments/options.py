@@ -20,6 +20,11 @@ class Options:
     flip_edges: int = FLIP_EDGES
     workers: int = 2
 
+    @property
+    def varied_edges(self) -> int:
+        """For sign flips."""
+        return min(self.flip_edges, 100) if self.quick else self.flip_edges
+
     def seeds_of(self, at_least: int = 1, at_most: int | None = None) -> range:
         """The seeds of one experiment: a cheap one always takes several, a slow one not more than it must."""
         wanted = self.seeds if self.quick else max(self.seeds, at_least)

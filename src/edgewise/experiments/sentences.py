@@ -66,14 +66,15 @@ def _table(folder: Path, name: str, what: str) -> np.ndarray:
 
 
 def _check(name: str, x: Tensor, edges: Tensor, graph: Tensor, label: Tensor, part: Tensor) -> None:
-    problems = {
-        f"{len(x)} rows of features for {len(graph)} nodes": len(x) != len(graph),
-        f"{len(label)} labels and {len(part)} parts for {int(graph.max()) + 1} graphs": not (
-            len(label) == len(part) == int(graph.max()) + 1
-        ),
-        "nodes that are not in the order of their graphs": bool((graph.diff() < 0).any()),
-        "edges between graphs": bool((graph[edges[0]] != graph[edges[1]]).any()),
-    }
-    for problem, there in problems.items():
-        if there:
-            raise FileError(f"The raw files of {name} do not fit together: there are {problem}. Fetch them again.")
+    number = int(graph.max()) + 1
+    if len(x) != len(graph) or int(edges.max()) >= len(graph):
+        problem = f"{len(x)} rows of features and an edge of node {int(edges.max())} for {len(graph)} nodes"
+    elif not len(label) == len(part) == number:
+        problem = f"{len(label)} labels and {len(part)} parts for {number} graphs"
+    elif bool((graph.diff() < 0).any()):
+        problem = "nodes that are not in the order of their graphs"
+    elif bool((graph[edges[0]] != graph[edges[1]]).any()):
+        problem = "edges between graphs"
+    else:
+        return
+    raise FileError(f"The raw files of {name} do not fit together: there are {problem}. Fetch them again.")

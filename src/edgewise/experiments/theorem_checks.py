@@ -114,7 +114,7 @@ def sensitivity(seed: int) -> float:
         layer, gone = seed % 3, torch.rand(score.edge_id.numel()) < 0.5
     without = score.ones()
     without[layer, gone] = 0
-    return float((before - score(without).sum() - gradient[layer, gone].sum()).abs())
+    return float((before.detach() - score(without).detach().sum() - gradient[layer, gone].sum()).abs())
 
 
 def expectation(seed: int, power: int) -> float:

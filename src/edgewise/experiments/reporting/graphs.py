@@ -46,7 +46,7 @@ def stars(picture: Mapping[str, Any]) -> "Figure":
 
 
 def _bare(axes: Any) -> None:
-    axes.set_aspect("equal")
+    axes.set_aspect("equal", adjustable="datalim")  # the axes keep their place, and their titles
     axes.axis("off")
     axes.margins(0.12)
 

@@ -54,7 +54,7 @@ def infection(view: View) -> Iterator[Block]:
     """Numbers, matrices, paths."""
     scalars = [one for one in view.find(experiment="infection") if one.quantity != "cosine"]
     pair = view.find(experiment="infection", quantity="cosine", level="input", **reasons.PAIR)
-    yield full_table([*pair, *scalars], "Ten seeds", short)
+    yield full_table([*pair, *scalars], "All nodes of one graph for each seed", short)
     yield Picture(
         "infection-similarity", "Mean cosines between explanations, input level; ours above, published below."
     )

@@ -25,12 +25,17 @@ def write_report(run: Run) -> list[Path]:
     view, out = View(run), run.options.out
     drawn = draw_all(view, out / "figures")
     report = Report()
-    report.add(*(block for block in _blocks(view) if not isinstance(block, Picture) or block.name in drawn))
+    report.add(*(block for block in _blocks(view) if _is_there(block, drawn)))
     pages = {"report.md": as_markdown(report), "report.html": as_page(report, TITLE)}
     for name, text in pages.items():
         write_whole(out / name, lambda file, text=text: file.write(text.encode()))  # type: ignore[misc]
     write_table(view.rows, out / "results.parquet")
     return [*(out / name for name in pages), out / "results.parquet"]
+
+
+def _is_there(block: Block, drawn: set[str]) -> bool:
+    """Figures without results and lists without sentences are left out."""
+    return block.name in drawn if isinstance(block, Picture) else not isinstance(block, Items) or bool(block.texts)
 
 
 def write_table(rows: list[Row], path: Path) -> None:
