@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from edgewise.datasets.seeding import seeded
 from edgewise.experiments.architectures import graph_network
 from edgewise.experiments.datasets import GraphSet
-from edgewise.experiments.training.loop import Notebook, run_epochs
+from edgewise.experiments.training.loop import Notebook, run_epochs, seed_device
 from edgewise.experiments.training.recipe import Recipe
 
 
@@ -83,6 +83,7 @@ def train_on_graphs(recipe: Recipe, found: GraphSet, device: str, notebook: Note
     """The trained network in eval mode, on the CPU, and the seconds it took."""
     training, _ = found.split(recipe.seed)
     collated = Collated.of([found.graphs[i] for i in training.tolist()], device)
+    seed_device(device, recipe.seed)
     with seeded(recipe.seed):
         model = untrained(recipe, found).to(device)
         optimizer = torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True)

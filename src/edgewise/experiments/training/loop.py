@@ -32,6 +32,12 @@ class NoNotebook:
         """Nothing is."""
 
 
+def seed_device(device: str, seed: int) -> None:
+    """Dropout on a GPU draws from the GPU's own generator."""
+    if device.startswith("cuda"):
+        torch.cuda.manual_seed(seed)
+
+
 def run_epochs(
     model: nn.Module, optimizer: torch.optim.Optimizer, epoch: Callable[[], None], epochs: int, notebook: Notebook
 ) -> float:

@@ -8,7 +8,7 @@ from edgewise.datasets.seeding import seeded
 from edgewise.experiments.architectures import node_network
 from edgewise.experiments.datasets import NodeSet
 from edgewise.experiments.training.lean import lean_forward
-from edgewise.experiments.training.loop import Notebook, run_epochs
+from edgewise.experiments.training.loop import Notebook, run_epochs, seed_device
 from edgewise.experiments.training.recipe import Recipe
 
 
@@ -21,6 +21,7 @@ def train_on_nodes(recipe: Recipe, found: NodeSet, device: str, notebook: Notebo
     """The trained network in eval mode, on the CPU, and the seconds it took."""
     data = found.data.clone().to(device)
     rows, labels = found.training.to(device), data.y[found.training.to(device)]
+    seed_device(device, recipe.seed)
     with seeded(recipe.seed):
         model = untrained(recipe, found).to(device)
         forward = lean_forward(model, data)
