@@ -1,10 +1,12 @@
 """A polite stop: a signal asks, the work answers at its next safe place."""
 
+import os
 import signal
 import threading
 from types import FrameType
 
 _asked = threading.Event()
+_parent: list[int] = []
 
 
 class Stopped(Exception):  # noqa: N818 - not an error
@@ -17,8 +19,8 @@ def ask(_signal: int = 0, _frame: FrameType | None = None) -> None:
 
 
 def asked() -> bool:
-    """Whether somebody asked."""
-    return _asked.is_set()
+    """Whether somebody asked, or whoever started this worker is gone."""
+    return _asked.is_set() or any(parent != os.getppid() for parent in _parent)
 
 
 def forget() -> None:
@@ -27,6 +29,7 @@ def forget() -> None:
 
 
 def listen() -> None:
-    """In a worker: SIGTERM asks; SIGINT is left to the process that started it."""
+    """In a worker: SIGTERM asks, and so does the end of the process that started it, to which SIGINT is left."""
+    _parent.append(os.getppid())
     signal.signal(signal.SIGTERM, ask)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

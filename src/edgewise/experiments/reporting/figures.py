@@ -87,6 +87,8 @@ def _real(view: View) -> Iterator[tuple[str, "Figure"]]:
         _beside(one) for one in view.find(experiment=REAL, quantity="sign flips", reference="any gradient", variant="")
     ]:
         yield "real-sign-flips", curves(some, FLIPS, "share")
+    if some := view.find(experiment=REAL, quantity="sign flips", reference="any gradient", variant=CODE):
+        yield "real-sign-flips-code", curves(some, FLIPS, "share")
 
 
 def _beside(one: Compared) -> Compared:
