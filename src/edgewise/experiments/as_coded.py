@@ -28,8 +28,8 @@ def explainer_as_coded(
 ) -> ew.ExplanationSet:
     """Layerwise GNNExplainer of nodes as the code trains it: the loop over the layers is around the loop over the epochs.
 
-    Every mask is trained so many times longer as there are layers, and a layer has regularisers only from its own turn on, the
-    output's layer first; until then they pull at edge 0, wherever it is. Our reading of the code, not a copy of it.
+    Every mask is trained so many times longer as there are layers, and a layer has regularisers in its own turn alone, the
+    output's layer first; before, they pull at edge 0, wherever it is. Our reading, which fits the published curves best.
     """
     problem = pose(
         model, data, like.index, target=like.target, task="node", mode=None, of="logit", forward=None, device=device
@@ -54,7 +54,8 @@ def _in_turns(score: Score, settings: Mapping[str, Any]) -> Tensor:
     for layer in reversed(range(score.num_layers)):
         for epoch in range(settings["epochs"]):
             mask = logits.sigmoid()
-            gradient = loss_gradient(score, mask) + active * (settings["edge_size"] - pull * logits)
+            gradient = loss_gradient(score, mask)
+            gradient[layer] += active[layer] * (settings["edge_size"] - pull[layer] * logits[layer])
             torch.mul(gradient, mask * (1 - mask), out=logits.grad)
             if epoch == 0:
                 active[layer] = (logits.grad[layer] != 0).to(logits.dtype)

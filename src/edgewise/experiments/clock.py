@@ -36,7 +36,7 @@ def spoken(seconds: float) -> str:
     """For people.
 
     >>> spoken(4000), spoken(75), spoken(3.4)
-    ('1 h 07 min', '1 min 15 s', '3 s')
+    ('1 h 06 min', '1 min 15 s', '3 s')
     """
     whole = round(seconds)
     if whole >= 3600:

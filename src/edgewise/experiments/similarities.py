@@ -100,7 +100,8 @@ def _averaged_as_coded(found: ew.ExplanationSet, subject: Subject) -> Tensor:
 def _as_coded(found: ew.ExplanationSet, desk: Desk, subject: Subject) -> ew.ExplanationSet:
     """GNNExplainer trained so many times longer as there are layers; full masks of neighbourhoods in reverse order."""
     if found.method == "gnn_explainer" and subject.task == "node":
-        of = {**subject.about, "method": "gnn_explainer", "level": "layer", "as": CODE, **subject.explainer}
+        of = {**subject.about, "method": "gnn_explainer", "level": "layer", "as": CODE, "targets": len(found)}
+        of |= subject.explainer
         make = partial(explainer_as_coded, found, subject.model, subject.data, desk.options.device, subject.explainer)
         return desk.explained(of, make)
     if found.method == "gnn_explainer":

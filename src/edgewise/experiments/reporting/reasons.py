@@ -92,9 +92,8 @@ def of_nodes(view: View) -> Iterator[str]:
         "layers as one vector "
         "(random and full masks agree to a few thousandths). For GNNExplainer on Cora and CiteSeer that is "
         f"{number(by_layer)} against "
-        f"{number(joint)}. The code moreover trains for layers × 100 epochs, has regularisers for one layer more at "
-        "a time and pulls at "
-        f"edge 0; imitating that gives {number(code)}."
+        f"{number(joint)}. The code moreover trains for layers × 100 epochs, regularises one layer at a time and "
+        f"pulls at edge 0; imitating that gives {number(code)}."
     )
     yield from _flip_reason(view, "node-classification")
     if view.find(experiment="node-classification", dataset="Cornell"):
