@@ -7,7 +7,6 @@ from typing import Any
 from torch import Tensor, nn
 
 import edgewise as ew
-from edgewise.datasets.infection import infection_model
 from edgewise.experiments.desk import Desk
 from edgewise.experiments.infection_paths import TIED
 from edgewise.experiments.measuring import Average, cosines
@@ -15,6 +14,7 @@ from edgewise.experiments.options import Options
 from edgewise.experiments.proofs import certified, proofs_available
 from edgewise.experiments.rows import Row
 from edgewise.experiments.similarities import EXPLAINER
+from edgewise.experiments.subjects import subject_of
 from edgewise.experiments.tasks import Outcome, Task
 from edgewise.experiments.training.recipe import NODE_EPOCHS, Recipe
 
@@ -67,18 +67,9 @@ def notes(_options: Options) -> list[str]:
 
 def run(task: Task, desk: Desk) -> Outcome:
     """One part for one network."""
-    model, data, index = _subject(task, desk)
+    model, data, index = subject_of(task, desk)
     parts = {"fast explainer": _fast_rows, "maximal walks": _walk_rows, "proofs": _proof_rows}
     return Outcome(list(parts[task.part](task, desk, model, data, index)))
-
-
-def _subject(task: Task, desk: Desk) -> tuple[nn.Module, Any, Tensor]:
-    if task.settings["dataset"] == "Infection":
-        trained = infection_model(task.settings["seed"])
-        return trained.model, trained.graphs.test, trained.graphs.test.edge_index.unique()
-    recipe = Recipe.read(task.settings)
-    found = desk.node_set(recipe.dataset)
-    return desk.trained(recipe)[0], found.data, found.test
 
 
 def _fast_rows(task: Task, desk: Desk, model: nn.Module, data: Any, index: Tensor) -> Iterator[Row]:

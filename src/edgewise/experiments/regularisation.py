@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import edgewise as ew
 from edgewise.algorithms.gnn_explainer import loss_gradient
-from edgewise.datasets.infection import infection_model
 from edgewise.entries import Entries, Part
 from edgewise.experiments.desk import Desk
 from edgewise.experiments.measuring import Average, cosines
 from edgewise.experiments.options import Options
 from edgewise.experiments.rows import Row
+from edgewise.experiments.subjects import subject_of
 from edgewise.experiments.tasks import Outcome, Task
 from edgewise.experiments.training.recipe import NODE_EPOCHS, Recipe
 from edgewise.score import Score
@@ -54,7 +54,7 @@ def tasks(options: Options) -> list[Task]:
 def run(task: Task, desk: Desk) -> Outcome:
     """Masks after more and more epochs, from ω = ½ and from PyG's random start: equal starts make one trajectory."""
     start = time.perf_counter()
-    model, data, index = _subject(task, desk)
+    model, data, index = subject_of(task, desk)
     terms = {name: task.settings[name] for name in ("edge_size", "edge_ent")}
     middle = {"init": torch.zeros(data.num_edges)}
 
@@ -81,16 +81,6 @@ def _values(found: ew.ExplanationSet, places: ew.ExplanationSet) -> Tensor:
     assert found.edges is not None
     assert places.edges is not None
     return found.edges.at(places.edges.rows(), places.edges.place)
-
-
-def _subject(task: Task, desk: Desk) -> tuple[nn.Module, Any, Tensor]:
-    if task.settings["dataset"] == "Infection":
-        trained = infection_model(task.settings["seed"])
-        nodes = trained.graphs.test.edge_index.unique()[:: task.settings["every"]]
-        return trained.model, trained.graphs.test, nodes
-    recipe = Recipe.read(task.settings)
-    found = desk.node_set(recipe.dataset)
-    return desk.trained(recipe)[0], found.data, found.test
 
 
 def _foreseen(score: Score, places: ew.ExplanationSet, size: float) -> Tensor:
