@@ -8,7 +8,7 @@ from typing import Any
 
 from edgewise.algorithms.baseline import full
 from edgewise.algorithms.eig_search import eig_search, lowered_eig_search
-from edgewise.algorithms.gnn_explainer import gnn_explainer
+from edgewise.algorithms.gnn_explainer import gnn_explainer, gnn_explainer_fast
 from edgewise.algorithms.gradient import gradient, positive_gradient
 from edgewise.algorithms.integrated import integrated_gradients
 from edgewise.algorithms.occlusion import lowered_occlusion, occlusion
@@ -64,6 +64,14 @@ _ROWS = (
         "`epochs` backward passes",
         "Ying et al., NeurIPS 2019",
         {"epochs": 100, "lr": 0.01, "edge_size": 0.005, "edge_ent": 1.0, "init": None},
+        seeded=True,
+    ),
+    Method(
+        "gnn_explainer_fast",
+        gnn_explainer_fast,
+        "`passes` backward passes",
+        "a stand-in for GNNExplainer: its steps, with few gradients",
+        {"passes": 4, "epochs": 100, "lr": 0.01, "edge_size": 0.005, "edge_ent": 1.0, "init": None},
         seeded=True,
     ),
     Method(
@@ -172,7 +180,7 @@ _OPTIONS = (
     "device",
     "seed",
 )
-_POSITIVE_WHOLE = ("epochs", "steps", "samples")
+_POSITIVE_WHOLE = ("epochs", "steps", "samples", "passes")
 _NUMBERS = ("lr", "edge_size", "edge_ent", "epsilon", "w_base")
 _SWITCHES = ("undirected",)
 

@@ -1,0 +1,104 @@
+"""Our numbers beside the published ones: means over seeds, their range, the difference, and a verdict."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import Any
+
+from edgewise.experiments.published_numbers import Published, published
+from edgewise.experiments.rows import KEY, Row
+
+AGREES, IN_RANGE, DIFFERS = "agrees", "in our range", "differs"
+_TOLERANCES = {
+    ("negative-evidence", "cosine"): 0.005,
+    ("negative-evidence-multiclass", "cosine"): 0.005,
+    ("sgc", "cosine"): 0.05,
+    ("sgc", "sign flips"): 0.01,
+}
+_USUAL = {"cosine": 0.08, "accuracy": 0.03, "AUROC": 0.03, "sign flips": 0.05, "path recovery": 0.03}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One quantity: ours over the seeds, and what the paper has."""
+
+    key: tuple[Any, ...]
+    mean: float
+    spread: float
+    """Standard deviation over the seeds; NaN for one seed."""
+    low: float
+    high: float
+    seeds: int
+    deviation: float
+    """Over the targets, mean over the seeds."""
+    count: int
+    seconds: float
+    published: Published | None
+
+    def __getattr__(self, name: str) -> Any:
+        """The columns of the key by their names."""
+        if name in KEY:
+            return self.key[KEY.index(name)]
+        raise AttributeError(name)
+
+    @property
+    def difference(self) -> float:
+        """Ours minus theirs."""
+        return math.nan if self.published is None else self.mean - self.published.value
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The range over the seeds; of a share of few targets at least what chance would do (95 %, normal)."""
+        low, high = self.low, self.high
+        if self.key[1] in ("accuracy", "AUROC") and self.count and 0 <= self.mean <= 1:
+            half = 1.96 * math.sqrt(max(self.mean * (1 - self.mean), 1e-9) / self.count)
+            low, high = min(low, self.mean - half), max(high, self.mean + half)
+        return max(low, 0.0) if low >= 0 or self.key[1] in ("accuracy", "AUROC") else low, min(
+            high, 1.0
+        ) if high <= 1 else high
+
+    @property
+    def verdict(self) -> str:
+        """`agrees` within a tolerance, `in our range` over the seeds (or by chance, for accuracies), `differs`; or nothing."""
+        if self.published is None or self.quantity == "seconds per target" or math.isnan(self.mean):
+            return ""
+        if abs(self.difference) <= tolerance(self.experiment, self.quantity):
+            return AGREES
+        low, high = self.interval
+        return IN_RANGE if low <= self.published.value <= high else DIFFERS
+
+
+def tolerance(experiment: str, quantity: str) -> float:
+    """How far apart two numbers may be that are called equal."""
+    return _TOLERANCES.get((experiment, quantity), _USUAL.get(quantity, 0.05))
+
+
+def compare(rows: Iterable[Row]) -> dict[tuple[Any, ...], Compared]:
+    """Rows that differ in the seed alone become one entry, in the order in which they came."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.key, []).append(row)
+    return {key: _compared(key, some) for key, some in groups.items()}
+
+
+def _compared(key: tuple[Any, ...], rows: list[Row]) -> Compared:
+    values = [row.value for row in rows if not math.isnan(row.value)]
+    low, high = (min(values), max(values)) if values else (math.nan, math.nan)
+    return Compared(
+        key,
+        _mean(values),
+        pstdev(values) if len(values) > 1 else math.nan,
+        low,
+        high,
+        len({row.seed for row in rows}),
+        _mean([row.deviation for row in rows]),
+        max(row.count for row in rows),
+        _mean([row.seconds for row in rows]),
+        published().get(key),
+    )
+
+
+def _mean(values: list[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return fmean(known) if known else math.nan

@@ -1,0 +1,99 @@
+"""Negative Evidence with two colours: GNNExplainer follows the sign of the gradient, and reversed it finds the opposition."""
+
+import time
+from typing import Any
+
+import torch
+
+import edgewise as ew
+from edgewise.datasets.negative_evidence import NegativeEvidence, negative_evidence
+from edgewise.datasets.planted import Trained
+from edgewise.experiments.combining import difference
+from edgewise.experiments.desk import Desk
+from edgewise.experiments.measuring import Average, cosines
+from edgewise.experiments.options import Options
+from edgewise.experiments.rows import Row
+from edgewise.experiments.tasks import Outcome, Task
+
+NAME = "negative-evidence"
+SEEDS = 10
+EXPLAINER = {"epochs": 100, "lr": 0.5, "edge_size": 0.001, "edge_ent": 0.0}
+EPSILON, WIDER = 0.001, 0.01
+"""The paper's threshold; and one that is larger than the weight that Adam leaves on gray (it steps around zero)."""
+PICTURE = "negative evidence"
+
+
+def tasks(options: Options) -> list[Task]:
+    """One for each seed."""
+    return colour_tasks(NAME, "Negative Evidence", 2, options)
+
+
+def run(task: Task, desk: Desk) -> Outcome:
+    """Train, explain every test node."""
+    return explain_colours(task, desk)
+
+
+def colour_tasks(experiment: str, dataset: str, colours: int, options: Options) -> list[Task]:
+    """The same for any number of colours."""
+    seeds = options.seeds_of(at_least=SEEDS)
+    settings = {"dataset": dataset, "colours": colours, "explainer": EXPLAINER, "epsilon": EPSILON}
+    return [Task(experiment, "similarity", settings | {"seed": seed, "layers": 1}, 5.0) for seed in seeds]
+
+
+def explain_colours(task: Task, desk: Desk) -> Outcome:
+    """Rows and, for the first seed, the picture."""
+    start = time.perf_counter()
+    found = negative_evidence(task.settings["seed"], task.settings["colours"])
+    trained = found.train()
+    seconds = time.perf_counter() - start
+
+    def explain(**settings: Any) -> ew.ExplanationSet:
+        return desk.explain(trained.model, found.data, found.targets, **settings)
+
+    gradient = explain(method="gradient")
+    masks = explain(method="gnn_explainer", **task.settings["explainer"])
+    rows = [
+        task.row("accuracy", trained.test_accuracy, count=len(found.targets), seconds=seconds),
+        _gray(task, found, trained),
+    ]
+    for epsilon, variant in ((EPSILON, ""), (0.0, "ε = 0"), (WIDER, f"ε = {WIDER}")):
+        positive = explain(method="positive_gradient", epsilon=epsilon)
+        rows.append(_row(task, cosines(masks, positive), "gnn_explainer", "positive_gradient", variant))
+    shown = {"edge gradients": gradient, "GNNExplainer": masks}
+    if found.num_colours == 2:
+        backwards = explain(method="gnn_explainer", target=1 - gradient.target, **task.settings["explainer"])
+        signed = difference(masks, backwards)
+        rows.append(_row(task, cosines(signed, gradient), "gnn_explainer − reversed", "gradient", ""))
+        shown["GNNExplainer, class reversed"] = backwards
+    pictures = {PICTURE: _picture(found, shown)} if task.settings["seed"] == 0 else {}
+    return Outcome(rows, pictures)
+
+
+def _row(task: Task, cosine: torch.Tensor, method: str, reference: str, variant: str) -> Row:
+    average = Average.of(cosine)
+    return task.row(
+        "cosine", average.mean, deviation=average.deviation, count=average.count, level="input", method=method,
+        reference=reference, variant=variant,
+    )  # fmt: skip
+
+
+def _gray(task: Task, found: NegativeEvidence, trained: Trained) -> Row:
+    """The weight of gray, which says nothing: above ε it is taken for positive evidence."""
+    weight = trained.model.get_parameter("lin_l.weight").detach()[:, found.num_colours]
+    return task.row("weight of gray", float(weight.abs().max()), method="model")
+
+
+def _picture(found: NegativeEvidence, shown: dict[str, ew.ExplanationSet]) -> dict[str, Any]:
+    """The star around one node with few neighbours: their colours, and the scores of each explanation."""
+    source, receiver = found.data.edge_index
+    degree = torch.bincount(receiver, minlength=found.data.num_nodes)
+    node = int(found.targets[degree[found.targets].argmin()])
+    columns = (receiver == node).nonzero().view(-1)
+    colour = found.data.x[source[columns]].argmax(dim=1)
+    order = colour.argsort(stable=True)
+    return {
+        "node": node,
+        "neighbours": source[columns][order].tolist(),
+        "colours": [("blue", "red", "green")[c] if c < found.num_colours else "gray" for c in colour[order].tolist()],
+        "scores": {name: explained.of(node).scores[columns][order].tolist() for name, explained in shown.items()},
+    }

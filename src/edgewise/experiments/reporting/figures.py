@@ -1,0 +1,119 @@
+"""Draws every figure for which there are results."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgewise.experiments.comparing import Compared
+from edgewise.experiments.published_numbers import published
+from edgewise.experiments.reporting.curves import curves
+from edgewise.experiments.reporting.drawing import save
+from edgewise.experiments.reporting.graphs import masks, paths, stars
+from edgewise.experiments.reporting.matrices import matrices
+from edgewise.experiments.reporting.measurements import passes, scatter, trajectories
+from edgewise.experiments.reporting.reasons import PAIR
+from edgewise.experiments.reporting.view import View
+from edgewise.experiments.similarities import CODE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+REAL = ("node-classification", "graph-classification")
+INPUT_METHODS = ("gnn_explainer", "gradient", "occlusion", "random", "full")
+LAYER_METHODS = ("gnn_explainer", "gradient", "random", "full")
+FLIPS = ("all", "to_negative", "to_positive")
+SEARCH_TITLES = {"dag": "Algorithm 1", "amp_ave_additive": "AMP-ave-Basic, additive"}
+
+
+def draw_all(view: View, folder: Path) -> set[str]:
+    """The names of the figures that were drawn."""
+    drawn = set()
+    for name, figure in _figures(view):
+        save(figure, folder, name)
+        drawn.add(name)
+    return drawn
+
+
+def _figures(view: View) -> Iterator[tuple[str, "Figure"]]:
+    yield from _small_graphs(view)
+    yield from _infection(view)
+    yield from _real(view)
+    yield from _measurements(view)
+
+
+def _small_graphs(view: View) -> Iterator[tuple[str, "Figure"]]:
+    for experiment in ("negative-evidence", "negative-evidence-multiclass"):
+        if picture := view.pictures.get((experiment, "negative evidence")):
+            yield experiment, stars(picture)
+    if picture := view.pictures.get(("infection", "infection paths")):
+        yield "infection-paths", paths(picture, SEARCH_TITLES)
+    if picture := view.pictures.get(("node-classification", "cora node")):
+        yield "cora-node", masks(picture)
+
+
+def _infection(view: View) -> Iterator[tuple[str, "Figure"]]:
+    """Full masks as published: a hop wider."""
+    every = [
+        one
+        for one in view.find(experiment="infection", quantity="cosine")
+        if (one.method == "full") == (one.variant == CODE) and not one.variant.startswith("lr")
+    ]
+    if some := [one for one in every if one.level == "input"]:
+        yield "infection-similarity", matrices(some, [0])
+    if some := [one for one in every if one.level == "layer"]:
+        yield "infection-layerwise", matrices(some, [1, 2, 3, 4])
+    cosine = view.values(experiment="infection", quantity="cosine", level="input", variant="", **PAIR)
+    signs = view.values(experiment="infection", quantity="sign agreement", method="log_prob at ω = 0.5")
+    if len(cosine) > 1:
+        labels = (
+            "edges where the log-probability at ω = ½ and\nthe logit at ω = 1 have gradients of one sign",
+            "cosine",
+        )
+        yield (
+            "infection-seeds",
+            scatter([(signs[seed], cosine[seed]) for seed in cosine if seed in signs], 0.8472, labels),
+        )
+
+
+def _real(view: View) -> Iterator[tuple[str, "Figure"]]:
+    """Each number as the published one was made, where the code differs from the text; flips by the text's."""
+    similar = [one for one in view.find(experiment=REAL, quantity="cosine") if one.published]
+    figures = (("input", INPUT_METHODS, "real-input-similarity"), ("layer", LAYER_METHODS, "real-layerwise-similarity"))
+    for level, methods, name in figures:
+        if some := [one for one in similar if one.level == level]:
+            yield name, curves(some, methods, "cosine")
+    if some := [
+        _beside(one) for one in view.find(experiment=REAL, quantity="sign flips", reference="any gradient", variant="")
+    ]:
+        yield "real-sign-flips", curves(some, FLIPS, "share")
+    if some := view.find(experiment=REAL, quantity="sign flips", reference="any gradient", variant=CODE):
+        yield "real-sign-flips-code", curves(some, FLIPS, "share")
+
+
+def _beside(one: Compared) -> Compared:
+    """The text's count beside the published one, which is filed under the code's."""
+    return replace(one, published=published().get((*one.key[:-1], CODE)))
+
+
+def _measurements(view: View) -> Iterator[tuple[str, "Figure"]]:
+    prefix = "mask trajectories: "
+    lines = {name.removeprefix(prefix): p for (_, name), p in view.pictures.items() if name.startswith(prefix)}
+    if lines:
+        yield "mask-trajectories", trajectories(lines)
+    if view.find(experiment="beyond", quantity="cosine"):
+        yield "few-passes", _few_passes(view)
+
+
+def _few_passes(view: View) -> "Figure":
+    found = view.find(experiment="beyond", quantity="cosine")
+    name: Callable[[Compared], str] = lambda one: f"{one.dataset} {one.architecture} {one.layers}"  # noqa: E731
+    lines: dict[str, list[tuple[int, float]]] = {}
+    levels: dict[str, tuple[float, float]] = {}
+    for one in found:
+        if one.method.startswith("gnn_explainer_fast"):
+            lines.setdefault(name(one), []).append((int(one.method.split()[1]), one.mean))
+    for network in lines:
+        here = {one.method: one.mean for one in found if name(one) == network}
+        levels[network] = (here["positive_gradient"], here["gnn_explainer, another start"])
+    return passes(lines, levels)

@@ -1,0 +1,115 @@
+"""Input-level similarity to Positive Gradients and layerwise similarity to occlusion, for any trained network."""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import edgewise as ew
+from edgewise.experiments.as_coded import explainer_as_coded, full_as_coded
+from edgewise.experiments.desk import Desk
+from edgewise.experiments.measuring import Average, cosines
+from edgewise.experiments.neighbourhoods import neighbourhood
+from edgewise.experiments.rows import Row
+from edgewise.experiments.tasks import Task
+
+EXPLAINER = {"epochs": 100, "lr": 0.01, "edge_size": 0.005, "edge_ent": 1.0}
+"""Of GNNExplainer: PyG's defaults. The text says lr 0.003, the authors' code does not set it."""
+CODE, ONE_VECTOR, COMPUTATION_GRAPH = "code", "one vector", "computation graph"
+"""Variants: as the authors' code has it; all layers as one vector; full masks of computation graphs."""
+
+
+CODED_ENTRIES = 600_000
+"""Masks that GNNExplainer trains as the code does, at most: beyond it, a part of the targets."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A trained network and what is explained of it."""
+
+    model: nn.Module
+    data: Any
+    about: Mapping[str, Any]
+    """The settings that made the network: part of the name under which explanations are kept."""
+    index: Tensor | None = None
+    task: str = "node"
+    as_coded: Tensor | None = None
+    """Which targets the authors' code averages over; None: all."""
+    explainer: Mapping[str, Any] = field(default_factory=lambda: dict(EXPLAINER))
+
+    def explain(self, desk: Desk, method: str, level: str, times: int = 1) -> ew.ExplanationSet:
+        """All targets at once; GNNExplainer, which takes long, is kept. `times`: so many times its number of epochs."""
+        if method != "gnn_explainer":
+            return self._explain(desk, method, level, {})
+        settings = {**self.explainer, "epochs": self.explainer["epochs"] * times}
+        of = {**self.about, "method": method, "level": level, **settings}
+        return desk.explained(of, partial(self._explain, desk, method, level, settings))
+
+    def _explain(self, desk: Desk, method: str, level: str, settings: Mapping[str, Any]) -> ew.ExplanationSet:
+        return desk.explain(self.model, self.data, self.index, method=method, level=level, task=self.task, **settings)
+
+
+def input_rows(task: Task, desk: Desk, subject: Subject) -> Iterator[Row]:
+    """Cosines to Positive Gradients."""
+    reference = subject.explain(desk, "positive_gradient", "input")
+    for method in ("gnn_explainer", "gradient", "occlusion", "random", "full"):
+        start = time.perf_counter()
+        found = subject.explain(desk, method, "input")
+        where = {"level": "input", "method": method, "reference": "positive_gradient"}
+        seconds = time.perf_counter() - start
+        if method == "full" and subject.task == "node":
+            yield _row(task, cosines(found, reference), seconds, variant=COMPUTATION_GRAPH, **where)
+            found = neighbourhood(found, [found.num_layers])
+        cosine = cosines(found, reference)
+        yield _row(task, cosine, seconds, **where)
+        if subject.as_coded is not None:
+            yield _row(task, cosine[subject.as_coded], seconds, variant=CODE, **where)
+
+
+def layer_rows(task: Task, desk: Desk, subject: Subject) -> Iterator[Row]:
+    """Cosines to layerwise occlusion: the mean over targets and layers, and as the authors' code has it."""
+    reference = subject.explain(desk, "occlusion", "layer")
+    for method in ("gnn_explainer", "gradient", "random", "full"):
+        start = time.perf_counter()
+        found = subject.explain(desk, method, "layer")
+        seconds = time.perf_counter() - start
+        where = {"level": "layer", "method": method, "reference": "occlusion"}
+        yield _row(task, cosines(found, reference, per_layer=True), seconds, **where)
+        if method == "gnn_explainer":
+            yield _row(task, cosines(found, reference), seconds, variant=ONE_VECTOR, **where)
+        chosen = _averaged_as_coded(found, subject)
+        cosine = cosines(_as_coded(found[chosen], desk, subject), reference[chosen])
+        yield _row(task, cosine, seconds, variant=CODE, **where)
+
+
+def _averaged_as_coded(found: ew.ExplanationSet, subject: Subject) -> Tensor:
+    """Positions of the targets that the code averages over; of the slow GNNExplainer a random part, if they are large."""
+    if subject.as_coded is not None:
+        return subject.as_coded.nonzero().view(-1)
+    everyone = torch.arange(len(found))
+    if found.method != "gnn_explainer" or found.edges is None or len(found.edges) <= CODED_ENTRIES:
+        return everyone
+    number = max(len(found) * CODED_ENTRIES // len(found.edges), 10)
+    return torch.randperm(len(found), generator=torch.Generator().manual_seed(0))[:number].sort().values
+
+
+def _as_coded(found: ew.ExplanationSet, desk: Desk, subject: Subject) -> ew.ExplanationSet:
+    """GNNExplainer trained so many times longer as there are layers; full masks of neighbourhoods in reverse order."""
+    if found.method == "gnn_explainer" and subject.task == "node":
+        of = {**subject.about, "method": "gnn_explainer", "level": "layer", "as": CODE, "targets": len(found)}
+        of |= subject.explainer
+        make = partial(explainer_as_coded, found, subject.model, subject.data, desk.options.device, subject.explainer)
+        return desk.explained(of, make)
+    if found.method == "gnn_explainer":
+        longer = subject.explain(desk, "gnn_explainer", "layer", times=found.num_layers)
+        return longer[torch.isin(longer.index, found.index)]
+    return full_as_coded(found) if found.method == "full" and subject.task == "node" else found
+
+
+def _row(task: Task, cosine: Tensor, seconds: float, **where: Any) -> Row:
+    average = Average.of(torch.as_tensor(cosine))
+    return task.row("cosine", average.mean, deviation=average.deviation, count=average.count, seconds=seconds, **where)

@@ -1,0 +1,98 @@
+"""What is done stays done: results, models and explanations under the output folder, by the fingerprint of their settings."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgewise.errors import FileError
+from edgewise.experiments.rows import Row
+from edgewise.experiments.tasks import Outcome, Task
+from edgewise.whole_files import write_whole
+
+if TYPE_CHECKING:
+    from edgewise.collection import ExplanationSet
+
+KINDS = ("results", "models", "checkpoints", "explanations")
+
+
+class Store:
+    """Files appear whole or not at all, so a run that is killed leaves nothing half done."""
+
+    def __init__(self, out: Path) -> None:
+        self.folder = out / "cache"
+        for kind in KINDS:
+            (self.folder / kind).mkdir(parents=True, exist_ok=True)
+
+    def path(self, kind: str, key: str) -> Path:
+        """Where something is kept."""
+        ending = {"results": "json", "explanations": "npz"}.get(kind, "pt")
+        return self.folder / kind / f"{key}.{ending}"
+
+    # --- results ------------------------------------------------------------------------------------------------------
+
+    def has(self, task: Task) -> bool:
+        """Whether a task is done."""
+        return self.path("results", task.key).is_file()
+
+    def result(self, task: Task) -> Outcome | None:
+        """What a task found, or None."""
+        try:
+            text = self.path("results", task.key).read_text(encoding="utf-8")
+            kept = json.loads(text)
+            rows = [_row(values) for values in kept["rows"]]
+            return Outcome(rows, kept["pictures"])
+        except (OSError, ValueError, KeyError, TypeError):  # absent, or not ours: computed again
+            return None
+
+    def keep_result(self, task: Task, outcome: Outcome) -> None:
+        """Write a result; NaN becomes null, which is JSON."""
+        rows = [_without_nan(row.plain()) for row in outcome.rows]
+        text = json.dumps({"task": task.title, "rows": rows, "pictures": outcome.pictures}, allow_nan=False)
+        write_whole(self.path("results", task.key), lambda file: file.write(text.encode()))
+
+    # --- tensors and explanations -------------------------------------------------------------------------------------
+
+    def tensors(self, kind: str, key: str) -> dict[str, Any] | None:
+        """What `keep_tensors` wrote, or None. Nothing is unpickled but tensors and plain values."""
+        import torch
+
+        path = self.path(kind, key)
+        if not path.is_file():
+            return None
+        found: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+        return found
+
+    def keep_tensors(self, kind: str, key: str, values: Mapping[str, Any]) -> None:
+        """Write a dict of tensors, numbers and texts."""
+        import torch
+
+        write_whole(self.path(kind, key), lambda file: torch.save(dict(values), file))
+
+    def drop(self, kind: str, key: str) -> None:
+        """Forget something that is not needed any more."""
+        self.path(kind, key).unlink(missing_ok=True)
+
+    def explanations(self, key: str) -> "ExplanationSet | None":
+        """A kept set, or None."""
+        from edgewise.storage import load
+
+        path = self.path("explanations", key)
+        try:
+            return load(path) if path.is_file() else None
+        except FileError:  # of another version
+            return None
+
+    def keep_explanations(self, key: str, explained: "ExplanationSet") -> None:
+        """Write a set."""
+        explained.save(self.path("explanations", key))
+
+
+def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
+
+
+def _row(values: dict[str, Any]) -> Row:
+    plain: dict[str, Any] = {name: math.nan if value is None else value for name, value in values.items()}
+    return Row(**plain)

@@ -1,0 +1,188 @@
+"""The same forward passes with the constant work done once: sparse features, the first aggregation, normalised adjacency.
+
+Each returns what the model itself returns, up to rounding (checked before it is used), and draws dropout in the same order.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.data import Data
+from torch_geometric.nn import GAT, GCN, GIN
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import add_self_loops, remove_self_loops
+
+from edgewise.experiments.architectures import SGC
+
+Forward = Callable[[], Tensor]
+DENSE_ABOVE = 0.3  # a matrix with more non-zeros than that is faster as a dense one
+TOLERANCE = 1e-4
+
+
+class Constant:
+    """A constant matrix and its transpose: products with it need no gradient of its own."""
+
+    def __init__(self, forth: Callable[[Tensor], Tensor], back: Callable[[Tensor], Tensor]) -> None:
+        self.forth, self.back = forth, back
+
+    @staticmethod
+    def of(matrix: Tensor) -> "Constant":
+        """A sparse matrix (COO), kept as rows, or dense if it is not sparse enough."""
+        matrix = matrix.coalesce()
+        if matrix.values().numel() > DENSE_ABOVE * matrix.numel():
+            dense = matrix.to_dense()
+            return Constant(lambda rows: dense @ rows, lambda rows: dense.t() @ rows)
+        forth, back = _csr(matrix), _csr(matrix.t().coalesce())
+        return Constant(lambda rows: forth @ rows, lambda rows: back @ rows)
+
+    @staticmethod
+    def gather(index: Tensor, size: int) -> "Constant":
+        """Row `index[i]` at place i."""
+        place = torch.stack([index, torch.arange(len(index), device=index.device)])
+        ones = torch.ones(len(index), device=index.device)
+        collect = _csr(torch.sparse_coo_tensor(place, ones, (size, len(index)), check_invariants=False).coalesce())
+        return Constant(lambda rows: rows.index_select(0, index), lambda rows: collect @ rows)
+
+    @property
+    def transposed(self) -> "Constant":
+        """The transpose; of a gather, the sum over all places with the same index."""
+        return Constant(self.back, self.forth)
+
+    def __matmul__(self, rows: Tensor) -> Tensor:
+        found: Tensor = _Product.apply(rows, self)  # type: ignore[no-untyped-call]
+        return found
+
+
+def _csr(matrix: Tensor) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "sparse CSR is in beta state"
+        return matrix.to_sparse_csr()
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, rows: Tensor, matrix: Constant) -> Tensor:
+        context.back = matrix.back
+        return matrix.forth(rows)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return context.back(gradient.contiguous()), None
+
+
+def lean_forward(model: nn.Module, data: Data) -> Forward:
+    """A function that returns `model(data.x, data.edge_index)`, faster if the model is one of those known here."""
+    maker = _MAKERS.get(type(model))
+    plain: Forward = lambda: model(data.x, data.edge_index)  # noqa: E731
+    if maker is None:
+        return plain
+    lean = maker(model, data)
+    return lean if _agree(model, plain, lean) else plain
+
+
+@torch.no_grad()
+def _agree(model: nn.Module, plain: Forward, lean: Forward) -> bool:
+    was = model.training
+    model.eval()
+    expected, found = plain(), lean()
+    model.train(was)
+    return bool((found - expected).abs().max() <= TOLERANCE * max(1.0, float(expected.abs().max())))
+
+
+def _between(model: Any, rows: Tensor) -> Tensor:
+    """What a model of PyG does between two layers: the activation, then dropout."""
+    found: Tensor = model.dropout(model.act(rows))
+    return found
+
+
+def _adjacency(edge_index: Tensor, weight: Tensor, size: int) -> Tensor:
+    """`[receiver, sender]`, sparse."""
+    return torch.sparse_coo_tensor(edge_index.flip(0), weight, (size, size), check_invariants=False).coalesce()
+
+
+def _normalised(data: Data) -> Tensor:
+    edge_index, weight = gcn_norm(data.edge_index, None, data.num_nodes, dtype=data.x.dtype)
+    return _adjacency(edge_index, weight, data.num_nodes)
+
+
+def _gcn(model: Any, data: Data) -> Forward:
+    adjacency = _normalised(data)
+    first, onward = Constant.of(torch.sparse.mm(adjacency, data.x.to_sparse())), Constant.of(adjacency)
+
+    def forward() -> Tensor:
+        rows = first @ model.convs[0].lin.weight.t() + model.convs[0].bias
+        for conv in model.convs[1:]:
+            rows = onward @ conv.lin(_between(model, rows)) + conv.bias
+        return rows
+
+    return forward
+
+
+def _sgc(model: Any, data: Data) -> Forward:
+    adjacency = _normalised(data)
+    rows = data.x.to_sparse()
+    for _ in range(model.hops.K):
+        rows = torch.sparse.mm(adjacency, rows)
+    first = Constant.of(rows)
+    return lambda: first @ model.lin.weight.t() + model.hops.lin.bias
+
+
+def _gin(model: Any, data: Data) -> Forward:
+    weight = data.x.new_ones(data.edge_index.size(1))
+    adjacency = _adjacency(data.edge_index, weight, data.num_nodes)
+    own = torch.sparse_coo_tensor(
+        torch.arange(data.num_nodes, device=data.x.device).expand(2, -1),
+        data.x.new_ones(data.num_nodes),
+        adjacency.shape,
+    )
+    heard = (adjacency + own).coalesce()  # ε = 0, and not trained
+    first, onward = Constant.of(torch.sparse.mm(heard, data.x.to_sparse())), Constant.of(heard)
+
+    def block(conv: Any, rows: Tensor) -> Tensor:
+        one, two = conv.nn.lins
+        return two(conv.nn.act(rows + one.bias))
+
+    def forward() -> Tensor:
+        rows = block(model.convs[0], first @ model.convs[0].nn.lins[0].weight.t())
+        for conv in model.convs[1:]:
+            rows = block(conv, (onward @ _between(model, rows)) @ conv.nn.lins[0].weight.t())
+        return rows
+
+    return forward
+
+
+def _gat(model: Any, data: Data) -> Forward:
+    """Edges in the order of their receivers: dropout of attention falls on other edges than in PyG's order, as often."""
+    loops = add_self_loops(remove_self_loops(data.edge_index)[0], num_nodes=data.num_nodes)[0]
+    sender, receiver = loops[:, loops[1].argsort(stable=True)]
+    send, receive = (Constant.gather(ends.contiguous(), data.num_nodes) for ends in (sender, receiver))
+    collect = receive.transposed
+    first = Constant.of(data.x.to_sparse())
+
+    def attend(conv: Any, left: Tensor, right: Tensor) -> Tensor:
+        heads, width = conv.heads, conv.out_channels
+        sent = send @ left
+        paired = functional.leaky_relu(sent + receive @ right, conv.negative_slope).view(-1, heads, width)
+        score = (paired * conv.att).sum(-1)
+        top = score.detach().amax(dim=0)  # one shift for all is as good as one for each receiver unless it underflows
+        weight = (score - top).exp()
+        weight = weight / (receive @ (collect @ weight))
+        weight = functional.dropout(weight, conv.dropout, model.training)
+        rows = collect @ (sent.view(-1, heads, width) * weight.unsqueeze(-1)).view(-1, heads * width)
+        return (rows if conv.concat else rows.view(-1, heads, width).mean(dim=1)) + conv.bias
+
+    def forward() -> Tensor:
+        conv = model.convs[0]
+        rows = attend(conv, *(first @ lin.weight.t() + lin.bias for lin in (conv.lin_l, conv.lin_r)))
+        for conv in model.convs[1:]:
+            rows = _between(model, rows)
+            rows = attend(conv, conv.lin_l(rows), conv.lin_r(rows))
+        return rows
+
+    return forward
+
+
+_MAKERS: dict[type, Callable[[Any, Data], Forward]] = {GCN: _gcn, GIN: _gin, GAT: _gat, SGC: _sgc}

@@ -1,0 +1,170 @@
+"""Published numbers, verdicts, tables and pages."""
+
+import math
+
+import pytest
+
+from edgewise.experiments.comparing import AGREES, DIFFERS, IN_RANGE, compare
+from edgewise.experiments.options import Options
+from edgewise.experiments.published_numbers import published
+from edgewise.experiments.reporting.content import Heading, Items, Paragraph, Picture, Report, Table
+from edgewise.experiments.reporting.markdown import as_markdown
+from edgewise.experiments.reporting.page import as_page
+from edgewise.experiments.reporting.tables import depth_table, full_table, share
+from edgewise.experiments.reporting.writing import write_report
+from edgewise.experiments.rows import Row
+from edgewise.experiments.running import Run
+from edgewise.experiments.tasks import Outcome, Task
+
+
+def rows(*values, experiment="node-classification", quantity="cosine", dataset="Cora", layers=2, **columns):
+    where = {"architecture": "GCN", "level": "input", "method": "gnn_explainer", "reference": "positive_gradient"}
+    if quantity == "accuracy":
+        where = {"architecture": "GCN"}
+    return [
+        Row(experiment, quantity, value, dataset=dataset, layers=layers, seed=seed, **(where | columns))
+        for seed, value in enumerate(values)
+    ]
+
+
+def verdict(*values, **columns):
+    (one,) = compare(rows(*values, **columns)).values()
+    return one.verdict
+
+
+# Published numbers ####################################################################################################
+
+
+def test_every_published_number_of_the_paper_is_there():
+    numbers = published()
+    by_experiment = {}
+    for key in numbers:
+        by_experiment.setdefault((key[0], key[1]), []).append(key)
+    assert len(by_experiment["node-classification", "accuracy"]) == 5 * 3 * 5
+    assert len(by_experiment["graph-classification", "AUROC"]) == 3 * 3 * 5
+    assert len(by_experiment["node-classification", "cosine"]) == 5 * 3 * 5 * (5 + 4)
+    assert len(by_experiment["graph-classification", "cosine"]) == 3 * 3 * 5 * (5 + 4) - 2  # two points are hidden
+    assert len(by_experiment["node-classification", "sign flips"]) == 5 * 3 * 5 * 3
+    assert len(by_experiment["infection", "cosine"]) == 15 + 4 * 15
+    assert all(not math.isnan(number.value) for number in numbers.values())
+
+
+def test_published_numbers_are_those_of_the_paper():
+    numbers = published()
+    key = ("infection", "cosine", "Infection", "GraphSAGE", 4, "input", 0, "gnn_explainer", "positive_gradient", "")
+    assert (numbers[key].value, numbers[key].deviation) == (0.8472, 0.0672)
+    assert numbers["graph-classification", "AUROC", "MUTAG", "GIN", 3, "", 0, "", "", "code"].value == 0.8846
+    assert numbers["sgc", "cosine", "Cora", "SGC", 5, "layer", 0, "full", "occlusion", "code"].value == 0.099
+
+
+# Verdicts #############################################################################################################
+
+
+def test_a_number_within_the_tolerance_agrees():
+    assert verdict(0.896 + 0.079) == AGREES
+    assert verdict(0.896 - 0.081) == DIFFERS
+
+
+def test_a_published_number_inside_the_range_over_seeds_is_in_our_range():
+    assert verdict(0.5, 0.99) == IN_RANGE
+    assert verdict(0.5, 0.6) == DIFFERS
+
+
+def test_accuracies_of_few_nodes_have_the_interval_of_chance():
+    assert verdict(0.60, quantity="accuracy", dataset="Cornell", count=37) == IN_RANGE  # published 0.4864
+    assert verdict(0.60, quantity="accuracy", dataset="Cornell", count=3700) == DIFFERS
+    assert verdict(0.81, quantity="accuracy", count=497) == AGREES
+
+
+def test_without_a_published_number_there_is_no_verdict():
+    assert verdict(0.5, layers=7) == ""
+    assert verdict(math.nan) == ""
+
+
+def test_seeds_are_averaged_and_their_spread_is_kept():
+    (one,) = compare(rows(0.8, 1.0, math.nan)).values()
+    assert (one.mean, one.low, one.high, one.seeds) == (pytest.approx(0.9), 0.8, 1.0, 3)
+    assert one.spread == pytest.approx(0.1)
+    assert one.difference == pytest.approx(0.9 - 0.896)
+
+
+# Tables and pages #####################################################################################################
+
+
+def test_a_table_has_published_ours_difference_and_verdict():
+    (line,) = full_table(compare(rows(0.9)).values(), "", lambda one: one.method).rows
+    assert line == ("gnn_explainer", "0.8960", "0.900", "", "1", "+0.004", AGREES)
+
+
+def test_a_depth_table_has_a_column_for_each_depth():
+    found = list(compare([*rows(0.9), *rows(0.5, layers=3)]).values())
+    table = depth_table(found, "", lambda one: one.method)
+    assert table.columns == ["", "2 layers", "3 layers"]
+    assert table.rows == [["gnn_explainer", "0.900 (0.896) ✓", "0.500 (0.846) ✗"]]
+    assert share(found) == (1, 2)
+
+
+REPORT = Report(
+    [
+        Heading("A <b>title</b>", 1),
+        Paragraph("1 < 2"),
+        Items(["<i>"]),
+        Table(["a|b", "verdict"], [["<script>", "agrees"]], "caption & more"),
+        Table(["x"], [["0.5 ✗"]], "folded", folded=True),
+        Picture("a-figure", 'what "it" shows'),
+    ]
+)
+
+
+def test_texts_are_escaped_on_the_page():
+    page = as_page(REPORT, "t & u")
+    assert "<script>" not in page
+    assert "<b>" not in page
+    for part in (
+        "&lt;script&gt;",
+        "1 &lt; 2",
+        "<title>t &amp; u</title>",
+        "figures/a-figure.svg",
+        "<details>",
+        'class="agrees"',
+    ):
+        assert part in page
+    assert 'class="differs">0.5 ✗' in page
+
+
+def test_markdown_has_everything():
+    text = as_markdown(REPORT)
+    for part in (
+        "# A <b>title</b>",
+        "- <i>",
+        "| a\\|b | verdict |",
+        "| --- | --- |",
+        "figures/a-figure.png",
+        "caption & more",
+    ):
+        assert part in text
+
+
+def test_a_report_is_written_from_whatever_is_there(tmp_path):
+    from edgewise.experiments.catalogue import choose
+
+    task = Task("node-classification", "input similarity", {"dataset": "Cora"})
+    run = Run(Options(tmp_path), choose([]), [(task, Outcome(rows(0.9, 0.95)))], ["a note"], unfinished=3)
+    paths = write_report(run)
+    assert [path.name for path in paths] == ["report.md", "report.html", "results.parquet"]
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "a note" in text
+    assert "3 tasks are missing" in text
+    assert "0.925±0.025 (0.896) ✓" in text
+    assert (tmp_path / "figures" / "real-input-similarity.png").stat().st_size > 1000
+    assert not (tmp_path / "figures" / "few-passes.png").exists()
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(tmp_path / "results.parquet").to_pylist()
+    assert [line["value"] for line in table] == [0.9, 0.95]
+
+
+def test_a_report_of_nothing_can_be_written(tmp_path):
+    from edgewise.experiments.catalogue import choose
+
+    assert write_report(Run(Options(tmp_path), choose(["sgc"]), [], []))
