@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data
 
+from edgewise.errors import ModelError
 from edgewise.experiments import stopping
 from edgewise.experiments.architectures import ARCHITECTURES, graph_network, node_network
 from edgewise.experiments.datasets import GraphSet, NodeSet
@@ -82,6 +83,17 @@ def test_a_lean_pass_and_its_gradients_are_those_of_the_model(architecture, laye
         assert one.abs().max() > 0 or architecture != "SGC"
 
 
+def test_attention_of_a_lean_pass_survives_scores_that_lie_far_apart():
+    data, model = node_set().data, node_network("GAT", 12, 2, 3).eval()
+    forward = lean.lean_forward(model, data)
+    with torch.no_grad():  # after the comparison: a training can end up here
+        for conv in model.convs:
+            conv.att *= 2000.0
+    expected, found = model(data.x, data.edge_index), forward()
+    assert found.isfinite().all()
+    assert torch.allclose(found, expected, atol=1e-3)
+
+
 def test_a_lean_pass_that_does_not_agree_is_not_used(monkeypatch):
     data, model = node_set().data, node_network("GCN", 12, 2, 3)
     monkeypatch.setitem(lean._MAKERS, type(model), lambda *_: lambda: torch.zeros(30, 3))
@@ -117,6 +129,13 @@ def test_a_graph_alone_and_in_a_batch_differ_where_the_norm_sees_the_batch():
         torch.manual_seed(0)
         model = graph_network(architecture, 5, 2, 4).eval()
         assert torch.allclose(logits(model, graphs), logits(model, graphs, 4), atol=1e-5) is same
+
+
+def test_a_training_that_ends_without_numbers_is_an_error():
+    recipe, found = Recipe("made up", "GCN", 2, 0, epochs=2), node_set()
+    found.data.x[0] = torch.inf
+    with pytest.raises(ModelError, match="not numbers"):
+        train_on_nodes(recipe, found, "cpu", loop.NoNotebook())
 
 
 # Interruption #########################################################################################################

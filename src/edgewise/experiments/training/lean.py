@@ -35,7 +35,7 @@ class Constant:
         if matrix.values().numel() > DENSE_ABOVE * matrix.numel():
             dense = matrix.to_dense()
             return Constant(lambda rows: dense @ rows, lambda rows: dense.t() @ rows)
-        forth, back = _csr(matrix), _csr(matrix.t().coalesce())
+        forth, back = matrix.to_sparse_csr(), matrix.t().coalesce().to_sparse_csr()
         return Constant(lambda rows: forth @ rows, lambda rows: back @ rows)
 
     @staticmethod
@@ -43,7 +43,7 @@ class Constant:
         """Row `index[i]` at place i."""
         place = torch.stack([index, torch.arange(len(index), device=index.device)])
         ones = torch.ones(len(index), device=index.device)
-        collect = _csr(torch.sparse_coo_tensor(place, ones, (size, len(index)), check_invariants=False).coalesce())
+        collect = torch.sparse_coo_tensor(place, ones, (size, len(index))).coalesce().to_sparse_csr()
         return Constant(lambda rows: rows.index_select(0, index), lambda rows: collect @ rows)
 
     @property
@@ -54,12 +54,6 @@ class Constant:
     def __matmul__(self, rows: Tensor) -> Tensor:
         found: Tensor = _Product.apply(rows, self)  # type: ignore[no-untyped-call]
         return found
-
-
-def _csr(matrix: Tensor) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "sparse CSR is in beta state"
-        return matrix.to_sparse_csr()
 
 
 class _Product(torch.autograd.Function):
@@ -79,7 +73,9 @@ def lean_forward(model: nn.Module, data: Data) -> Forward:
     plain: Forward = lambda: model(data.x, data.edge_index)  # noqa: E731
     if maker is None:
         return plain
-    lean = maker(model, data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "sparse CSR is in beta state", "invariant checks are disabled"
+        lean = maker(model, data)
     return lean if _agree(model, plain, lean) else plain
 
 
@@ -100,7 +96,7 @@ def _between(model: Any, rows: Tensor) -> Tensor:
 
 def _adjacency(edge_index: Tensor, weight: Tensor, size: int) -> Tensor:
     """`[receiver, sender]`, sparse."""
-    return torch.sparse_coo_tensor(edge_index.flip(0), weight, (size, size), check_invariants=False).coalesce()
+    return torch.sparse_coo_tensor(edge_index.flip(0), weight, (size, size)).coalesce()
 
 
 def _normalised(data: Data) -> Tensor:
@@ -160,6 +156,7 @@ def _gat(model: Any, data: Data) -> Forward:
     sender, receiver = loops[:, loops[1].argsort(stable=True)]
     send, receive = (Constant.gather(ends.contiguous(), data.num_nodes) for ends in (sender, receiver))
     collect = receive.transposed
+    heard = torch.bincount(receiver, minlength=data.num_nodes)  # at least 1: everybody hears itself
     first = Constant.of(data.x.to_sparse())
 
     def attend(conv: Any, left: Tensor, right: Tensor) -> Tensor:
@@ -167,8 +164,8 @@ def _gat(model: Any, data: Data) -> Forward:
         sent = send @ left
         paired = functional.leaky_relu(sent + receive @ right, conv.negative_slope).view(-1, heads, width)
         score = (paired * conv.att).sum(-1)
-        top = score.detach().amax(dim=0)  # one shift for all is as good as one for each receiver unless it underflows
-        weight = (score - top).exp()
+        top = torch.segment_reduce(score.detach(), "max", lengths=heard, axis=0)
+        weight = (score - receive @ top).exp()
         weight = weight / (receive @ (collect @ weight))
         weight = functional.dropout(weight, conv.dropout, model.training)
         rows = collect @ (sent.view(-1, heads, width) * weight.unsqueeze(-1)).view(-1, heads * width)

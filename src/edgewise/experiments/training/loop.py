@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from edgewise.errors import ModelError
 from edgewise.experiments import stopping
 
 CHECKPOINT_EVERY = 20.0  # seconds: what a killed run can lose of a training
@@ -56,6 +57,8 @@ def run_epochs(
             raise stopping.Stopped
     optimizer.zero_grad()
     model.eval()
+    if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
+        raise ModelError("Training ended with weights that are not numbers, so there is nothing to explain.")
     return seconds + time.monotonic() - start
 
 
