@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +31,8 @@ GRAPH_EDGES = 40
 def tasks(options: Options) -> list[Task]:
     """Four for each network, the first of which trains it."""
     edges = min(options.varied_edges, GRAPH_EDGES)
-    return [task for recipe in _recipes(options) for task in network_tasks(NAME, recipe, graph_cost, flip_edges=edges)]
+    more: dict[str, Any] = {"flip_edges": edges, "references": ("gradient",)}
+    return [task for recipe in _recipes(options) for task in network_tasks(NAME, recipe, graph_cost, **more)]
 
 
 def _recipes(options: Options) -> Iterator[Recipe]:

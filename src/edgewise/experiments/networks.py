@@ -17,13 +17,18 @@ def about(recipe: Recipe) -> dict[str, Any]:
 
 
 def network_tasks(
-    experiment: str, recipe: Recipe, cost: Callable[[str, Recipe], float], *, flip_edges: int
+    experiment: str,
+    recipe: Recipe,
+    cost: Callable[[str, Recipe], float],
+    *,
+    flip_edges: int,
+    references: tuple[str, ...] = (),
 ) -> list[Task]:
-    """The first trains; the others wait for it."""
+    """The first trains; the others wait for it. `references`: what layerwise masks are compared with besides occlusion."""
     settings = about(recipe)
     own: dict[str, dict[str, Any]] = {
         INPUT: {"explainer": EXPLAINER},
-        LAYERWISE: {"explainer": EXPLAINER},
+        LAYERWISE: {"explainer": EXPLAINER} | ({"references": list(references)} if references else {}),
         FLIPS: {"flip_edges": flip_edges},
     }
     first = Task(experiment, ACCURACY, settings, cost(ACCURACY, recipe))

@@ -71,7 +71,10 @@ def input_rows(task: Task, desk: Desk, subject: Subject) -> Iterator[Row]:
 
 
 def layer_rows(task: Task, desk: Desk, subject: Subject) -> Iterator[Row]:
-    """Cosines to layerwise occlusion: the mean over targets and layers, and as the authors' code has it."""
+    """Cosines to layerwise occlusion: the mean over targets and layers, and as the authors' code has it.
+
+    Of graphs also to layerwise gradients: published curves of graph data say that the two are the same.
+    """
     reference = subject.explain(desk, "occlusion", "layer")
     for method in ("gnn_explainer", "gradient", "random", "full"):
         start = time.perf_counter()
@@ -82,8 +85,12 @@ def layer_rows(task: Task, desk: Desk, subject: Subject) -> Iterator[Row]:
         if method == "gnn_explainer":
             yield _row(task, cosines(found, reference), seconds, variant=ONE_VECTOR, **where)
         chosen = _averaged_as_coded(found, subject)
-        cosine = cosines(_as_coded(found[chosen], desk, subject), reference[chosen])
-        yield _row(task, cosine, seconds, variant=CODE, **where)
+        coded = _as_coded(found[chosen], desk, subject)
+        yield _row(task, cosines(coded, reference[chosen]), seconds, variant=CODE, **where)
+        for other in task.settings.get("references", ()):
+            if other != method:
+                cosine = cosines(coded, subject.explain(desk, other, "layer")[chosen])
+                yield _row(task, cosine, seconds, variant=CODE, **where | {"reference": other})
 
 
 def _averaged_as_coded(found: ew.ExplanationSet, subject: Subject) -> Tensor:

@@ -1,12 +1,14 @@
 """Why numbers differ from the published ones: a sentence each, with the measurement that says so."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from statistics import fmean
 
 from edgewise.experiments.comparing import DIFFERS, Compared
 from edgewise.experiments.published_numbers import published
 from edgewise.experiments.reporting.tables import number
 from edgewise.experiments.reporting.view import View, correlation
+from edgewise.experiments.rows import KEY
 from edgewise.experiments.similarities import CODE, COMPUTATION_GRAPH, ONE_VECTOR
 
 PAIR = {"method": "gnn_explainer", "reference": "positive_gradient"}
@@ -130,6 +132,15 @@ def of_graphs(view: View) -> Iterator[str]:
         "graph data cannot be "
         f"the text's. Ours is, for LayerNorm networks that are far from linear: {_mean_text(view)}."
     )
+    coded = {"experiment": "graph-classification", "level": "layer", "method": ("gnn_explainer", "random", "full")}
+    to_occlusion, to_gradient = (
+        _mean_distance(view.find(**coded, variant=CODE, reference=reference)) for reference in ("occlusion", "gradient")
+    )
+    yield (
+        "So the other published layerwise curves of graph data are compared with cosines to layerwise gradients (rows "
+        f"named `to gradient (code)`): a mean distance of {number(to_gradient)} to the published points, against "
+        f"{number(to_occlusion)} for cosines to occlusion."
+    )
     yield "Published means are over the test graphs with label 1 (rows named `code`); the text's are over all test graphs."
     yield from _flip_reason(view, "graph-classification")
 
@@ -138,6 +149,15 @@ def _mean_text(view: View) -> str:
     where = {"experiment": "graph-classification", "level": "layer", "method": "gradient", "variant": CODE}
     parts = {name: _mean(view.find(**where, architecture=name)) for name in ("GCN", "GAT", "GIN")}
     return ", ".join(f"{name} {number(value)}" for name, value in parts.items())
+
+
+def _mean_distance(found: Sequence[Compared]) -> float:
+    """To the published points, which are filed under the reference `gradient`."""
+    theirs = published()
+    place = KEY.index("reference")
+    keys = [(*one.key[:place], "gradient", *one.key[place + 1 :]) for one in found]
+    distances = [abs(one.mean - theirs[key].value) for one, key in zip(found, keys, strict=True) if key in theirs]
+    return fmean(distances) if distances else math.nan
 
 
 def _flip_reason(view: View, experiment: str) -> Iterator[str]:

@@ -98,7 +98,8 @@ def _accuracy_label(one: Compared) -> str:
 
 
 def _method_label(one: Compared) -> str:
-    return f"{one.architecture} {one.method} {_variant(one)}".strip()
+    to = " to gradient" if one.reference == "gradient" else ""
+    return f"{one.architecture} {one.method}{to} {_variant(one)}".strip()
 
 
 def _flip_label(one: Compared) -> str:
