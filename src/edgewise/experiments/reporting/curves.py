@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from edgewise.experiments.architectures import ARCHITECTURES
 from edgewise.experiments.comparing import Compared
 from edgewise.experiments.reporting.drawing import COLOURS, NAMES, new_figure
 
@@ -16,7 +17,7 @@ DATASETS = ("Cora", "CiteSeer", "Cornell", "Texas", "Wisconsin", "MUTAG", "PROTE
 def curves(found: Sequence[Compared], methods: Sequence[str], label: str) -> "Figure":
     """Ours solid with the range over the seeds, published dashed."""
     datasets = [name for name in DATASETS if any(one.dataset == name for one in found)]
-    rows = list(dict.fromkeys(one.architecture for one in found))
+    rows = [name for name in ARCHITECTURES if any(one.architecture == name for one in found)]
     figure = new_figure(2.1 * max(len(datasets), 2) + 0.6, 2.0 * len(rows) + 0.8)
     panels = figure.subplots(len(rows), len(datasets), squeeze=False, sharex=True, sharey=True)
     for i, architecture in enumerate(rows):

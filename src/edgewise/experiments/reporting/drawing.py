@@ -52,6 +52,6 @@ def save(figure: "Figure", folder: Path, name: str) -> None:
     with matplotlib.rc_context({"svg.hashsalt": "edgewise"}):
         for ending, metadata in about.items():
             buffer = io.BytesIO()
-            figure.savefig(buffer, format=ending, metadata=metadata)
+            figure.savefig(buffer, format=ending, metadata=metadata, bbox_inches="tight", pad_inches=0.12)
             content = buffer.getvalue()
             write_whole(folder / f"{name}.{ending}", lambda file, content=content: file.write(content))  # type: ignore[misc]

@@ -17,7 +17,7 @@ NODE = {"blue": "#4575b4", "red": "#d73027", "green": "#1a9850", "gray": "#bdbdb
 def stars(picture: Mapping[str, Any]) -> "Figure":
     """A node with its neighbours in their colours, once for each explanation; edges by sign and size of scores."""
     scores: Mapping[str, Sequence[float]] = picture["scores"]
-    figure = new_figure(3.6 * len(scores), 3.9)
+    figure = new_figure(3.0 * len(scores), 3.3)
     angles = [2 * math.pi * i / len(picture["colours"]) for i in range(len(picture["colours"]))]
     places = [(math.cos(angle), math.sin(angle)) for angle in angles]
     for axes, (name, values) in zip(figure.subplots(1, len(scores), squeeze=False)[0], scores.items(), strict=True):
@@ -48,7 +48,7 @@ def stars(picture: Mapping[str, Any]) -> "Figure":
 def _bare(axes: Any) -> None:
     axes.set_aspect("equal", adjustable="datalim")  # the axes keep their place, and their titles
     axes.axis("off")
-    axes.margins(0.12)
+    axes.margins(0.06)
 
 
 def paths(picture: Mapping[str, Any], titles: Mapping[str, str]) -> "Figure":
@@ -58,7 +58,7 @@ def paths(picture: Mapping[str, Any], titles: Mapping[str, str]) -> "Figure":
     graph = nx.DiGraph()
     graph.add_edges_from(map(tuple, picture["edges"]))
     place = nx.kamada_kawai_layout(graph.to_undirected())
-    figure = new_figure(4.4 * len(picture["walks"]), 4.6)
+    figure = new_figure(3.8 * len(picture["walks"]), 4.0)
     panels = figure.subplots(1, len(picture["walks"]), squeeze=False)[0]
     for axes, (search, walk) in zip(panels, picture["walks"].items(), strict=True):
         steps = [(a, b) for a, b in pairwise(walk) if a != b]
@@ -95,7 +95,7 @@ def masks(picture: Mapping[str, Any]) -> "Figure":
     graph.add_edges_from(map(tuple, picture["edges"]))
     place = nx.kamada_kawai_layout(graph.to_undirected())
     scores = picture["scores"]
-    figure = new_figure(4.6 * len(scores), 4.6)
+    figure = new_figure(4.0 * len(scores), 4.2)
     for axes, (name, values) in zip(figure.subplots(1, len(scores), squeeze=False)[0], scores.items(), strict=True):
         largest = max(values, default=1.0) or 1.0
         strength = [max(value / largest, 0.0) for value in values]
