@@ -1,5 +1,6 @@
 """A report as one HTML page that needs nothing from the network; figures lie beside it."""
 
+import re
 from functools import singledispatch
 from html import escape
 
@@ -10,6 +11,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 1200px; margin: 2em auto
 table { border-collapse: collapse; margin: 0.5em 0 1.5em; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { border-bottom: 1px solid #ddd; padding: 3px 10px; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
+code { background: #f3f3f3; padding: 0 0.25em; border-radius: 3px; }
 th { border-bottom: 2px solid #888; }
 caption, summary { text-align: left; font-weight: 600; padding: 0.4em 0; }
 summary { cursor: pointer; }
@@ -45,12 +47,17 @@ def _heading(block: Heading) -> str:
 
 @_html.register
 def _paragraph(block: Paragraph) -> str:
-    return f"<p>{escape(block.text)}</p>"
+    return f"<p>{_prose(block.text)}</p>"
 
 
 @_html.register
 def _items(block: Items) -> str:
-    return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in block.texts) + "</ul>"
+    return "<ul>" + "".join(f"<li>{_prose(text)}</li>" for text in block.texts) + "</ul>"
+
+
+def _prose(text: str) -> str:
+    """Escaped; what stands between backticks becomes code, as in Markdown."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 @_html.register
