@@ -13,7 +13,7 @@ from edgewise.experiments.similarities import CODE, Subject
 from edgewise.experiments.tasks import Task
 from edgewise.score import Score
 
-BUDGET = 1.5e7
+BUDGET = 5e6
 """Gradients of edge copies for each weight: beyond it, a random part of the targets is counted (`count` says how many)."""
 AT_LEAST = 10
 
