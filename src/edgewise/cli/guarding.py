@@ -1,0 +1,57 @@
+"""Errors as sentences: what a person reads on stderr, and the exit codes that a script reads."""
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from edgewise.errors import EdgewiseError
+
+BAD_INPUT, DOUBTFUL, INTERRUPTED = 1, 3, 130
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in the middle of the work; the text says what was kept."""
+
+
+@contextmanager
+def guarded(*, debug: bool) -> Iterator[None]:
+    """Whatever goes wrong inside ends in one sentence and an exit code; with `debug` the traceback comes before it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = _show
+            yield
+    except KeyboardInterrupt as stop:
+        _end(str(stop) or "Stopped.", INTERRUPTED, debug=debug)
+    except EdgewiseError as error:
+        _end(f"Error: {error}", BAD_INPUT, debug=debug)
+    except (typer.Exit, BrokenPipeError):
+        raise
+    except Exception as error:
+        _end(f"Error: {_sentence(error)}", BAD_INPUT, debug=debug)
+
+
+def _end(text: str, code: int, *, debug: bool) -> None:
+    if debug:
+        import traceback
+
+        traceback.print_exc(file=sys.stderr)
+    typer.echo(text, err=True)
+    raise typer.Exit(code)
+
+
+def _show(message: Any, *_: Any, **__: Any) -> None:
+    typer.echo(f"Warning: {message}", err=True)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "The memory is full. Fewer targets at a time: --memory 500MB; or fewer targets: --index."
+    lines = str(error).strip().splitlines()
+    said = lines[0] if lines else "no text"
+    return f"{type(error).__name__}: {said}. This was not foreseen; --debug shows where it happened."

@@ -1,0 +1,64 @@
+"""Long work in pieces: progress in between, and what is finished survives an interruption."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import torch
+
+from edgewise.collection import ExplanationSet
+from edgewise.entries import Entries
+from edgewise.settings import Settings
+
+Result = TypeVar("Result")
+_FIRST, _SECONDS, _GROWTH = 8, 2.0, 8
+
+
+def in_pieces(
+    total: int, work: Callable[[slice], Result], tell: Callable[[int], None], done: int = 0
+) -> Iterator[Result]:
+    """`work` on slice after slice of `total` targets, each of about two seconds; `tell` is called with how many are done."""
+    size = _FIRST
+    while done < total:
+        start = time.perf_counter()
+        end = min(done + size, total)
+        yield work(slice(done, end))
+        done = end
+        tell(done)
+        fitting = size * _SECONDS / max(time.perf_counter() - start, 1e-3)
+        size = max(1, int(min(fitting, size * _GROWTH)))
+
+
+def joined(sets: Sequence[ExplanationSet]) -> ExplanationSet:
+    """The pieces of one question as one set, as if it had been asked at once."""
+    first = sets[0]
+    if len(sets) == 1:
+        return first
+    ways = dict.fromkeys(way for one in sets for way in str(one.settings.get("way", "")).split(", "))
+    shared = first.settings.get("task", "node") == "node"
+    return replace(
+        first,
+        index=torch.cat([one.index for one in sets]),
+        target=torch.cat([one.target for one in sets]),
+        value=torch.cat([one.value for one in sets]),
+        graphs=first.graphs if shared else tuple(graph for one in sets for graph in one.graphs),
+        edges=_joined([one.edges for one in sets], sets),
+        own=_joined([one.own for one in sets], sets),
+        own_missing=tuple(sorted({layer for one in sets for layer in one.own_missing})),
+        errors=_joined([one.errors for one in sets], sets),
+        settings=Settings({**first.settings, "way": ", ".join(ways)}),
+    )
+
+
+def _joined(parts: Sequence[Entries | None], sets: Sequence[ExplanationSet]) -> Entries | None:
+    """A piece without any such entry has rows nevertheless."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    counts = [
+        torch.zeros(len(one), dtype=torch.long) if part is None else part.start.diff()
+        for part, one in zip(parts, sets, strict=True)
+    ]
+    start = torch.cat([torch.zeros(1, dtype=torch.long), torch.cat(counts).cumsum(0)])
+    return Entries.of_rows(start, torch.cat([part.place for part in known]), torch.cat([part.score for part in known]))

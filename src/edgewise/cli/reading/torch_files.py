@@ -1,0 +1,72 @@
+"""A `.pt` that PyG saved: loaded as weights are, with the data classes of PyG allowed and nothing else."""
+
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from torch_geometric.data import Batch, Data, HeteroData, batch, data, storage
+from torch_geometric.data.separate import separate
+
+from edgewise.cli.reading.graphs import Graphs, as_graphs
+from edgewise.cli.writing.manifest import digest_of
+from edgewise.errors import FileError, InputError
+
+_ALLOWED: list[Any] = [
+    *(Data, HeteroData, Batch, batch.DynamicInheritanceGetter),
+    *(data.DataEdgeAttr, data.DataTensorAttr),
+    *(storage.BaseStorage, storage.NodeStorage, storage.EdgeStorage, storage.GlobalStorage),
+]
+
+
+def read_torch(path: Path) -> Graphs:
+    """`Data`, a list of them, a `Batch`, a dict of tensors, or what an `InMemoryDataset` keeps in its processed folder."""
+    return as_graphs(_graphs(_load(path), path), digest_of(path))
+
+
+def _load(path: Path) -> Any:
+    try:
+        with torch.serialization.safe_globals(_ALLOWED):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        raise FileError(
+            f"{path} is a pickle of more than PyG's data classes, and unpickling runs whatever is in the file. Save the "
+            f"graph alone: torch.save(data, 'graph.pt') with data = Data(x=..., edge_index=..., y=...)."
+        ) from error
+    except Exception as error:  # torch raises whatever its readers raise
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise FileError(f"{path} cannot be read as data ({first[:120]}). It may be cut short.") from error
+
+
+def _graphs(found: Any, path: Path) -> Any:
+    if isinstance(found, (Data, HeteroData)):
+        return found
+    if isinstance(found, dict) and all(isinstance(value, torch.Tensor) for value in found.values()) and found:
+        return _from_dict(found, path)
+    if isinstance(found, list) and all(isinstance(graph, (Data, HeteroData)) for graph in found):
+        return found
+    if isinstance(found, tuple) and len(found) in (2, 3) and isinstance(found[0], (Data, dict)):
+        return _collated(found[0], found[1])
+    raise FileError(
+        f"{path} holds {type(found).__name__}; needed is a Data, a list of them, or the processed file of an InMemoryDataset."
+    )
+
+
+def _from_dict(found: dict[str, Any], path: Path) -> Data:
+    if "x" not in found and "edge_index" not in found:
+        raise InputError(
+            f"{path} holds tensors named {', '.join(list(found)[:5])}; data needs x and edge_index. Are these the weights? "
+            f"They belong to --weights."
+        )
+    return Data(**found)
+
+
+def _collated(together: Any, slices: Any) -> Any:
+    """The graphs of an `InMemoryDataset`: one long `Data`, and where each graph begins."""
+    whole = Data.from_dict(together) if isinstance(together, dict) else together
+    if not slices:
+        return whole
+    count = max(len(cuts) for cuts in slices.values()) - 1
+    if count == 1:
+        return separate(Data, whole, 0, slices, decrement=False)
+    return [separate(Data, whole, number, slices, decrement=False) for number in range(count)]
