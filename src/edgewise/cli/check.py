@@ -12,11 +12,11 @@ EPILOG = """Examples:
 
 edgewise check --data infection --index 0-19
 
-edgewise check --model my_model:GCN --weights weights.pt --data graph.npz --index test --strict
+edgewise check --model my_model:GCN --weights weights.pt --data graph.npz --index test --require "Corollary 1"
 
-Exit codes: 0 done, 1 bad input, 2 wrong usage, 3 with --strict: a statement fails, or holds only partly."""
+Exit codes: 0 done, 1 bad input, 2 wrong usage, 3 what --require names does not hold here."""
 
-_DOUBTFUL = ("fails", "partly")
+_GOOD = ("holds", "nearly", "does not apply")
 
 
 @asks
@@ -26,7 +26,12 @@ def check(
     edges: Annotated[
         int, typer.Option(min=1, help="About how many pairs of target and edge to ask about, a random part of all.")
     ] = 2000,
-    strict: Annotated[bool, typer.Option("--strict", help="End with exit code 3 if something is doubtful.")] = False,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='End with exit code 3 unless this holds, exactly or nearly: "Proposition 2"; all: everything.'
+        ),
+    ] = None,
 ) -> None:
     """Which explanation can I believe here? What holds for this model, measured: completeness, sign flips, saturation."""
     voice = Voice(quiet=asked.quiet)
@@ -43,7 +48,9 @@ def check(
         print_json({"command": "check", **report.to_dict()})
     elif not asked.quiet:
         typer.echo(str(report))
-    doubtful = [one.name for one in report.statements if one.verdict in _DOUBTFUL]
-    if strict and doubtful:
+    required = [report.statement(name) for name in require or () if name != "all"]
+    required += report.statements if "all" in (require or ()) else ()
+    doubtful = [f"{one.name} ({one.verdict})" for one in required if one.verdict not in _GOOD]
+    if doubtful:
         voice.note(f"Doubtful here: {', '.join(doubtful)}.")
         raise typer.Exit(DOUBTFUL)

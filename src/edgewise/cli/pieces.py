@@ -12,22 +12,28 @@ from edgewise.entries import Entries
 from edgewise.settings import Settings
 
 Result = TypeVar("Result")
-_FIRST, _SECONDS, _GROWTH = 8, 2.0, 8
+_FIRST = 8
+_SECONDS = 2.0  # a piece that takes less is too short to be worth a look
+_PAYS = 1.2  # many targets share a pass: larger pieces are taken as long as they do so much more in the same time
 
 
 def in_pieces(
     total: int, work: Callable[[slice], Result], tell: Callable[[int], None], done: int = 0
 ) -> Iterator[Result]:
-    """`work` on slice after slice of `total` targets, each of about two seconds; `tell` is called with how many are done."""
-    size = _FIRST
+    """`work` on slice after slice of `total` targets; `tell` is called with how many are done."""
+    size, rate = _FIRST, 0.0
     while done < total:
         start = time.perf_counter()
         end = min(done + size, total)
         yield work(slice(done, end))
         done = end
         tell(done)
-        fitting = size * _SECONDS / max(time.perf_counter() - start, 1e-3)
-        size = max(1, int(min(fitting, size * _GROWTH)))
+        seconds = max(time.perf_counter() - start, 1e-6)
+        before, rate = rate, size / seconds
+        if seconds < _SECONDS:
+            size *= 4
+        elif rate > _PAYS * before:
+            size *= 2
 
 
 def joined(sets: Sequence[ExplanationSet]) -> ExplanationSet:

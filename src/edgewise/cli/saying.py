@@ -9,7 +9,7 @@ import typer
 
 from edgewise.experiments.clock import spoken
 
-_EVERY = 5.0  # seconds between two lines of progress in a log
+_EVERY, _LINES = 5.0, 20  # seconds between two lines of progress in a log, and about how many of them
 
 
 class Voice:
@@ -41,11 +41,12 @@ class Voice:
             yield self._lines(title, clock)
 
     def _lines(self, title: str, clock: "_Clock") -> Callable[[int], None]:
-        last = time.monotonic()
+        last = float("-inf")  # the first piece tells how long it will take
 
         def show(done: int) -> None:
             nonlocal last
-            if time.monotonic() - last >= _EVERY and done < clock.total:
+            pause = max(_EVERY, clock.seconds_left(done) / _LINES)
+            if time.monotonic() - last >= pause and clock.seconds_left(done) >= _EVERY:
                 last = time.monotonic()
                 self.note(f"{title}: {done} of {clock.total}, {clock.left(done)}")
 
@@ -56,12 +57,13 @@ class _Clock:
     def __init__(self, total: int, done: int) -> None:
         self.total, self.before, self.start = total, done, time.monotonic()
 
+    def seconds_left(self, done: int) -> float:
+        """By the pace so far."""
+        return (self.total - done) * (time.monotonic() - self.start) / max(done - self.before, 1)
+
     def left(self, done: int) -> str:
         """For people."""
-        fresh = done - self.before
-        if fresh <= 0:
-            return "time left unknown"
-        return f"about {spoken((self.total - done) * (time.monotonic() - self.start) / fresh)} left"
+        return f"about {spoken(self.seconds_left(done))} left"
 
 
 @contextmanager

@@ -131,7 +131,7 @@ def _check_arguments(factory: Any, name: str, arguments: Mapping[str, Any], hint
             if parameter.default is inspect.Parameter.empty
             and parameter.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
         ]
-        example = " ".join(f"{key}={arguments.get(key, '...')}" for key in needed)
+        example = " ".join(f"{key}={arguments.get(key, 'VALUE')}" for key in needed)
         fix = f" Type: --model-args {example}." if needed else ""
         raise ModelError(f"--model-args do not fit: {error}. The factory is {shown}.{fix}{hint}") from error
 

@@ -150,13 +150,14 @@ def checked(found: Graphs) -> Graphs:
 
 
 def _masks(data: Data) -> tuple[dict[str, Tensor], list[str]]:
-    parts, notes = {}, []
+    parts: dict[str, Tensor] = {}
+    notes: list[str] = []
     for part in PARTS:
         mask = data.get(f"{part}_mask")
         if not isinstance(mask, Tensor) or mask.size(0) != data.num_nodes:
             continue
         if mask.dim() == 2:
-            notes.append(f"{part}_mask has {mask.size(1)} splits; {part} is the first.")
+            notes = [f"The data has {mask.size(1)} splits; train, val and test are those of the first."]
             mask = mask[:, 0]
         parts[part] = mask.bool().nonzero().view(-1)
     return parts, notes
