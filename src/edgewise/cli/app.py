@@ -5,8 +5,7 @@ from typing import Annotated
 import typer
 
 import edgewise
-from edgewise.cli import check, compare, demo, explain, methods, walks
-from edgewise.cli.reproduce import reproduce
+from edgewise.cli import check, compare, demo, explain, methods, reproduce, walks
 from edgewise.cli.spreading import SpreadingCommand
 
 app = typer.Typer(name="edgewise", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -34,4 +33,4 @@ app.command(cls=SpreadingCommand, epilog=compare.EPILOG)(compare.compare)
 app.command(cls=SpreadingCommand, epilog=check.EPILOG)(check.check)
 app.command(epilog=methods.EPILOG)(methods.methods)
 app.command(epilog=demo.EPILOG)(demo.demo)
-app.command()(reproduce)
+app.command(epilog=reproduce.EPILOG)(reproduce.reproduce)

@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,7 +24,7 @@ def guarded(*, debug: bool) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", UserWarning)
-            warnings.showwarning = _show
+            warnings.showwarning = _show_once()
             yield
     except KeyboardInterrupt as stop:
         _end(str(stop) or "Stopped.", INTERRUPTED, debug=debug)
@@ -45,8 +45,17 @@ def _end(text: str, code: int, *, debug: bool) -> None:
     raise typer.Exit(code)
 
 
-def _show(message: Any, *_: Any, **__: Any) -> None:
-    typer.echo(f"Warning: {message}", err=True)
+def _show_once() -> Callable[..., None]:
+    """Warnings as lines; of our own kinds one each, since every piece of the work would repeat it."""
+    said: set[Any] = set()
+
+    def show(message: Any, category: Any, *_: Any, **__: Any) -> None:
+        what = str(message) if category is UserWarning else category
+        if what not in said:
+            said.add(what)
+            typer.echo(f"Warning: {message}", err=True)
+
+    return show
 
 
 def _sentence(error: Exception) -> str:

@@ -21,6 +21,8 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     content = path.read_bytes()
     size = int.from_bytes(content[:8], "little")
     try:
+        if len(content) < 8 + size:
+            raise ValueError(f"a header of {size} bytes is announced")
         header = json.loads(content[8 : 8 + size])
         body = memoryview(content)[8 + size :]
         return {name: _tensor(entry, body) for name, entry in header.items() if name != "__metadata__"}

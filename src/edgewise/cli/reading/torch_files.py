@@ -9,6 +9,7 @@ from torch_geometric.data import Batch, Data, HeteroData, data, storage
 from torch_geometric.data.separate import separate
 
 from edgewise.cli.reading.graphs import Graphs, as_graphs
+from edgewise.cli.reading.loading import load_safely
 from edgewise.cli.writing.manifest import digest_of
 from edgewise.errors import FileError, InputError
 
@@ -38,21 +39,9 @@ _ALLOWED: list[Any] = [
 
 def read_torch(path: Path) -> Graphs:
     """`Data`, a list of them, a `Batch`, a dict of tensors, or what an `InMemoryDataset` keeps in its processed folder."""
-    return as_graphs(_graphs(_load(path), path), digest_of(path))
-
-
-def _load(path: Path) -> Any:
-    try:
-        with torch.serialization.safe_globals(_ALLOWED):
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError as error:
-        raise FileError(
-            f"{path} is a pickle of more than PyG's data classes, and unpickling runs whatever is in the file. Save the "
-            f"graph alone: torch.save(data, 'graph.pt') with data = Data(x=..., edge_index=..., y=...)."
-        ) from error
-    except Exception as error:  # torch raises whatever its readers raise
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise FileError(f"{path} cannot be read as data ({first[:120]}). It may be cut short.") from error
+    instead = "Save the graph alone: torch.save(data, 'graph.pt') with data = Data(x=..., edge_index=..., y=...)."
+    found = load_safely(path, "PyG's data classes", instead, _ALLOWED)
+    return as_graphs(_graphs(found, path), digest_of(path))
 
 
 def _graphs(found: Any, path: Path) -> Any:

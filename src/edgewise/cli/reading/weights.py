@@ -2,19 +2,21 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from edgewise.cli.reading.loading import load_safely
 from edgewise.cli.reading.safetensors import read_safetensors
 from edgewise.errors import FileError, ModelError
 
 _NESTED = ("state_dict", "model_state_dict", "model")
 _PREFIXES = ("module.", "model.", "_orig_mod.")  # of DataParallel, of Lightning, of torch.compile
 _SHOWN = 6
+_INSTEAD = (
+    "If it is the whole model: where it was made, type torch.save(model.state_dict(), 'weights.pt') and give that file."
+)
 
 
 def load_weights(model: nn.Module, path: Path) -> list[str]:
@@ -34,7 +36,7 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], list[str]]:
         raise FileError(
             f"There is no file {path} with weights. Save them: torch.save(model.state_dict(), 'weights.pt')."
         )
-    found = read_safetensors(path) if path.suffix == ".safetensors" else _load(path)
+    found = read_safetensors(path) if path.suffix == ".safetensors" else load_safely(path, "weights", _INSTEAD)
     if isinstance(found, Mapping):
         if found and _are_weights(found):
             return dict(found), []
@@ -51,22 +53,6 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], list[str]]:
 
 def _are_weights(found: Mapping[Any, Any]) -> bool:
     return all(isinstance(name, str) and isinstance(value, Tensor) for name, value in found.items())
-
-
-def _load(path: Path) -> Any:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError as error:
-        raise FileError(
-            f"{path} is a pickle of more than weights (perhaps of the whole model), and unpickling runs whatever is in the "
-            f"file. Where it was made, type torch.save(model.state_dict(), 'weights.pt') and give that file."
-        ) from error
-    except Exception as error:  # torch raises whatever its readers raise
-        raise FileError(f"{path} cannot be read as weights ({_first_line(error)}). It may be cut short.") from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
 
 
 def _without_prefix(weights: dict[str, Tensor], model: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
