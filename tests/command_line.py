@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from edgewise.cli.app import app
 
-SOURCE = Path(__file__).resolve().parents[1] / "src"
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src"
 MODEL = """
 import torch
 from torch_geometric.nn import GraphConv, global_add_pool

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import edgewise as ew
-from command_line import MINE, SOURCE, call, error, printed, ring, workshop
+from command_line import MINE, ROOT, SOURCE, call, error, printed, ring, workshop
 from edgewise.cli import names
 from edgewise.cli.asked import Asked
 from edgewise.cli.spreading import spread
@@ -78,6 +78,28 @@ def test_every_option_is_explained_and_every_command_has_an_example(command):
     found = typer.main.get_command(app).commands[command]
     assert all(option.help for option in found.params)
     assert f"edgewise {command}" in (found.epilog or "")
+
+
+def test_every_command_of_the_documentation_can_be_typed():
+    import re
+    import shlex
+
+    import typer.main
+
+    from edgewise.cli import check, compare, demo, explain, methods, reproduce, walks
+    from edgewise.cli.app import app
+
+    pages = [ROOT / "docs" / "command-line.md", ROOT / "docs" / "reproduce.md", ROOT / "README.md"]
+    texts = [page.read_text(encoding="utf-8") for page in pages]
+    texts += [
+        module.EPILOG.replace("\n--", " --") for module in (check, compare, demo, explain, methods, reproduce, walks)
+    ]
+    commands = typer.main.get_command(app).commands
+    typed = [line for text in texts for line in re.findall(r"^edgewise ([a-z].*)$", text, re.MULTILINE)]
+    assert len(typed) > 10
+    for line in typed:
+        name, *rest = shlex.split(line)
+        commands[name].make_context(name, rest)
 
 
 def test_version_is_printed():

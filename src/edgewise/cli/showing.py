@@ -78,11 +78,10 @@ def print_table(title: str, listed: Sequence[dict[str, Any]], task: str) -> None
 
     layered = any("layer" in edge for one in listed for edge in one.get("edges", ()))
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    heads = [task, "class", "probability", "walk" if listed and "walks" in listed[0] else "edge", "score"]
+    number = "probability" if listed and "probability" in listed[0] else "value"
+    heads = [task, "class", number, "walk" if listed and "walks" in listed[0] else "edge", "score"]
     for head in [*heads[:4], *(["layer"] if layered else []), heads[4]]:
-        table.add_column(
-            head, justify="right" if head in ("score", "layer", "probability") else "left", overflow="fold"
-        )
+        table.add_column(head, justify="right" if head in ("score", "layer", number) else "left", overflow="fold")
     for one in listed:
         for place, row in enumerate(_rows(one)):
             about = (one["name"], one["class_name"], _probability(one)) if place == 0 else ("", "", "")

@@ -109,6 +109,8 @@ def as_graphs(found: Any, digest: str, **more: Any) -> Graphs:
 def split(data: Data) -> list[Data]:
     """The graphs that a `batch` vector tells apart, each with its nodes numbered from 0."""
     batch, ends = data.batch, data.edge_index
+    if bool((batch[ends[0]] != batch[ends[1]]).any()):
+        raise InputError("batch and edge_index of the data do not fit: some edges join two graphs.")
     count = int(batch.max()) + 1
     graphs = []
     for graph in range(count):
@@ -117,8 +119,6 @@ def split(data: Data) -> list[Data]:
         if isinstance(data.get("y"), Tensor) and data.y.numel() == count != batch.numel():
             part.y = data.y.view(-1)[graph : graph + 1]
         graphs.append(part)
-    if bool((batch[ends[0]] != batch[ends[1]]).any()):
-        raise InputError("batch and edge_index of the data do not fit: some edges join two graphs.")
     return graphs
 
 

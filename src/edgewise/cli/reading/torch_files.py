@@ -52,7 +52,7 @@ def _graphs(found: Any, path: Path) -> Any:
     if isinstance(found, list) and all(isinstance(graph, (Data, HeteroData)) for graph in found):
         return found
     if isinstance(found, tuple) and len(found) in (2, 3) and isinstance(found[0], (Data, dict)):
-        return _collated(found[0], found[1])
+        return HeteroData() if HeteroData in found else _collated(found[0], found[1])
     raise FileError(
         f"{path} holds {type(found).__name__}; needed is a Data, a list of them, or the processed file of an InMemoryDataset."
     )
