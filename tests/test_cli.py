@@ -178,6 +178,10 @@ def test_settings_of_a_method_reach_it(mine):
     assert "has no setting 'epoch'" in error("explain", *MINE, "--method", "gnn_explainer", "--set", "epoch=3")
 
 
+def test_what_the_library_says_in_python_is_said_for_a_terminal(mine):
+    assert "type --task graph" in error("explain", *MINE[:1], "net.py:Pooled", *MINE[2:])
+
+
 def test_quiet_says_nothing_and_json_leaves_stdout_to_the_machine(mine):
     silent = call("explain", *MINE, "--quiet")
     assert silent.output == ""

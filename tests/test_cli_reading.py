@@ -65,11 +65,13 @@ def test_the_search_path_is_put_back(monkeypatch):
         ("net.py:not_a_model", "not_a_model() returned int; needed is the model, a torch.nn.Module"),
         ("net.py:broken", "broken() raised KeyError: 'no such file'"),
         ("needy:Net", "needy cannot be imported: it needs the module 'not_installed_at_all'"),
-        ("wrong.py:Net", "wrong.py cannot be imported: SyntaxError in line 2"),
+        ("wrong.py:Net", "wrong.py cannot be imported: SyntaxError: invalid syntax (wrong.py, line 2)"),
+        ("late:Net", "late cannot be imported: ZeroDivisionError in late.py line 3: division by zero."),
     ],
 )
 def test_a_factory_that_cannot_be_used_is_named(tmp_path, place, sentence):
     (tmp_path / "needy.py").write_text("import not_installed_at_all\n")
+    (tmp_path / "late.py").write_text("import torch\n\nhalf = 1 / 0\n")
     (tmp_path / "wrong.py").write_text("import torch\nclass Net(:\n")
     assert sentence in error("explain", "--model", place, "--data", "graph.npz")
 
@@ -240,7 +242,7 @@ def test_data_that_cannot_be_explained_is_named(tmp_path):
     (tmp_path / "empty").mkdir()
     cases = {
         "hetero.pt": "data is HeteroData",
-        "no_edges.pt": "The data has no edge_index",
+        "no_edges.pt": "data has no edge_index",
         "tensor.pt": "holds Tensor; needed is a Data",
         "weights.pt": "Are these the weights?",
         "none.pt": "The data has no graphs",

@@ -106,5 +106,6 @@ def test_a_mistake_in_a_table_is_named_with_its_line(folder):
     assert "nodes.csv line 3 has 'n/a' in column f1" in said("nodes", nodes(f1=["1", "n/a", *["2"] * 10]))
     assert "has no column 'target'; it has source, to" in said("edges", {"source": ["ann"], "to": ["bob"]})
     assert "has no column of numbers for features" in said("nodes", {"id": ["ann"], "name": ["Ann"]})
-    (folder / "nodes.csv").write_text("id,f\nann,1\nbob\n")
-    assert "nodes.csv line 3 has 1 cells; the header has 2" in error("explain", *NET, "--data", "people")
+    assert "nodes.csv line 2 has 'nan' in column f1" in said("nodes", nodes(f1=["nan", *["2"] * 11]))
+    (folder / "nodes.csv").write_text("id,f\n\nann,1\nbob\n")
+    assert "nodes.csv line 4 has 1 cells; the header has 2" in error("explain", *NET, "--data", "people")

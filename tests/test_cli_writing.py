@@ -1,21 +1,26 @@
 """What the command line writes: complete or not there, with its story beside it, and finished parts kept."""
 
 import hashlib
+import io
 import json
 import os
 import signal
-import time
+import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch_geometric.nn import global_add_pool
 
 import edgewise as ew
 from checks import scores_of
-from command_line import MINE, call, error, printed, ring, start, workshop
+from command_line import MINE, call, error, network, printed, ring, start, workshop
 from edgewise.cli.pieces import in_pieces, joined
+from edgewise.cli.saying import Voice
 
 ENDINGS = ("parquet", "npz", "csv")
 
@@ -261,23 +266,22 @@ def test_ctrl_c_on_the_real_command_ends_in_one_sentence(tmp_path):
     assert files() == ["result.partial.json", "result.partial.npz"]
 
 
-def test_pieces_together_are_the_whole(mine):
+METHODS = [{}, {"level": "layer"}, {"method": "random"}, {"method": "shapley", "samples": 3}, {"method": "full"}]
+TARGETS = st.lists(st.integers(0, 11), min_size=1, max_size=8, unique=True)
+
+
+@given(TARGETS, st.sets(st.integers(1, 7)), st.sampled_from(METHODS))
+def test_pieces_together_are_the_whole(index, cuts, options):
+    model, places = network(), [0, *sorted(cut for cut in cuts if cut < len(index)), len(index)]
+    parts = [ew.explain(model, ring(), index[begin:end], **options) for begin, end in pairwise(places)]
+    _assert_same(joined(parts), ew.explain(model, ring(), index, **options))
+
+
+def test_pieces_of_graphs_together_are_the_whole(mine):
     graphs = [ring(5), ring(7, seed=1), ring(4, seed=2)]
-    for options in (
-        {},
-        {"level": "layer"},
-        {"method": "random"},
-        {"method": "shapley", "samples": 3},
-        {"method": "full"},
-    ):
-        parts = [ew.explain(mine, ring(), index, **options) for index in ([3, 1], [7], [0, 2, 11])]
-        whole = ew.explain(mine, ring(), [3, 1, 7, 0, 2, 11], **options)
-        _assert_same(joined(parts), whole)
     pooled = {"task": "graph", "forward": pooled_output}
-    _assert_same(
-        joined([ew.explain(mine, graphs, index, **pooled) for index in ([2], [0, 1])]),
-        ew.explain(mine, graphs, [2, 0, 1], **pooled),
-    )
+    parts = [ew.explain(mine, graphs, index, **pooled) for index in ([2], [0, 1])]
+    _assert_same(joined(parts), ew.explain(mine, graphs, [2, 0, 1], **pooled))
 
 
 def pooled_output(model, data):
@@ -296,7 +300,7 @@ def _assert_same(ours, theirs):
 
 def test_pieces_grow_while_larger_ones_do_more_in_the_same_time(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("edgewise.cli.pieces.perf_counter", lambda: now[0])
 
     def sizes(cost, total=2000):
         def work(positions):
@@ -312,6 +316,29 @@ def test_pieces_grow_while_larger_ones_do_more_in_the_same_time(monkeypatch):
     assert sum(sizes(lambda size: 0.1 + 0.01 * size)) == 2000
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_a_bar_and_a_log_shows_a_line_when_it_takes_long(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("edgewise.cli.saying.monotonic", lambda: now[0])
+    for screen, shown in ((Terminal(), "5/12"), (io.StringIO(), "work: 4 of 12, about 20 s left\n")):
+        monkeypatch.setattr(sys, "stderr", screen)
+        with Voice(quiet=False).progress("work", 12) as tell:
+            now[0] += 10
+            tell(4)
+            now[0] += 1
+            tell(5)  # too soon for another line
+        assert shown in screen.getvalue()
+        assert "of 12, about 20 s left" not in screen.getvalue().replace(shown, "", 1)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with Voice(quiet=True).progress("work", 12) as tell:
+        tell(4)
+    assert sys.stderr.getvalue() == ""
+
+
 # Pages ################################################################################################################
 
 
@@ -325,7 +352,7 @@ def test_a_page_gets_the_question_the_names_and_the_story(mine, pages):
     assert given["settings"]["SHA-256 of weights"] == hashlib.sha256(Path("weights.pt").read_bytes()).hexdigest()
     call("explain", *MINE, "--method", "gradient,full", "--level", "layer", "--target", "label", "--page", "why.html")
     assert (pages[1]["methods"], pages[1]["levels"]) == (["gradient", "full"], ["layer"])
-    assert pages[1]["target"].tolist() == ring().y.tolist()
+    assert pages[1]["target"] == ring().y.tolist()
     call("walks", *MINE, "--top", "7", "--page", "why.html")
     assert pages[2]["walks"] == 7
 

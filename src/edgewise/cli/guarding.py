@@ -1,5 +1,6 @@
 """Errors as sentences: what a person reads on stderr, and the exit codes that a script reads."""
 
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import typer
 from edgewise.errors import EdgewiseError
 
 BAD_INPUT, DOUBTFUL, INTERRUPTED = 1, 3, 130
+_ARGUMENT = re.compile(r"\b(task|mode|of|device|target|level)=(?:'(\w+)'|(\d+))")
 
 
 class Interrupted(KeyboardInterrupt):
@@ -29,7 +31,7 @@ def guarded(*, debug: bool) -> Iterator[None]:
     except KeyboardInterrupt as stop:
         _end(str(stop) or "Stopped.", INTERRUPTED, debug=debug)
     except EdgewiseError as error:
-        _end(f"Error: {error}", BAD_INPUT, debug=debug)
+        _end(f"Error: {_as_typed(str(error))}", BAD_INPUT, debug=debug)
     except (typer.Exit, BrokenPipeError):
         raise
     except Exception as error:
@@ -56,6 +58,15 @@ def _show_once() -> Callable[..., None]:
             typer.echo(f"Warning: {message}", err=True)
 
     return show
+
+
+def _as_typed(text: str) -> str:
+    """The library says `task='graph'`; in a terminal that is `--task graph`.
+
+    >>> _as_typed("For one prediction per graph, type task='graph'; or target=0.")
+    'For one prediction per graph, type --task graph; or --target 0.'
+    """
+    return _ARGUMENT.sub(lambda found: f"--{found[1]} {found[2] or found[3]}", text)
 
 
 def _sentence(error: Exception) -> str:

@@ -1,8 +1,8 @@
 """Long work in pieces: progress in between, and what is finished survives an interruption."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import TypeVar
 
 import torch
@@ -23,12 +23,12 @@ def in_pieces(
     """`work` on slice after slice of `total` targets; `tell` is called with how many are done."""
     size, rate = _FIRST, 0.0
     while done < total:
-        start = time.perf_counter()
+        start = perf_counter()
         end = min(done + size, total)
         yield work(slice(done, end))
         done = end
         tell(done)
-        seconds = max(time.perf_counter() - start, 1e-6)
+        seconds = max(perf_counter() - start, 1e-6)
         before, rate = rate, size / seconds
         if seconds < _SECONDS:
             size *= 4

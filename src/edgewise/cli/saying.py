@@ -1,9 +1,9 @@
 """What is said while working: notes and progress, on stderr, so that stdout holds results alone."""
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 import typer
 
@@ -46,8 +46,8 @@ class Voice:
         def show(done: int) -> None:
             nonlocal last
             pause = max(_EVERY, clock.seconds_left(done) / _LINES)
-            if time.monotonic() - last >= pause and clock.seconds_left(done) >= _EVERY:
-                last = time.monotonic()
+            if monotonic() - last >= pause and clock.seconds_left(done) >= _EVERY:
+                last = monotonic()
                 self.note(f"{title}: {done} of {clock.total}, {clock.left(done)}")
 
         return show
@@ -55,11 +55,11 @@ class Voice:
 
 class _Clock:
     def __init__(self, total: int, done: int) -> None:
-        self.total, self.before, self.start = total, done, time.monotonic()
+        self.total, self.before, self.start = total, done, monotonic()
 
     def seconds_left(self, done: int) -> float:
         """By the pace so far."""
-        return (self.total - done) * (time.monotonic() - self.start) / max(done - self.before, 1)
+        return (self.total - done) * (monotonic() - self.start) / max(done - self.before, 1)
 
     def left(self, done: int) -> str:
         """For people."""

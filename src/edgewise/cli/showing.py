@@ -77,7 +77,7 @@ def print_table(title: str, listed: Sequence[dict[str, Any]], task: str) -> None
     from rich.text import Text
 
     layered = any("layer" in edge for one in listed for edge in one.get("edges", ()))
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD)
     number = "probability" if listed and "probability" in listed[0] else "value"
     heads = [task, "class", number, "walk" if listed and "walks" in listed[0] else "edge", "score"]
     for head in [*heads[:4], *(["layer"] if layered else []), heads[4]]:
@@ -89,7 +89,9 @@ def print_table(title: str, listed: Sequence[dict[str, Any]], task: str) -> None
             cells = [*about, row["text"], *layer, f"{row['score']:+.4g}" if row["score"] is not None else ""]
             table.add_row(*(Text(cell) for cell in cells))
         table.add_section()
-    Console(file=sys.stdout).print(table)
+    console = Console(file=sys.stdout)
+    console.print(Text(title))
+    console.print(table)
 
 
 def _probability(one: dict[str, Any]) -> str:

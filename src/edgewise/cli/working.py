@@ -110,6 +110,7 @@ def write_page(subject: "Subject", path: Path, voice: Voice, settings: dict[str,
     if len(subject.index) > PAGE_TARGETS:
         voice.note(f"The page shows the first {PAGE_TARGETS} of {len(subject.index)} targets.")
     classes = subject.classes_of(slice(PAGE_TARGETS))
+    classes = classes.tolist() if hasattr(classes, "tolist") else classes
     asked, graphs = subject.asked, subject.graphs
     written: Path = ew.write_page(  # type: ignore[attr-defined,unused-ignore]
         path,

@@ -1,7 +1,9 @@
 """Tables of texts: a CSV or a parquet file, column by column, with the line of each row for error messages."""
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ class Table:
 
     file: Path
     columns: dict[str, list[Any]]
+    lines: Sequence[int]
+    """Of a CSV: where each row stands; a cell may run over several lines."""
 
     def __contains__(self, column: str) -> bool:
         return column in self.columns
@@ -29,8 +33,8 @@ class Table:
         return len(next(iter(self.columns.values()), []))
 
     def where(self, row: int) -> str:
-        """For error messages; the first line of a CSV is its header."""
-        return f"{self.file} line {row + 2}" if self.file.suffix == ".csv" else f"{self.file} row {row}"
+        """For error messages."""
+        return f"{self.file} line {self.lines[row]}" if self.lines else f"{self.file} row {row}"
 
     def texts(self, column: str) -> list[str]:
         """Without spaces around them."""
@@ -42,38 +46,38 @@ def read_table(folder: Path, name: str) -> Table:
     for ending, reader in ((".csv", _read_csv), (".parquet", _read_parquet)):
         path = folder / f"{name}{ending}"
         if path.is_file():
-            return Table(path, reader(path))
+            return Table(path, *reader(path))
     raise FileError(f"The folder {folder} has no {name}.csv and no {name}.parquet; data needs nodes and edges.")
 
 
-def _read_csv(path: Path) -> dict[str, list[Any]]:
+def _read_csv(path: Path) -> tuple[dict[str, list[Any]], list[int]]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file))
+            reader = csv.reader(file)
+            found = [(reader.line_num, row) for row in reader if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise FileError(f"{path} cannot be read as CSV in UTF-8 ({error}).") from error
-    rows = [row for row in rows if row]
-    if not rows:
+    if not found:
         raise FileError(f"{path} is empty; needed is a line with the names of the columns, and one for each row.")
-    header = [name.strip() for name in rows[0]]
-    for number, row in enumerate(rows):
+    header = [name.strip() for name in found[0][1]]
+    for line, row in found:
         if len(row) != len(header):
-            raise InputError(f"{path} line {number + 1} has {len(row)} cells; the header has {len(header)}.")
+            raise InputError(f"{path} line {line} has {len(row)} cells; the header has {len(header)}.")
     if len(set(header)) != len(header):
         raise InputError(f"{path} has two columns of one name: {', '.join(header)}.")
-    return {name: [row[place] for row in rows[1:]] for place, name in enumerate(header)}
+    columns = {name: [row[place] for _, row in found[1:]] for place, name in enumerate(header)}
+    return columns, [line for line, _ in found[1:]]
 
 
-def _read_parquet(path: Path) -> dict[str, list[Any]]:
+def _read_parquet(path: Path) -> tuple[dict[str, list[Any]], list[int]]:
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
         raise missing_extra("pyarrow", "table", "A .parquet file") from error
     try:
-        found: dict[str, list[Any]] = parquet.read_table(path).to_pydict()
+        return parquet.read_table(path).to_pydict(), []
     except (ArrowException, OSError) as error:
         raise FileError(f"{path} cannot be read as parquet ({error}).") from error
-    return found
 
 
 def numbers(table: Table, column: str) -> Tensor | None:
@@ -103,6 +107,7 @@ def _number(cell: Any) -> float | None:
     if isinstance(cell, str):
         cell = {"true": "1", "false": "0"}.get(cell.strip().lower(), cell)
     try:
-        return float(cell)
+        value = float(cell)
     except (TypeError, ValueError):
         return None
+    return value if isfinite(value) else None

@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -26,7 +27,7 @@ def make_model(given: str, arguments: Mapping[str, Any], seed: int, hint: str = 
     if not colon or not place or not name:
         raise ModelError(f"--model is {given!r}; needed is {_FORM}.")
     folder = Path(place).parent if place.endswith(".py") else Path()
-    with _importable(folder.resolve()), _importable(Path().resolve()), seeded(seed):
+    with _importable(Path().resolve()), _importable(folder.resolve()), seeded(seed):
         module = _from_file(Path(place)) if place.endswith(".py") else _from_module(place)
         model = _called(_attribute(module, name, place), name, arguments, hint)
     return model.eval(), _source(module)
@@ -76,15 +77,18 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def _broken(place: str, error: Exception) -> ModelError:
-    line = getattr(error, "lineno", None) or _last_line(error)
-    return ModelError(f"{place} cannot be imported: {type(error).__name__} in line {line}: {error}.")
+    where = "" if isinstance(error, SyntaxError) else _last_own_line(error)
+    return ModelError(f"{place} cannot be imported: {type(error).__name__}{where}: {error}.")
 
 
-def _last_line(error: Exception) -> int | str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace.tb_lineno if trace is not None else "?"
+def _last_own_line(error: Exception) -> str:
+    """Where the user's code stood: not the import system's, not an installed package's."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_foreign(frame.filename)]
+    return f" in {Path(frames[-1].filename).name} line {frames[-1].lineno}" if frames else ""
+
+
+def _is_foreign(filename: str) -> bool:
+    return filename.startswith("<") or "site-packages" in filename or filename == __file__ or "importlib" in filename
 
 
 def _attribute(module: ModuleType, name: str, place: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.data import Batch, Data
 
 from edgewise.errors import FileError, InputError
 from edgewise.graph.inputs import read_graph
@@ -140,9 +140,7 @@ def checked(found: Graphs) -> Graphs:
     if not graphs:
         raise InputError("The data has no graphs; at least one is needed.")
     for number, graph in enumerate(graphs):
-        read_graph(
-            graph, "The data" if len(graphs) == 1 or isinstance(graph, HeteroData) else f"Graph {number} of the data"
-        )
+        read_graph(graph, "data" if len(graphs) == 1 else f"data[{number}]")
     if found.task != "node" or found.parts:
         return found
     parts, notes = _masks(found.data)
