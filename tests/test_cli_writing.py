@@ -247,7 +247,7 @@ def test_an_error_in_the_middle_keeps_finished_parts_too(monkeypatch):
 def test_ctrl_c_on_the_real_command_ends_in_one_sentence(tmp_path):
     data = ring(400)
     np.savez("large.npz", x=data.x.numpy(), edge_index=data.edge_index.numpy())
-    slow = ("--method", "gnn_explainer", "--set", "epochs=1500", "--out", "result.npz")
+    slow = ("--method", "gnn_explainer", "--set", "epochs=300", "--out", "result.npz")
     process = start("explain", *MINE[:-1], "large.npz", *slow, cwd=tmp_path)
     try:
         for line in process.stderr:
