@@ -34,20 +34,25 @@ class Run:
 
 
 def main() -> None:
-    """Run the demo from the command line."""
+    """Run the demo by `python -m edgewise.demo`."""
     options = _options()
-    options.out.mkdir(parents=True, exist_ok=True)
+    run(options.out, options.nodes, options.seed)
+
+
+def run(out: Path, nodes: int, seed: int) -> None:
+    """Everything on the first nodes of a test graph; results go into the folder."""
+    out.mkdir(parents=True, exist_ok=True)
     with one_thread():
-        trained = _train(options.seed)
-        runs = list(_explain_with_every_method(trained, options.nodes))
-        for run in runs:
-            run.explanations.save(options.out / f"{run.method}-{run.level}.npz")
+        trained = _train(seed)
+        runs = list(_explain_with_every_method(trained, nodes))
+        for one in runs:
+            one.explanations.save(out / f"{one.method}-{one.level}.npz")
         print("", *_table(runs), sep="\n")
-        others = (infection_model(options.seed + more) for more in range(1, WALK_SEEDS))
+        others = (infection_model(seed + more) for more in range(1, WALK_SEEDS))
         print("", *walk_table([list(compare_searches(one)) for one in chain([trained], others)]), sep="\n")
-        _draw_one(trained, runs, options.out / "infection.png")
-    print(f"\nSaved in {options.out}: {len(runs)} results and the picture infection.png. To read one again:")
-    print(f"  edgewise.load({str(options.out / 'gradient-input.npz')!r})")
+        _draw_one(trained, runs, out / "infection.png")
+    print(f"\nSaved in {out}: {len(runs)} results and the picture infection.png. To read one again:")
+    print(f"  edgewise.load({str(out / 'gradient-input.npz')!r})")
 
 
 def _options() -> argparse.Namespace:

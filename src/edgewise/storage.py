@@ -4,7 +4,7 @@ import base64
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,16 @@ _FORMAT = "edgewise-explanations-1"
 _PLAIN = ("method", "level", "num_layers", "own_missing", "settings")
 
 
-def save(explained: ExplanationSet, path: Any) -> None:
-    """Write a set to a file whose ending says how."""
+def save(explained: ExplanationSet, path: Any, node_names: Sequence[str] | None = None) -> None:
+    """Write a set to a file whose ending says how; with `node_names`, of the one graph, rows of a .parquet carry them too."""
     path = Path(path)
-    writers = {".npz": _write_npz, ".parquet": _write_parquet}
+    writers: dict[str, Callable[..., None]] = {".npz": _write_npz, ".parquet": _write_parquet}
     if path.suffix not in writers:
         raise FileError(
             f"{path.name} has the ending {path.suffix!r}; known are .npz and .parquet. Type save('all.npz')."
         )
     arrays, about = _arrays(explained), _about(explained)
-    write_whole(path, lambda file: writers[path.suffix](file, arrays, about))
+    write_whole(path, lambda file: writers[path.suffix](file, arrays, about, node_names))
 
 
 def load(path: Any) -> ExplanationSet:
@@ -118,8 +118,12 @@ def _entries(tensors: dict[str, Tensor], name: str) -> Entries | None:
     return Entries.of_rows(*(tensors[f"{name}_{part}"] for part in ("start", "place", "score")))
 
 
-def _write_npz(file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
-    np.savez_compressed(file, about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8), **arrays)  # type: ignore[arg-type]
+def _write_npz(
+    file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any], node_names: Sequence[str] | None
+) -> None:
+    texts = {"about": about} | ({} if node_names is None else {"node_names": list(node_names)})
+    packed = {name: np.frombuffer(json.dumps(text).encode(), dtype=np.uint8) for name, text in texts.items()}
+    np.savez_compressed(file, **packed, **arrays)  # type: ignore[arg-type]
 
 
 def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -137,11 +141,13 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-def _write_parquet(file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+def _write_parquet(
+    file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any], node_names: Sequence[str] | None
+) -> None:
     """A row for every stored edge score, readable by any data frame; what is not a row travels in the file's metadata."""
     pyarrow = _pyarrow()
     extra = {name: _packed(array) for name, array in arrays.items() if name not in ("edges_place", "edges_score")}
-    table = pyarrow.table(_columns(arrays, about["level"]))
+    table = pyarrow.table(named_columns(_columns(arrays, about["level"]), node_names))
     table = table.replace_schema_metadata({"edgewise": json.dumps({"about": about, "arrays": extra})})
     pyarrow.parquet.write_table(table, file)
 
@@ -171,6 +177,15 @@ def _columns(arrays: dict[str, np.ndarray], level: str) -> dict[str, np.ndarray]
 def edge_columns(explained: ExplanationSet) -> dict[str, np.ndarray]:
     """A row for every stored edge score: its `position` in the set, its target, its edge, its score."""
     return _columns(_arrays(explained), explained.level)
+
+
+def named_columns(columns: Mapping[str, np.ndarray], node_names: Sequence[str] | None) -> dict[str, np.ndarray]:
+    """With the names of targets, sources and receivers behind their numbers."""
+    if node_names is None:
+        return dict(columns)
+    names = np.array(node_names, dtype=str)
+    ends = [name for name in ("index", "source", "receiver") if name in columns]
+    return {**columns, **{f"{name}_name": names[columns[name]] for name in ends}}
 
 
 def _packed(array: np.ndarray) -> str:

@@ -11,6 +11,9 @@ def main() -> None:
         import typer  # noqa: F401
     except ImportError:
         sys.exit(str(missing_extra("typer", "cli", "The command line")))
-    from edgewise.cli.app import app
+    try:
+        from edgewise.cli.app import app
 
-    app()
+        app()
+    except KeyboardInterrupt:  # while modules load; a command that has begun says what it kept
+        sys.exit(130)

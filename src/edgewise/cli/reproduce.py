@@ -6,15 +6,26 @@ from typing import Annotated
 
 import typer
 
+from edgewise.cli.names import completing
 from edgewise.errors import EdgewiseError
 from edgewise.experiments.catalogue import EXPERIMENTS
 from edgewise.experiments.options import FLIP_EDGES, Options
 
 _NAMES = "Experiments: all, " + ", ".join(EXPERIMENTS) + "."
+EPILOG = """Examples:
+
+edgewise reproduce --quick
+
+edgewise reproduce infection theorems --out reproduction
+
+Exit codes: 0 done, 1 bad input or a failed task, 2 wrong usage, 130 Ctrl-C (the same command goes on from there)."""
 
 
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(help=_NAMES, show_default="all")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help=_NAMES, show_default="all", autocompletion=completing(("all", *EXPERIMENTS))),
+    ] = None,
     *,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds for real data; cheap experiments take ten or more.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for the report, the figures and the cache.")] = Path("reproduction"),

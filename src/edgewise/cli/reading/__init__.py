@@ -1,0 +1,1 @@
+"""What the command line is given, read and checked: models, weights, data, targets. Nothing is ever unpickled."""

@@ -1,0 +1,92 @@
+"""The work of `edgewise walks`."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import edgewise as ew
+from edgewise.cli import showing
+from edgewise.cli.asked import Asked
+from edgewise.cli.reading.subject import Subject, read_subject
+from edgewise.cli.saying import Voice
+from edgewise.cli.working import Output, end_early, page_settings, question, work_through, write_page
+from edgewise.cli.writing.columns import write_columns
+from edgewise.cli.writing.keeping import Destination
+from edgewise.export.tables import columns
+
+
+@dataclass(frozen=True)
+class How:
+    """Which walks, found how."""
+
+    k: int
+    search: str
+    sign: str
+    budget: int | None
+
+
+def run(asked: Asked, voice: Voice, output: Output, how: How) -> None:
+    """Read, search, write, show."""
+    subject = read_subject(asked, voice)
+    story, total = question(asked, **asdict(how)), len(subject.index)
+    destination = Destination(output.out, "walks", story, subject.hashes, total) if output.out else None
+    shown = total if destination is not None or asked.json else min(total, showing.SHOWN_TARGETS)
+
+    def search(positions: slice) -> list[ew.WalkSet]:
+        index, classes = subject.index[positions].tolist(), subject.classes_of(positions)
+        found: list[ew.WalkSet] = ew.walks(
+            subject.model, subject.graphs.data, index, target=classes, **asdict(how), **subject.options
+        )
+        return found
+
+    work = work_through(voice, f"walks ({how.search})", shown, search)
+    found = [one for part in work.parts for one in part]
+    saver = partial(save_walks, found, subject)
+    if work.stopped is not None:
+        end_early(work, destination, saver)
+    written: dict[str, Any] = {"seconds": work.seconds}
+    if destination is not None:
+        written |= destination.write(saver, seconds=work.seconds)
+        voice.note(f"Written: {destination.path}")
+    if output.page is not None:
+        written["page"] = str(write_page(subject, output.page, voice, page_settings(story, subject), walks=how.k))
+        voice.note(f"Written: {output.page}")
+    _show(subject, found, how, written)
+
+
+def save_walks(found: Sequence[ew.WalkSet], subject: Subject, path: Path) -> None:
+    """A row for every walk: target, rank, score, its nodes, and whether the list is proven."""
+    write_columns(path, walk_columns(found, subject.graphs.names if subject.graphs.task == "node" else None))
+
+
+def walk_columns(found: Sequence[ew.WalkSet], names: Sequence[str] | None) -> dict[str, np.ndarray]:
+    """Of all targets, one after another; those without a walk have no row."""
+    parts = [
+        columns(one) | {"exact": np.full(len(one), one.exact), "upper_bound": np.full(len(one), one.upper_bound)}
+        for one in found
+        if len(one)
+    ]
+    together = {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+    if names is None:
+        return together
+    called = np.array(names, dtype=str)
+    nodes = [name for name in together if name == "index" or name.startswith("node_")]
+    return together | {f"{name}_name": called[together[name]] for name in nodes}
+
+
+def _show(subject: Subject, found: Sequence[ew.WalkSet], how: How, written: dict[str, Any]) -> None:
+    asked, total = subject.asked, len(subject.index)
+    if asked.json:
+        about = {"command": "walks", **asdict(how), "task": subject.graphs.task}
+        showing.print_json({**about, "targets": showing.records(subject, found, how.k), **written})
+    elif not asked.quiet:
+        few = found[: showing.SHOWN_TARGETS]
+        listed = showing.records(subject, few, min(how.k, showing.SHOWN_ROWS))
+        unproven = sum(not one.exact for one in few)
+        proof = "proven" if not unproven else f"{unproven} of {len(few)} lists not proven"
+        more = f", the first {len(few)} of {total} targets" if total > len(few) else ""
+        showing.print_table(f"walks, {how.search} search, {proof}{more}", listed, subject.graphs.task)

@@ -1,0 +1,1 @@
+"""What the command line writes: results with a manifest beside them, each complete or not there."""
