@@ -8,6 +8,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from missing import skip_or_fail
+
 torch.set_num_threads(1)
 
 # A graph and three explanations per example: a few examples find what there is to find, and the same ones every time.
@@ -33,10 +35,7 @@ def raw_data(tmp_path_factory):
     def copy(name: str) -> str:
         source = data_root() / name
         if not source.is_dir():
-            message = f"no {name} in {data_root()}: set EDGEWISE_DATA to the folder that holds it"
-            if os.environ.get("CI", "").lower() in {"1", "true"}:
-                pytest.fail(message)
-            pytest.skip(message)
+            skip_or_fail(f"no {name} in {data_root()}: set EDGEWISE_DATA to the folder that holds it")
         if not (copies / name).exists():
             shutil.copytree(source, copies / name, ignore=shutil.ignore_patterns("processed"))
             for folder in [copies / name, *(path for path in (copies / name).rglob("*") if path.is_dir())]:

@@ -4,7 +4,7 @@ import doc_pages
 
 PAGES = (
     *("docs/how-to-explain.md", "README.md", "docs/metrics.md", "docs/datasets.md"),  # the first makes model and data
-    *("docs/walks.md", "docs/why-algorithm-1-is-not-exact.md", "docs/pictures.md"),
+    *("docs/walks.md", "docs/why-algorithm-1-is-not-exact.md", "docs/pictures.md", "docs/page.md"),
     *("docs/relatives.md", "docs/sign-flips.md", "docs/trust.md"),
 )
 

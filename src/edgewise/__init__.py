@@ -22,6 +22,7 @@ _WHERE = {
     "ExplanationSet": "edgewise.collection",
     "load": "edgewise.storage",
     "similarity": "edgewise.metrics.agreement",
+    "write_page": "edgewise.report.page.writing",
     # trust
     "check": "edgewise.trust.report",
     "compare": "edgewise.metrics.comparison",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from edgewise.metrics.agreement import similarity as similarity
     from edgewise.metrics.compared import Comparison as Comparison
     from edgewise.metrics.comparison import compare as compare
+    from edgewise.report.page.writing import write_page as write_page
     from edgewise.score import Score as Score
     from edgewise.storage import load as load
     from edgewise.trust.report import check as check

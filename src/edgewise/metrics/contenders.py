@@ -25,7 +25,7 @@ class Contender:
         return self.method.seeded
 
 
-def read_methods(methods: Any, *, yardsticks: bool) -> list[Contender]:
+def read_methods(methods: Any, *, yardsticks: bool, least: int = 2) -> list[Contender]:
     """The methods of `compare`, checked; the yardsticks come last unless they were named."""
     if isinstance(methods, (str, Method)) or not isinstance(methods, Iterable):
         raise SettingError(f"methods is {methods!r}; needed is a list, such as ['gradient', 'occlusion'].")
@@ -33,8 +33,11 @@ def read_methods(methods: Any, *, yardsticks: bool) -> list[Contender]:
     named = [method.name for method, _ in pairs]
     if yardsticks:
         pairs += [(find_method(name, "input"), {}) for name in YARDSTICKS if name not in named]
-    if len(pairs) < 2:
-        raise SettingError(f"methods has {len(pairs)} entries; needed are at least two, such as ['gradient', 'full'].")
+    if len(pairs) < least:
+        word = "two" if least == 2 else "one"
+        raise SettingError(
+            f"methods has {len(pairs)} entries; needed are at least {word}, such as ['gradient', 'full']."
+        )
     labels = _labels(pairs)
     return [Contender(label, *pair) for label, pair in zip(labels, pairs, strict=True)]
 

@@ -24,6 +24,27 @@ def plain_line(line: str) -> str:
     return re.sub(r"<(?=/?su[bp]>)", "< ", line)
 
 
+def draw_highlighted(
+    canvas: Any, compound: Any, bonds: Mapping[int, tuple[float, ...]], atoms: Mapping[int, tuple[float, ...]]
+) -> None:
+    """Put a molecule on one of RDKit's canvases, with colours (red, green, blue from 0 to 1) under bonds and atoms."""
+    from rdkit.Chem.Draw import rdMolDraw2D
+
+    prepared = rdMolDraw2D.PrepareMolForDrawing(compound, kekulize=False, addChiralHs=False)
+    options = canvas.drawOptions()
+    options.useBWAtomPalette()
+    options.fixedFontSize, options.padding, options.fixedBondLength = 15, 0.07, 60
+    options.highlightBondWidthMultiplier = 11
+    canvas.DrawMolecule(
+        prepared,
+        highlightAtoms=list(atoms),
+        highlightAtomColors=dict(atoms),
+        highlightBonds=list(bonds),
+        highlightBondColors=dict(bonds),
+        highlightAtomRadii=dict.fromkeys(atoms, 0.32),
+    )
+
+
 @dataclass(frozen=True)
 class MoleculeCanvas:
     """One drawing of a molecule with scores and a legend, for either of RDKit's canvases."""
@@ -58,22 +79,15 @@ class MoleculeCanvas:
         return tuple(1 - PALER * (1 - part / 255) for part in rgb(signed_colour(score, self.largest)))
 
     def _drawn_on(self, canvas: Any) -> Any:
-        from rdkit.Chem.Draw import rdMolDraw2D
-
-        compound = rdMolDraw2D.PrepareMolForDrawing(self.compound, kekulize=False, addChiralHs=False)
-        options = canvas.drawOptions()
-        options.useBWAtomPalette()
-        options.fixedFontSize, options.padding, options.fixedBondLength = 15, 0.07, 60
-        options.highlightBondWidthMultiplier = 11
-        bonds = {compound.GetBondBetweenAtoms(*pair).GetIdx(): score for pair, score in self.bonds.items() if score}
+        bonds = {
+            self.compound.GetBondBetweenAtoms(*pair).GetIdx(): score for pair, score in self.bonds.items() if score
+        }
         atoms = {atom: score for atom, score in self.atoms.items() if score}
-        canvas.DrawMolecule(
-            compound,
-            highlightAtoms=list(atoms),
-            highlightAtomColors={atom: self.colour(score) for atom, score in atoms.items()},
-            highlightBonds=list(bonds),
-            highlightBondColors={bond: self.colour(score) for bond, score in bonds.items()},
-            highlightAtomRadii=dict.fromkeys(atoms, 0.32),
+        draw_highlighted(
+            canvas,
+            self.compound,
+            {bond: self.colour(score) for bond, score in bonds.items()},
+            {atom: self.colour(score) for atom, score in atoms.items()},
         )
         self._write_legend(canvas)
         canvas.FinishDrawing()

@@ -71,7 +71,7 @@ def flat_picture(why: Explanation, edges: int = 40) -> Picture:
     if task_of(why.settings) == "graph" and why.num_nodes <= WHOLE_GRAPH:
         return _whole(strongest, edge_index, why.num_nodes)
     root = _centre(why, strongest)
-    near = _surroundings(why.edge_scores().detach().cpu(), edge_index, why.num_nodes, root)
+    near = surroundings(why.edge_scores().detach().cpu(), edge_index, why.num_nodes, root)
     by_strength = [node for step in reversed(strongest.steps) for node in (step.receiver, step.source)]
     others = [node for node in dict.fromkeys(by_strength) if node != root]
     ways = ways_to(root, others, near, why.num_nodes)
@@ -103,7 +103,7 @@ def _centre(why: Explanation, strongest: Strongest) -> int:
     return strongest.steps[-1].receiver if strongest.steps else 0
 
 
-def _surroundings(scores: Tensor, edge_index: Tensor, num_nodes: int, root: int) -> Tensor:
+def surroundings(scores: Tensor, edge_index: Tensor, num_nodes: int, root: int) -> Tensor:
     """The edges among nodes that the explanation touches: enough to find ways to the centre, few in a large graph."""
     touched = torch.zeros(num_nodes, dtype=torch.bool)
     touched[edge_index[:, scores != 0]] = True

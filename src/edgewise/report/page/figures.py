@@ -1,0 +1,124 @@
+"""The two empty figures of a page: Bokeh draws what the page's script puts into their sources."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from edgewise.errors import missing_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FIGURES = ("graph", "layers")
+HEIGHT, WIDEST = 452, 690  # in pixels; two of them stand side by side on a laptop, and one fits on A4
+HIT_WIDTH = 9
+"""Of the invisible lines that are hovered: thin edges must be caught too."""
+
+
+def inline_script() -> str:
+    """BokehJS itself, without its widgets."""
+    try:
+        from bokeh.resources import Resources
+    except ImportError as error:
+        raise missing_extra("bokeh", "page", "A page") from error
+    return "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+
+
+@cache
+def figure_items(methods: int) -> dict[str, Any]:
+    """Name → what `Bokeh.embed.embed_item` takes; the same for all pages with so many methods."""
+    from bokeh.embed import json_item
+
+    return {name: json_item(_figure(name, methods)) for name in FIGURES}
+
+
+def _figure(name: str, methods: int) -> Any:
+    from bokeh.models import HoverTool, PanTool, Range1d, ResetTool, SaveTool, WheelZoomTool
+    from bokeh.plotting import figure
+
+    plot = figure(
+        name=name,
+        height=HEIGHT,
+        sizing_mode="stretch_width",
+        max_width=WIDEST,
+        x_range=Range1d(start=-1, end=1),
+        y_range=Range1d(start=-1, end=1),
+        tools=[PanTool(), WheelZoomTool(), ResetTool(), SaveTool(filename=name)],
+        toolbar_location="right",
+        output_backend="svg",
+        outline_line_color=None,
+        min_border=2,
+    )
+    plot.axis.visible = False
+    plot.grid.visible = False
+    plot.toolbar.logo = None
+    _add_lines(plot, name)
+    hit = _add_edges(plot, name, methods)
+    nodes = _add_nodes(plot, name, methods)
+    tips = _tooltip(methods)  # on a node, both tools may speak
+    plot.add_tools(HoverTool(renderers=[hit], tooltips=tips, line_policy="interp", limit=1, attachment="horizontal"))
+    plot.add_tools(HoverTool(renderers=nodes, tooltips=tips, limit=1, attachment="vertical"))
+    return plot
+
+
+def _source(name: str, part: str, fields: Sequence[str]) -> Any:
+    from bokeh.models import ColumnDataSource
+
+    return ColumnDataSource({field: [] for field in fields}, name=f"{name}-{part}")
+
+
+def _add_lines(plot: Any, name: str) -> None:
+    """Bands behind columns, lines without a score, and what is highlighted."""
+    band = _source(name, "bands", ("x", "y", "width", "height"))
+    plot.rect("x", "y", "width", "height", source=band, fill_color="#f3f3f3", line_color=None)
+    context = _source(name, "context", ("xs", "ys"))
+    plot.multi_line("xs", "ys", source=context, line_color="#b5b5b5", line_dash="dotted", line_width=1.2)
+    for part in ("halo", "routes"):
+        lines = _source(name, part, ("xs", "ys", "color", "width", "alpha", "dash"))
+        plot.multi_line(
+            "xs", "ys", source=lines, line_color="color", line_width="width", line_alpha="alpha", line_dash="dash",
+            line_cap="round", line_join="round",
+        )  # fmt: skip
+
+
+def _add_edges(plot: Any, name: str, methods: int) -> Any:
+    """Coloured lines with an outline and a head; the invisible ones on top are hovered."""
+    lines = _source(name, "edges", ("xs", "ys", "color", "width", "outline", "alpha", "dash", *_texts(methods)))
+    look = {"source": lines, "line_alpha": "alpha", "line_cap": "butt"}
+    plot.multi_line("xs", "ys", line_color="#9a9a9a", line_width="outline", **look)
+    plot.multi_line("xs", "ys", line_color="color", line_width="width", line_dash="dash", **look)
+    heads = _source(name, "heads", ("xs", "ys", "color", "alpha"))
+    plot.patches(
+        "xs", "ys", source=heads, fill_color="color", line_color="#9a9a9a", line_width=0.6, fill_alpha="alpha",
+        line_alpha="alpha",
+    )  # fmt: skip
+    return plot.multi_line("xs", "ys", source=lines, line_alpha=0.0, line_width=HIT_WIDTH)
+
+
+def _add_nodes(plot: Any, name: str, methods: int) -> list[Any]:
+    """Circles, the explained node as a square, and texts."""
+    from bokeh.core.properties import value
+
+    look = {"fill_color": "fill", "line_color": "line", "line_width": "stroke"}
+    fields = ("x", "y", "size", "height", "fill", "line", "stroke", "node", "marked", *_texts(methods))
+    circles = plot.circle("x", "y", radius="size", source=_source(name, "nodes", fields), **look)
+    square = plot.rect("x", "y", "size", "height", source=_source(name, "root", fields), **look)
+    text = _source(name, "texts", ("x", "y", "text", "size", "color", "angle", "align", "baseline"))
+    plot.text(
+        "x", "y", "text", source=text, text_font_size="size", text_color="color", angle="angle", text_align="align",
+        text_baseline="baseline", text_font=value("Arial, Helvetica, sans-serif"),
+    )  # fmt: skip
+    return [circles, square]
+
+
+def _texts(methods: int) -> list[str]:
+    """The fields that are read when something is hovered."""
+    return ["edge", *(f"{kind}{number}" for number in range(methods) for kind in "nm")]
+
+
+def _tooltip(methods: int) -> str:
+    """A row for every method; its name is a field too, because Bokeh escapes what it puts in place of a field."""
+    cells = "<td style='padding-right:1em'>@n{0}</td><td style='text-align:right'>@m{0}</td>"
+    rows = "".join(f"<tr>{cells.format(number)}</tr>" for number in range(methods))
+    return f"<div style='font:13px Arial,sans-serif'><b>@edge</b><table>{rows}</table></div>"

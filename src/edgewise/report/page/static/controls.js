@@ -1,0 +1,103 @@
+// The state of the page, its controls, and the one function that shows a state.
+
+const state = { target: 0, method: 0, level: DATA.levels[0], layer: null, count: 25, walk: -1, edge: -1 };
+
+function options(select, names, values) {
+  select.replaceChildren(...names.map((name, i) => make("option", name, { value: String(values ? values[i] : i) })));
+}
+
+function prepare() {
+  element("heading").textContent = DATA.title;
+  options(element("target"), DATA.targets.map((_, i) => targetOption(i)));
+  element("target-field").hidden = DATA.targets.length === 1;
+  options(element("method"), DATA.methods);
+  const levels = { input: "input: one score per edge", layer: "layer: one per layer and edge" };
+  options(element("level"), DATA.levels.map((level) => levels[level]), DATA.levels);
+  const layers = Array.from({ length: DATA.layers }, (_, l) => l);
+  options(element("layer"), ["sum over layers", ...layers.map((l) => `layer ${l}`)], ["", ...layers]);
+  options(element("measure"), Object.values(MEASURES), Object.keys(MEASURES));
+  options(element("scope"), ["this target", `all ${DATA.targets.length} targets (mean)`], ["one", "all"]);
+  element("scope-field").hidden = DATA.targets.length === 1;
+}
+
+function targetOption(i) {
+  const raw = DATA.targets[i];
+  const root = raw.root !== null && DATA.task === "node" ? raw.root : null;
+  const name = root === null ? "" : raw.outside && raw.outside[root] ? raw.outside[root]
+    : raw.inside[root] === String(raw.index) ? "" : raw.inside[root];
+  return `${DATA.task} ${raw.index}${name ? ` ${name}` : ""}: ${DATA.classes[raw.target]}`;
+}
+
+function listen() {
+  const on = (id, kind, change) => element(id).addEventListener(kind, (event) => { change(event.target.value); show(); });
+  on("target", "change", (value) => Object.assign(state, { target: Number(value), walk: -1, edge: -1 }));
+  on("method", "change", (value) => { state.method = Number(value); });
+  on("level", "change", (value) => Object.assign(state, { level: value, layer: null }));
+  on("layer", "change", (value) => { state.layer = value === "" ? null : Number(value); });
+  on("count", "input", (value) => { state.count = Number(value); });
+  on("measure", "change", () => {});
+  on("scope", "change", () => {});
+  element("previous").addEventListener("click", () => chooseWalk(state.walk - 1));
+  element("next").addEventListener("click", () => chooseWalk(state.walk + 1));
+  for (const button of document.getElementsByName("drawn-as")) button.addEventListener("change", show);
+  for (const name of ["inner_width", "inner_height"]) {
+    for (const plot of Object.values(plots)) plot.properties[name].change.connect(() => requestAnimationFrame(show));
+  }
+}
+
+function chooseWalk(rank) {
+  Object.assign(state, { walk: rank, edge: -1 });
+  show();
+}
+
+function chooseEdge(edge) {
+  Object.assign(state, { edge, walk: -1 });
+  show();
+}
+
+function show() {
+  const t = readTarget(state.target);
+  element("layer").disabled = state.level !== "layer";
+  element("layer").value = state.layer === null ? "" : String(state.layer);
+  const able = Math.max(1, Math.min(DATA.edges, DATA.layers * (t.column.length + t.ownNode.length)));
+  element("count").max = String(able);
+  element("count").value = String(state.count);
+  element("count-value").textContent = element("count").value;
+  const shown = { ...state, count: Number(element("count").value) };
+  showPrediction(t);
+  element("absent").textContent = DATA.absent.filter(([name, level]) => name === DATA.methods[state.method] && level === state.level)
+    .map(([name, level, reason]) => `${name} has no scores at ${level} level: ${reason}`).join(" ");
+  showFigures(t, shown);
+  showWalks(t, shown, chooseWalk);
+  showAgreement(state.target, shown);
+}
+
+function showFigures(t, shown) {
+  const asMolecule = t.molecule !== null && document.querySelector("[name=drawn-as]:checked").value === "molecule";
+  element("drawn-as").hidden = t.molecule === null;
+  element("molecule").hidden = !asMolecule;
+  element("graph").hidden = asMolecule;
+  const where = shown.level === "input" ? "" : shown.layer === null ? ", sum over layers" : `, layer ${shown.layer}`;
+  element("graph-title").textContent = `${DATA.methods[shown.method]}${where}`;
+  const scene = drawGraph(t, shown);
+  const molecule = drawMolecule(t, shown);
+  const drawn = asMolecule ? [{ score: molecule.largest }].filter((one) => one.score > 0) : scene.edges;
+  showLegend("graph-legend", t, drawn, asMolecule ? [] : [...scene.place.keys()], "");
+  const view = shown.level === "input" || shown.layer === null ? shown.level : `layer ${shown.layer}`;
+  element("graph-note").textContent = asMolecule
+    ? `Bonds: the sum of both directions${molecule.hasAtoms ? "; atoms: what they tell themselves" : ""}.`
+    : `${sentence(scene.edges, t.totals[view][shown.method], "edges")} Hover an edge for its numbers under every method.`;
+  const layers = drawLayers(t, shown);
+  const stays = layers.steps.some((one) => one.e < 0) ? "stays on the node (self score)" : "";
+  showLegend("layers-legend", t, layers.steps, [...layers.row.keys()], stays);
+  element("layers-note").textContent = DATA.levels.includes("layer")
+    ? sentence(layers.steps, t.totals.steps[shown.method], "steps")
+    : "The page was made without layer level: only walks are drawn.";
+  element("graph").setAttribute("aria-label", `${element("graph-title").textContent}: ${element("graph-note").textContent}`);
+  element("layers").setAttribute("aria-label", `Layer by layer: ${element("layers-note").textContent}`);
+  element("molecule").setAttribute("aria-label", `Molecule ${t.index}. ${element("graph-note").textContent}`);
+  showEdges(t, shown, scene, chooseEdge);
+}
+
+prepare();
+embedFigures().then(() => { listen(); show(); document.body.dataset.ready = "yes"; });

@@ -1,0 +1,129 @@
+// Scenes into the sources of Bokeh's figures.
+
+const plots = {};
+
+async function embedFigures() {
+  const items = JSON.parse(document.getElementById("page-figures").textContent);
+  for (const [name, item] of Object.entries(items)) {
+    await Bokeh.embed.embed_item(item, name);
+    plots[name] = Bokeh.documents.at(-1).get_model_by_name(name);
+  }
+}
+
+// A table of columns from a list of records; Bokeh wants every column, also of nothing.
+function fill(name, part, records) {
+  const source = plots[name].document.get_model_by_name(`${name}-${part}`);
+  const columns = Object.keys(source.data);
+  source.data = Object.fromEntries(columns.map((column) => [column, records.map((record) => record[column])]));
+}
+
+// Make a box fit, with pixels around it; the answer is pixels per unit across and up.
+function fit(name, [left, right, low, high], border, alike) {
+  const plot = plots[name];
+  const width = Math.max(plot.inner_width - border.left - border.right, 50);
+  const height = Math.max(plot.inner_height - border.top - border.bottom, 50);
+  let [across, up] = [width / Math.max(right - left, 1e-9), height / Math.max(high - low, 1e-9)];
+  if (alike) across = up = Math.min(across, up);
+  const spareX = (width - (right - left) * across) / 2;
+  const spareY = (height - (high - low) * up) / 2;
+  plot.x_range.setv({ start: left - (border.left + spareX) / across, end: right + (border.right + spareX) / across });
+  plot.y_range.setv({ start: low - (border.bottom + spareY) / up, end: high + (border.top + spareY) / up });
+  return [across, up];
+}
+
+function boxOf(spots) {
+  const xs = spots.map((spot) => spot[0]);
+  const ys = spots.map((spot) => spot[1]);
+  return [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+}
+
+// The smallest distance between two places, in pixels.
+function closest(spots, [across, up]) {
+  let least = Infinity;
+  spots.forEach((a, i) => spots.slice(0, i).forEach((b) => {
+    least = Math.min(least, Math.hypot((a[0] - b[0]) * across, (a[1] - b[1]) * up));
+  }));
+  return least;
+}
+
+// 1, or less where many lines end at one place, or there are many of them: then they are thinner.
+function crowding(ends) {
+  const counts = new Map();
+  for (const end of ends) counts.set(end, (counts.get(end) ?? 0) + 1);
+  return Math.min(1, Math.sqrt(14 / Math.max(1, ...counts.values())), Math.sqrt(30 / Math.max(1, ends.length)));
+}
+
+function strokeOf(one, largest, thinner, faded) {
+  const width = thinner * widthOf(one.score, largest);
+  return { color: signedColour(one.score, largest), width, outline: width + 1.4, alpha: faded ? 0.22 : 1, dash: "solid" };
+}
+
+const headLength = (width) => 5 + 1.5 * width; // in pixels
+
+// The graph ------------------------------------------------------------------------------------------------------------
+
+function drawGraph(t, state) {
+  const scene = graphScene(t, state);
+  const spots = [...scene.place.values()];
+  const border = { left: 26, right: 26, top: 26, bottom: 26 };
+  const box = boxOf(spots);
+  let scale = fit("graph", box, border, true);
+  for (let again = 0; again < 2 && t.outside; again += 1) {
+    scale = fit("graph", box, roomForNames(t, scene, box, scale[0]), true);
+  }
+  const unit = scale[0];
+  const radius = Math.max(3, Math.min(12, 0.44 * closest(spots, scale)));
+  const largest = largestOf(scene.edges);
+  const thinner = crowding(scene.edges.map((one) => one.receiver));
+  const head = (one) => headLength(thinner * widthOf(one.score, largest)) / unit;
+  const courses = coursesOf(scene, (radius + 1) / unit, unit, head);
+  const faded = state.walk >= 0;
+  const drawn = scene.edges.map((one) => ({ ...courses.get(one), ...strokeOf(one, largest, thinner, faded),
+    ...aboutEdge(t, state, one, state.level, state.layer) }));
+  fill("graph", "bands", []);
+  fill("graph", "context", scene.context.map(([a, b]) => {
+    const [p, q] = [scene.place.get(a), scene.place.get(b)];
+    return { xs: [p[0], q[0]], ys: [p[1], q[1]] };
+  }));
+  fill("graph", "edges", drawn);
+  fill("graph", "heads", drawn.map((one) => ({ ...one, xs: one.headXs, ys: one.headYs })));
+  fill("graph", "halo", haloOf(t, state, scene, courses));
+  fill("graph", "routes", routeInGraph(t, state, scene));
+  putNodes("graph", t, state, [...scene.place].map(([node, spot]) => ({
+    node, spot, key: node, isRoot: DATA.task === "node" && node === t.root, marked: scene.marked.has(node),
+    about: aboutNode(t, state.level, state.layer, node),
+  })), radius, scale);
+  if (t.outside) fillOutside(t, scene, radius / unit);
+  return scene;
+}
+
+// Lines beside one another where both directions, or parallel edges, are drawn.
+function coursesOf(scene, room, unit, head) {
+  const key = (one) => `${one.source} ${one.receiver}`;
+  const ways = new Set(scene.edges.map(key));
+  const copies = new Map();
+  const centre = [0, 1].map((axis) => [...scene.place.values()].reduce((sum, p) => sum + p[axis], 0) / scene.place.size);
+  return new Map(scene.edges.map((one) => {
+    const copy = (copies.get(key(one)) ?? 0) + 1;
+    copies.set(key(one), copy);
+    const [start, end] = [scene.place.get(one.source), scene.place.get(one.receiver)];
+    if (one.source === one.receiver) return [one, loopLine(start, centre, (26 + 9 * copy) / unit, room, head(one))];
+    const apart = copy - (ways.has(`${one.receiver} ${one.source}`) ? 0 : 1);
+    return [one, bentLine(start, end, 0.11 * apart, room, head(one))];
+  }));
+}
+
+function haloOf(t, state, scene, courses) {
+  if (state.edge < 0) return [];
+  const shown = scene.edges.find((one) => one.e === state.edge);
+  const [p, q] = [scene.place.get(t.source[state.edge]), scene.place.get(t.receiver[state.edge])];
+  const line = shown ? courses.get(shown) : { xs: [p[0], q[0]], ys: [p[1], q[1]] };
+  return [{ xs: line.xs, ys: line.ys, color: DATA.colours.target, width: 15, alpha: 1, dash: "solid" }];
+}
+
+function routeInGraph(t, state, scene) {
+  if (state.walk < 0) return [];
+  const spots = t.walks[state.walk].nodes.map((node) => scene.place.get(node));
+  const colour = walkColour(state.walk);
+  return [{ xs: spots.map((p) => p[0]), ys: spots.map((p) => p[1]), color: colour, width: 9, alpha: 0.5, dash: "solid" }];
+}

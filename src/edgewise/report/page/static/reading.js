@@ -1,0 +1,124 @@
+// The page's data: numbers are base64 of little-endian arrays, read when a target is first looked at.
+
+const DATA = JSON.parse(document.getElementById("page-data").textContent);
+const known = new Map();
+
+function bytes(text) {
+  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
+}
+
+const floats = (text) => new Float32Array(bytes(text));
+const integers = (text) => new Int32Array(bytes(text));
+
+function pairs(flat) {
+  return Array.from({ length: flat.length / 2 }, (_, i) => [flat[2 * i], flat[2 * i + 1]]);
+}
+
+function eachValue(object, read) {
+  return Object.fromEntries(Object.entries(object).map(([name, value]) => [name, read(value)]));
+}
+
+function readTarget(position) {
+  if (!known.has(position)) {
+    const raw = DATA.targets[position];
+    const arrays = ["nodes", "rows", "source", "receiver", "column", "ownNode"];
+    known.set(position, {
+      ...raw,
+      ...Object.fromEntries(arrays.map((name) => [name, integers(raw[name])])),
+      ways: pairs(integers(raw.ways)),
+      context: pairs(integers(raw.context)),
+      place: raw.place === null ? null : pairs(floats(raw.place)),
+      scores: eachValue(raw.scores, floats),
+      own: eachValue(raw.own, floats),
+    });
+  }
+  return known.get(position);
+}
+
+// Scores ---------------------------------------------------------------------------------------------------------------
+
+// The number of item `i` of `count`; `layer` null is the sum over layers (at input level there is one).
+function scoreIn(table, level, method, layer, i, count) {
+  const depth = level === "input" ? 1 : DATA.layers;
+  const values = table[level];
+  if (values === undefined) return NaN;
+  if (layer !== null) return values[(method * depth + layer) * count + i];
+  let total = 0;
+  for (let l = 0; l < depth; l += 1) total += values[(method * depth + l) * count + i];
+  return total;
+}
+
+const edgeScore = (t, level, method, layer, e) => scoreIn(t.scores, level, method, layer, e, t.column.length);
+const ownScore = (t, level, method, layer, s) => scoreIn(t.own, level, method, layer, s, t.ownNode.length);
+
+// The `most` entries of largest magnitude, strongest first; never a zero, and NaN has no rank.
+function strongest(entries, most) {
+  return entries
+    .filter((entry) => Math.abs(entry.score) > 0)
+    .sort((a, b) => Math.abs(b.score) - Math.abs(a.score))
+    .slice(0, most);
+}
+
+function edgesOf(t, state) {
+  const entries = Array.from(t.column, (column, e) => ({
+    e, column, source: t.source[e], receiver: t.receiver[e], layer: state.layer,
+    score: edgeScore(t, state.level, state.method, state.layer, e),
+  }));
+  return strongest(entries, state.count);
+}
+
+function stepsOf(t, state) {
+  const entries = [];
+  for (let layer = 0; layer < DATA.layers; layer += 1) {
+    for (let e = 0; e < t.column.length; e += 1) {
+      entries.push({ e, layer, source: t.source[e], receiver: t.receiver[e],
+        score: edgeScore(t, "layer", state.method, layer, e) });
+    }
+    for (let s = 0; s < t.ownNode.length; s += 1) {
+      entries.push({ e: -1, s, layer, source: t.ownNode[s], receiver: t.ownNode[s],
+        score: ownScore(t, "layer", state.method, layer, s) });
+    }
+  }
+  return strongest(entries, state.count);
+}
+
+// The sentence of the library's pictures.
+function sentence(shown, total, noun) {
+  const [count, magnitude] = total;
+  if (count === 0) return `No ${noun} with a score other than zero.`;
+  if (shown.length === count) {
+    return count === 1 ? `The only one of the ${noun} with a score other than zero.`
+      : `All ${count} ${noun} with a score other than zero.`;
+  }
+  const drawn = shown.reduce((sum, one) => sum + Math.abs(one.score), 0);
+  return `The ${shown.length} strongest of ${count} ${noun} with a score other than zero, `
+    + `${Math.round((100 * drawn) / magnitude)}% of the total magnitude; ${count - shown.length} not drawn.`;
+}
+
+// Words and looks ------------------------------------------------------------------------------------------------------
+
+function signed(value, digits = 4) {
+  if (value === null || !Number.isFinite(value)) return "–";
+  const text = String(Number(Math.abs(value).toPrecision(digits)));
+  return (value < 0 ? "−" : "+") + text;
+}
+
+const nodeName = (t, node) => (t.outside && t.outside[node] ? `${t.inside[node]} ${t.outside[node]}` : t.inside[node]);
+const edgeName = (t, one) => `${nodeName(t, one.source)} → ${nodeName(t, one.receiver)}`;
+const walkName = (t, walk) => walk.nodes.map((node) => nodeName(t, node)).join(" → ");
+const walkColour = (rank) => DATA.colours.walks[rank % DATA.colours.walks.length];
+const rgb = (colour) => [1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16));
+
+// White at zero, purple at `largest`, orange at `-largest`; `full` below 1 is paler.
+function signedColour(score, largest, full = 1) {
+  const amount = largest > 0 ? Math.sqrt(Math.min(Math.abs(score) / largest, 1)) * full : 0;
+  const end = rgb(score > 0 ? DATA.colours.supports : DATA.colours.opposes);
+  return "#" + end.map((part) => Math.round((1 - amount) * 255 + amount * part).toString(16).padStart(2, "0")).join("");
+}
+
+function widthOf(score, largest) {
+  const { thinnest, widest } = DATA.colours;
+  return 1.33 * (thinnest + (widest - thinnest) * (largest > 0 ? Math.min(Math.abs(score) / largest, 1) : 0));
+}
+
+const largestOf = (shown) => shown.reduce((most, one) => Math.max(most, Math.abs(one.score)), 0) || 1;

@@ -1,0 +1,63 @@
+// What the two figures show: nodes with places, lines between them; not yet how large they are.
+
+function graphScene(t, state) {
+  const edges = edgesOf(t, state);
+  const walk = state.walk < 0 ? null : t.walks[state.walk];
+  const wanted = new Set(edges.flatMap((one) => [one.receiver, one.source]));
+  for (const node of walk ? walk.nodes : []) wanted.add(node);
+  if (state.edge >= 0) [t.receiver[state.edge], t.source[state.edge]].forEach((node) => wanted.add(node));
+  const place = t.place === null ? ringsOf(t, wanted) : new Map(t.place.map((spot, node) => [node, spot]));
+  const drawn = new Set(edges.flatMap((one) => [`${one.source} ${one.receiver}`, `${one.receiver} ${one.source}`]));
+  const lines = t.place === null ? waysOf(t, wanted) : t.context;
+  return {
+    edges: edges.toReversed(), // the strongest on top
+    place,
+    context: lines.filter(([one, other]) => !drawn.has(`${one} ${other}`)),
+    marked: new Set(walk ? walk.nodes : []),
+  };
+}
+
+function ringsOf(t, wanted) {
+  const ways = waysOf(t, wanted);
+  const near = new Set(ways.map(([node]) => node));
+  const strays = [...wanted].filter((node) => node !== t.root && !near.has(node)).sort((a, b) => a - b);
+  return rings(t.root, ways, strays);
+}
+
+// Spots are `[column, node]`, under the key `column node`.
+function layersScene(t, state) {
+  const steps = DATA.levels.includes("layer") ? stepsOf(t, state) : [];
+  const walk = state.walk < 0 ? null : t.walks[state.walk];
+  const routes = t.walks.map((one, rank) => ({ ...one, rank })).filter((one) => one === walk || one.rank === state.walk
+    || (steps.length === 0 && state.walk < 0));
+  const spots = new Map();
+  const visit = (column, node) => spots.set(`${column} ${node}`, [column, node]);
+  if (DATA.task === "node") visit(DATA.layers, t.root);
+  for (const one of steps) { visit(one.layer, one.source); visit(one.layer + 1, one.receiver); }
+  for (const route of routes) route.nodes.forEach((node, column) => visit(column, node));
+  const used = new Set([...spots.values()].map(([, node]) => node));
+  const row = new Map([...t.rows].filter((node) => used.has(node)).map((node, i) => [node, -i]));
+  const place = new Map([...spots].map(([key, [column, node]]) => [key, [column, row.get(node)]]));
+  const marked = new Set(walk ? walk.nodes.map((node, column) => `${column} ${node}`) : []);
+  return { steps: steps.toReversed(), place, spots, row, routes, marked };
+}
+
+// Numbers under every method, as the figures' tooltips read them.
+function numbersOf(title, number) {
+  const texts = { edge: title };
+  DATA.methods.forEach((name, m) => { texts[`n${m}`] = name; texts[`m${m}`] = signed(number(m)); });
+  return texts;
+}
+
+function aboutEdge(t, state, one, level, layer) {
+  const where = level === "input" ? "" : layer === null ? " (sum over layers)" : ` (layer ${layer})`;
+  const parallel = Array.from(t.column).filter((_, e) => t.source[e] === one.source && t.receiver[e] === one.receiver);
+  const which = parallel.length > 1 ? ` [edge ${t.column[one.e]}]` : "";
+  return numbersOf(edgeName(t, one) + which + where, (m) => edgeScore(t, level, m, layer, one.e));
+}
+
+function aboutNode(t, level, layer, node) {
+  const s = t.ownNode.indexOf(node);
+  const where = level === "input" ? "" : layer === null ? " (sum over layers)" : ` (layer ${layer})`;
+  return numbersOf(`${nodeName(t, node)} to itself${where}`, (m) => (s < 0 ? NaN : ownScore(t, level, m, layer, s)));
+}
