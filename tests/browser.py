@@ -49,7 +49,7 @@ class Opened:
         self.page.mouse.move(left - 3, top - 3)
         self.page.mouse.move(left, top, steps=3)
         tooltip = self.page.locator(".bk-Tooltip table").first
-        tooltip.wait_for(state="visible", timeout=5000)
+        tooltip.wait_for(state="visible")
         title = self.page.locator(".bk-Tooltip b").first.inner_text()
         rows = tooltip.locator("tr").all()
         return title, dict(tuple(row.locator("td").all_inner_texts()) for row in rows)
@@ -75,6 +75,7 @@ def chromium():
 def opened(browser, path, **options):
     """The page at a path, ready."""
     context = browser.new_context(viewport=LAPTOP, **options)
+    context.set_default_timeout(120_000)  # of a machine that is busy with other things
     found = Opened(context.new_page())
     found.page.on("request", lambda request: found.requests.append(request.url))
     found.page.on("pageerror", lambda error: found.complaints.append(str(error)))

@@ -215,6 +215,17 @@ def test_names_and_classes_of_graphs_belong_to_each_graph(path):
     assert told["classes"][:2] == ["no", "class 1"]
 
 
+def test_classes_of_nodes_have_the_names_of_the_classes_and_a_title_has_room(path):
+    title = "Why does the model believe that node 1 belongs to the first class of all?"
+    model, data = zoo.BY_NAME["gcn"].build(), zoo.GRAPHS["directed"]()
+    classes = {"node_classes": torch.tensor([0, 1, 2, 0, 1, 2, 7]), "class_names": ("red", "green", "blue")}
+    ew.write_page(path, model, data, 1, title=title, **classes, **page_files.FEW)
+    told = data_of(path)
+    assert {name for name, _ in told["targets"][0]["groups"]} <= {"red", "green", "blue", "class 7"}
+    assert {"red", "green"} <= {name for name, _ in told["targets"][0]["groups"]}
+    assert told["title"] == title
+
+
 def test_the_task_and_a_given_class_are_understood(path):
     model, data = zoo.GRAPH_BY_NAME["sum_pool"].build(), page_files.GRAPH_KINDS["several_graphs"][1]
     assert ew.write_page(str(path), model, data, [0, 2], target=1, **page_files.FEW) == path

@@ -31,14 +31,14 @@ def read_classes(given: Any, num_nodes: int) -> dict[int, str]:
     }
 
 
-def plain_text(value: Any) -> str:
+def plain_text(value: Any, longest: int = LONGEST) -> str:
     r"""One short line without control characters.
 
     >>> plain_text("two\nlines"), plain_text("x" * 40)
     ('two lines', 'xxxxxxxxxxxxxxxxxxxxxxxxxxx…')
     """
     line = "".join(letter if letter.isprintable() else " " for letter in str(value)).strip()
-    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def _pairs(name: str, given: Any, num_nodes: int) -> list[tuple[int, Any]]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from edgewise.report.page.finding import Findings
 
-SCRIPTS = ("reading", "layout", "scenes", "drawing", "layers", "names", "tables", "matrix", "controls")
+SCRIPTS = ("reading", "layout", "scenes", "drawing", "layers", "names", "tables", "matrix", "molecule", "controls")
 """Files of the page's own script, in the order in which they need each other."""
 
 

@@ -53,6 +53,7 @@ def _figure(name: str, methods: int) -> Any:
     plot.axis.visible = False
     plot.grid.visible = False
     plot.toolbar.logo = None
+    plot.toolbar.stylesheets = ["@media print { :host { display: none !important; } }"]
     _add_lines(plot, name)
     hit = _add_edges(plot, name, methods)
     nodes = _add_nodes(plot, name, methods)

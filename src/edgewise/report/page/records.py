@@ -15,7 +15,7 @@ from edgewise.report.page.keeping import Keeper, Kept
 from edgewise.report.page.molecule_svg import atom_names, bond_ends, molecule_of, molecule_svg
 from edgewise.report.page.packing import floats, integers, number
 from edgewise.report.page.placing import Scene, place_nodes
-from edgewise.report.page.wording import names_of, outputs
+from edgewise.report.page.wording import class_names, groups_of, names_of, outputs
 from edgewise.report.picture import WHOLE_GRAPH
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Records:
         is_yardstick = [one.method.name in YARDSTICKS for one in asked.contenders]
         self._weights = torch.where(torch.tensor(is_yardstick), FAINT, 1.0).double()
         self._outputs = outputs(asked.problem.target)
+        self._class_names = class_names(names.classes, asked.problem.target)
 
     def every(self) -> list[dict[str, Any]]:
         """In the order of `index`."""
@@ -87,7 +88,10 @@ class Records:
         names = names_of(self._names.nodes, task, index)
         if names is None and compound is not None:
             names = atom_names(compound)
-        return Nodes.read(scene.nodes, num_nodes, names, names_of(self._names.node_classes, task, index), None)
+        groups = names_of(self._names.node_classes, task, index)
+        if task == "node":  # nodes have the classes that are predicted
+            groups = groups_of(groups, self._class_names)
+        return Nodes.read(scene.nodes, num_nodes, names, groups, None)
 
     def _walks_of(self, position: int, scene: Scene) -> dict[str, Any]:
         if self._walks is None:

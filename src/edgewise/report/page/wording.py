@@ -48,6 +48,23 @@ def class_names(given: Any, target: Target) -> list[str]:
     return [plain_text(name) for name in given]
 
 
+def groups_of(given: Any, names: list[str]) -> Any:
+    """Classes of nodes by their names, where they are the numbers of the model's classes.
+
+    >>> groups_of([0, 1, "other"], ["no", "yes"])
+    ['no', 'yes', 'other']
+    """
+    values = given.tolist() if hasattr(given, "tolist") else given
+
+    def name(value: Any) -> Any:
+        is_class = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names)
+        return names[value] if is_class else value
+
+    if isinstance(values, Mapping):
+        return {node: name(value) for node, value in values.items()}
+    return [name(value) for value in values] if isinstance(values, list | tuple) else values
+
+
 def outputs(target: Target) -> tuple[torch.Tensor, torch.Tensor | None]:
     """`[targets, classes]`: the logits, and the probabilities; a regression has none."""
     truth = target.truth.detach().cpu().double()
@@ -110,7 +127,8 @@ def _of_methods(asked: Asked, found: Findings) -> list[tuple[str, str]]:
             own = {name: value for name, value in made.settings.items() if name not in _QUIET and value is not None}
             text = ", ".join(f"{name}={value}" for name, value in own.items())
             told[level] = (
-                "; ".join(part for part in (text, _WAYS.get(str(made.settings.get("way")), "")) if part) or "drawn"
+                "; ".join(part for part in (text, _WAYS.get(str(made.settings.get("way")), "")) if part)
+                or "drawn at random"
             )
         if len(set(told.values())) == 1:
             told = {"": next(iter(told.values()))}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+LONGEST_TITLE = 90
 METHODS = ("gradient", "positive_gradient", "occlusion", "gnn_explainer", "random")
 
 
@@ -37,7 +38,7 @@ def write_page(
     target: Any = "predicted",
     task: str | None = None,
     mode: str | None = None,
-    of: str = "logit",
+    of: str | None = None,
     check: bool = True,
     edges: int = 60,
     node_names: Any = None,
@@ -71,7 +72,7 @@ def write_page(
         target: The class, or one for each index; `"predicted"` is the model's own.
         task: `"node"` or `"graph"`; `None` is `"node"` for one graph, `"graph"` for several.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
-        of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        of: The explained number: `"logit"` (the default), `"log_prob"` or `"prob"`.
         check: Whether `ew.check` is asked about the model.
         edges: How many edges of every method, level and layer are kept on the page: the strongest ones.
         node_names: `{node: text}` or a text for every node; of graphs, `{graph: names}` or an entry for every graph.
@@ -101,7 +102,7 @@ def write_page(
     path = Path(path)
     inline_script()  # without Bokeh, or a place to write to, there is no need to begin
     _check_folder(path)
-    options = {"target": target, "task": task, "mode": mode, "of": of, "forward": forward, "device": device}
+    options = {"target": target, "task": task, "mode": mode, "of": of or "logit", "forward": forward, "device": device}
     sizes = {"memory": memory, "batch_size": batch_size}
     asked = ask(
         model, data, index,
@@ -110,7 +111,7 @@ def write_page(
     )  # fmt: skip
     found = find(asked, progress=progress)
     told = contents(asked, found, Names(node_names, node_classes, class_names))
-    heading = plain_text(title) if title else _title(told)
+    heading = plain_text(title, longest=LONGEST_TITLE) if title else _title(told)
     page = page_html(heading, {**told, "title": heading}, settings_rows(asked, found, settings), found)
     write_whole(path, lambda file: file.write(page.encode()))
     return path

@@ -78,7 +78,7 @@ function showFigures(t, shown) {
   element("molecule").hidden = !asMolecule;
   element("graph").hidden = asMolecule;
   const where = shown.level === "input" ? "" : shown.layer === null ? ", sum over layers" : `, layer ${shown.layer}`;
-  element("graph-title").textContent = `${DATA.methods[shown.method]}${where}`;
+  element("graph-title").textContent = `${asMolecule ? "Molecule" : "Graph"}: ${DATA.methods[shown.method]}${where}`;
   const scene = drawGraph(t, shown);
   const molecule = drawMolecule(t, shown);
   const drawn = asMolecule ? [{ score: molecule.largest }].filter((one) => one.score > 0) : scene.edges;
@@ -86,8 +86,11 @@ function showFigures(t, shown) {
   const view = shown.level === "input" || shown.layer === null ? shown.level : `layer ${shown.layer}`;
   element("graph-note").textContent = asMolecule
     ? `Bonds: the sum of both directions${molecule.hasAtoms ? "; atoms: what they tell themselves" : ""}.`
-    : `${sentence(scene.edges, t.totals[view][shown.method], "edges")} Hover an edge for its numbers under every method.`;
+    : sentence(scene.edges, t.totals[view][shown.method], "edges");
+  element("graph-hint").hidden = scene.edges.length === 0;
+  element("tip").hidden = true;
   const layers = drawLayers(t, shown);
+  element("layers-title").textContent = `Layer by layer${DATA.levels.includes("layer") ? `: ${DATA.methods[shown.method]}` : ""}`;
   const stays = layers.steps.some((one) => one.e < 0) ? "stays on the node (self score)" : "";
   showLegend("layers-legend", t, layers.steps, [...layers.row.keys()], stays);
   element("layers-note").textContent = DATA.levels.includes("layer")

@@ -107,7 +107,7 @@ function coursesOf(scene, room, unit, head) {
     const copy = (copies.get(key(one)) ?? 0) + 1;
     copies.set(key(one), copy);
     const [start, end] = [scene.place.get(one.source), scene.place.get(one.receiver)];
-    if (one.source === one.receiver) return [one, loopLine(start, centre, (26 + 9 * copy) / unit, room, head(one))];
+    if (one.source === one.receiver) return [one, loopLine(start, centre, (40 + 12 * copy) / unit, room, head(one))];
     const apart = copy - (ways.has(`${one.receiver} ${one.source}`) ? 0 : 1);
     return [one, bentLine(start, end, 0.11 * apart, room, head(one))];
   }));

@@ -1,4 +1,4 @@
-// How alike the methods are, and the molecule.
+// How alike the methods are.
 
 const MEASURES = { cosine: "cosine of the scores", spearman: "rank correlation (Spearman)", overlap: "overlap of the 10 strongest",
   sign: "share of edges with the same sign" };
@@ -29,29 +29,4 @@ function cell(value, signedScale) {
   const dark = Math.abs(value) > 0.55;
   return make("td", value.toFixed(2).replace("-", "−"), { style: { background: signedScale || value >= 0 ? colour : "#fff",
     color: dark ? "#fff" : "#000" } });
-}
-
-// Bonds have the sum of both directions, atoms their self scores; the colours are variables of the drawing.
-function drawMolecule(t, state) {
-  const box = element("molecule");
-  if (!t.molecule) return;
-  if (box.dataset.of !== String(t.index)) {
-    const parsed = new DOMParser().parseFromString(t.molecule.svg, "image/svg+xml");
-    box.replaceChildren(document.importNode(parsed.documentElement, true));
-    box.dataset.of = String(t.index);
-  }
-  const bondKey = (one, other) => `${Math.min(one, other)} ${Math.max(one, other)}`;
-  const bonds = new Map(t.molecule.bonds.map(([one, other]) => [bondKey(one, other), 0]));
-  t.column.forEach((_, e) => {
-    const key = bondKey(t.source[e], t.receiver[e]);
-    if (bonds.has(key)) bonds.set(key, bonds.get(key) + (edgeScore(t, state.level, state.method, state.layer, e) || 0));
-  });
-  const atoms = t.molecule.atoms.map((node) => {
-    const s = t.ownNode.indexOf(node);
-    return s < 0 ? 0 : ownScore(t, state.level, state.method, state.layer, s) || 0;
-  });
-  const largest = Math.max(...[...bonds.values(), ...atoms].map(Math.abs), 0);
-  [...bonds.values()].forEach((score, b) => box.style.setProperty(`--b${b}`, signedColour(score, largest, 0.62)));
-  atoms.forEach((score, a) => box.style.setProperty(`--a${a}`, signedColour(score, largest, 0.62)));
-  return { largest, hasAtoms: atoms.some((score) => score !== 0) };
 }
