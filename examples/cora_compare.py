@@ -1,6 +1,6 @@
 """Cora: which methods say the same about a trained GCN?
 
-Needs the data set (PyG's folder Cora/raw) in $EDGEWISE_DATA, or PyG downloads it there.
+The data set lies (or PyG downloads it) in $EDGEWISE_DATA, else in the folder data: PyG writes what it has read beside it.
 """
 
 import os
@@ -11,7 +11,7 @@ from torch_geometric.nn import GCN
 
 import edgewise as ew
 
-data = Planetoid(os.environ.get("EDGEWISE_DATA", "../shared/data"), "Cora")[0]
+data = Planetoid(os.environ.get("EDGEWISE_DATA", "data"), "Cora")[0]
 torch.manual_seed(0)
 model = GCN(data.num_features, 16, num_layers=2, out_channels=7, dropout=0.5)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)

@@ -1,6 +1,6 @@
 """Molecules of MUTAG: train a classifier, and write a page about three of its predictions.
 
-Needs the data set (PyG's folder MUTAG/raw) in $EDGEWISE_DATA, or PyG downloads it there.
+The data set lies (or PyG downloads it) in $EDGEWISE_DATA, else in the folder data: PyG writes what it has read beside it.
 """
 
 import os
@@ -28,7 +28,7 @@ class Classifier(torch.nn.Module):
         return self.head(global_add_pool(x, batch))
 
 
-molecules = list(TUDataset(os.environ.get("EDGEWISE_DATA", "../shared/data"), "MUTAG"))
+molecules = list(TUDataset(os.environ.get("EDGEWISE_DATA", "data"), "MUTAG"))
 torch.manual_seed(0)
 model, every = Classifier(), Batch.from_data_list(molecules)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
