@@ -12,7 +12,7 @@ from edgewise.experiments.reporting.drawing import save
 from edgewise.experiments.reporting.graphs import masks, paths, stars
 from edgewise.experiments.reporting.matrices import matrices
 from edgewise.experiments.reporting.measurements import passes, scatter, trajectories
-from edgewise.experiments.reporting.reasons import PAIR
+from edgewise.experiments.reporting.reasons import MARKED, PAIR
 from edgewise.experiments.reporting.view import View
 from edgewise.experiments.similarities import CODE
 
@@ -64,16 +64,14 @@ def _infection(view: View) -> Iterator[tuple[str, "Figure"]]:
     if some := [one for one in every if one.level == "layer"]:
         yield "infection-layerwise", matrices(some, [1, 2, 3, 4])
     cosine = view.values(experiment="infection", quantity="cosine", level="input", variant="", **PAIR)
-    signs = view.values(experiment="infection", quantity="sign agreement", method="log_prob at ω = 0.5")
+    marked = view.values(experiment="infection", quantity="cosine", level="input", variant="", **MARKED)
     if len(cosine) > 1:
         labels = (
-            "edges where the log-probability at ω = ½ and\nthe logit at ω = 1 have gradients of one sign",
-            "cosine",
+            "cosine of Positive Gradients to the full mask\n(the root of the share of positive gradients)",
+            "cosine of Positive Gradients to GNNExplainer",
         )
-        yield (
-            "infection-seeds",
-            scatter([(signs[seed], cosine[seed]) for seed in cosine if seed in signs], 0.8472, labels),
-        )
+        points = [(marked[seed], cosine[seed]) for seed in cosine if seed in marked]
+        yield "infection-seeds", scatter(points, 0.8472, labels)
 
 
 def _real(view: View) -> Iterator[tuple[str, "Figure"]]:

@@ -1,5 +1,6 @@
 """Writes the report: pages, figures, and every row as a table for data frames."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,12 +82,17 @@ def _blocks(view: View) -> Iterator[Block]:
 
 def _about(view: View) -> Iterator[str]:
     run = view.run
-    seconds = sum(
-        row.seconds for row in view.rows if row.quantity in ("accuracy", "AUROC") and row.seconds == row.seconds
-    )
-    yield ", ".join(f"{name} {number}" for name, number in versions().items())
+    seconds = {
+        (row.experiment, row.dataset, row.architecture, row.layers, row.seed): row.seconds  # once for each network
+        for row in view.rows
+        if row.quantity == "accuracy" and row.seconds == row.seconds
+    }
+    used = Counter(tuple(row.versions.items()) for row in view.rows) or Counter([tuple(versions().items())])
+    for some, count in used.most_common():
+        text = ", ".join(f"{name} {number}" for name, number in some)
+        yield text if len(used) == 1 else f"{count:,} numbers: {text}"
     yield f"Seeds: {run.options.seeds} for real data, more where an experiment is cheap (each table says how many)."
-    yield f"Training alone took {spoken(seconds)} of one core."
+    yield f"Training took {spoken(sum(seconds.values()))}, summed over all networks (one thread each)."
     if run.options.quick:
         yield "A quick look: small grids, short training. These numbers are not comparable with the paper's."
     if run.unfinished:
