@@ -105,7 +105,7 @@ def _walk_rows(task: Task, _desk: Desk, model: nn.Module, data: Any, index: Tens
     seconds = time.perf_counter() - start
     other = ew.walks(model, data, index, search="dag")
     both = [(one[0].score, two[0].score) for one, two in zip(best, other, strict=True) if len(one) and len(two)]
-    missed = [two < one * (1 - TIED) for one, two in both]
+    missed = [two < one - TIED * abs(one) for one, two in both]
     about = {"count": len(both), "seconds": seconds}
     yield task.row("maximal walk missed", sum(missed) / max(len(missed), 1), method="dag", **about)
     yield task.row("proven", sum(walks.exact for walks in best) / len(best), method="exact", **about)
