@@ -410,18 +410,14 @@ def test_what_was_not_compared_cannot_be_asked_for(found, asked, says):
 
 
 @pytest.mark.slow
-def test_ten_methods_on_200_infection_nodes_take_less_than_a_minute():
-    import time
-
+def test_ten_methods_are_compared_on_200_infection_nodes():
     from edgewise.datasets import infection_model
 
     trained = infection_model()
     core = ["gradient", "positive_gradient", "occlusion", "gnn_explainer", "integrated_gradients", "random", "full"]
-    begin = time.perf_counter()
     found = ew.compare(
         trained.model, trained.graphs.test, range(200), methods=[*core, "eig_search", "lrp", "goat_walks"]
     )
-    assert time.perf_counter() - begin < 60
     assert found.pair("eig_search", "occlusion").mean == pytest.approx(1.0, abs=1e-6)
     assert not [run for run in found.running if run.absent and run.method != "goat_walks"]
 

@@ -14,6 +14,7 @@ from edgewise.experiments import datasets
 from edgewise.experiments.datasets import read_graph_set, read_node_set
 from edgewise.experiments.sentences import read_sentences
 from edgewise.experiments.sources import RAW, VARIABLE, Source
+from missing import skip_or_fail
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +114,7 @@ def test_an_error_that_is_not_about_missing_files_is_not_hidden(tmp_path):
 
 def test_the_data_beside_the_checkout_is_complete():
     if not data_root().is_dir():
-        pytest.skip(f"no data in {data_root()}")
+        skip_or_fail(f"no data in {data_root()}")
     source = Source(data_root(), Path("unused"))
     assert [name for name in RAW if source.missing(name)] == ["Graph-SST2"]
 

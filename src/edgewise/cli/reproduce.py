@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from edgewise.cli.guarding import guarded
 from edgewise.cli.names import completing
-from edgewise.errors import EdgewiseError
 from edgewise.experiments.catalogue import EXPERIMENTS
 from edgewise.experiments.options import FLIP_EDGES, Options
 
@@ -37,14 +37,12 @@ def reproduce(
     flip_edges: Annotated[int, typer.Option(min=1, help="Edges that are varied for sign flips.")] = FLIP_EDGES,
     quick: Annotated[bool, typer.Option("--quick", help="A small grid of everything, in minutes.")] = False,
     full: Annotated[bool, typer.Option("--full", help="All depths and seeds of PROTEINS too.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Run the paper's experiments; interrupted, the same command goes on where it stopped."""
     options = Options(out, data, seeds, device, quick, full, flip_edges, workers)
-    try:
+    with guarded(debug=debug):
         code = _run(names or ["all"], options)
-    except EdgewiseError as error:
-        typer.echo(f"Error: {error}", err=True)
-        code = 1
     raise typer.Exit(code)
 
 

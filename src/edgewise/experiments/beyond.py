@@ -11,7 +11,7 @@ from edgewise.experiments.desk import Desk
 from edgewise.experiments.infection_paths import TIED
 from edgewise.experiments.measuring import Average, cosines
 from edgewise.experiments.options import Options
-from edgewise.experiments.proofs import certified, proofs_available
+from edgewise.experiments.proofs import certified
 from edgewise.experiments.rows import Row
 from edgewise.experiments.similarities import EXPLAINER
 from edgewise.experiments.subjects import subject_of
@@ -51,18 +51,8 @@ def tasks(options: Options) -> list[Task]:
                 "training": recipe.plain,
             }
             own: dict[str, Any] = {"explainer": EXPLAINER, "passes": list(PASSES)} if part == "fast explainer" else {}
-            if part != "proofs" or proofs_available():
-                found.append(Task(NAME, part, about | own, cost))
+            found.append(Task(NAME, part, about | own, cost))
     return found
-
-
-def notes(_options: Options) -> list[str]:
-    """What is left out, and why."""
-    return (
-        []
-        if proofs_available()
-        else ["Proofs of sign flips are left out: this version of Edgewise has no edgewise.trust."]
-    )
 
 
 def run(task: Task, desk: Desk) -> Outcome:

@@ -2,27 +2,19 @@
 
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
 from torch import Tensor, nn
 
+from edgewise import trust
 from edgewise.experiments.rows import Row
 from edgewise.experiments.tasks import Task
 
 PIECES = 5
 
 
-def proofs_available() -> bool:
-    """Whether this version of Edgewise can prove signs."""
-    return find_spec("edgewise.trust") is not None
-
-
 def certified(task: Task, model: nn.Module, data: Any, index: Tensor) -> Iterator[Row]:
     """The share of edges whose gradient provably keeps its sign on all of [0, 1], and the share that was seen to change it."""
-    from importlib import import_module
-
-    trust = import_module("edgewise.trust")
     for pieces in (1, PIECES):
         start = time.perf_counter()
         proof = trust.certify(model, data, index, pieces=pieces)

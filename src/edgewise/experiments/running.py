@@ -69,9 +69,8 @@ def reproduce(names: Sequence[str], options: Options, tell: Teller = lambda _: N
 
     The same call again does only what is missing.
     """
-    options.out.mkdir(parents=True, exist_ok=True)
-    experiments, tasks, notes = plan(names, options)
     store = Store(options.out)
+    experiments, tasks, notes = plan(names, options)
     _read_data(tasks, options)
     problems = _Shift(options, store, tasks, tell).run()
     outcomes = [(task, found) for task in tasks if (found := store.result(task)) is not None]

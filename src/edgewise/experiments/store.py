@@ -22,8 +22,13 @@ class Store:
 
     def __init__(self, out: Path) -> None:
         self.folder = out / "cache"
-        for kind in KINDS:
-            (self.folder / kind).mkdir(parents=True, exist_ok=True)
+        try:
+            for kind in KINDS:
+                (self.folder / kind).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(
+                f"Nothing can be written into {out}: {error.strerror or error}. Choose another folder with --out."
+            ) from error
 
     def path(self, kind: str, key: str) -> Path:
         """Where something is kept."""
