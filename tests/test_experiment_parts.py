@@ -10,7 +10,7 @@ from torch_geometric.nn import GCN, GIN, global_mean_pool
 
 import edgewise as ew
 from checks import scores_of
-from edgewise.experiments.as_coded import explainer_as_coded, full_as_coded
+from edgewise.experiments.as_coded import full_as_coded, magnitudes, with_stray_edge
 from edgewise.experiments.combining import difference
 from edgewise.experiments.flips import WEIGHTS, count_flips, edges_to_vary, work
 from edgewise.experiments.measuring import Average, cosines
@@ -172,13 +172,19 @@ def test_an_average_of_nothing_is_not_a_number():
     assert Average.of(torch.tensor([torch.nan])).count == 0
 
 
-# The authors' layerwise explainer #####################################################################################
+# Habits of the authors' code ##########################################################################################
 
 
-def test_trained_as_coded_a_one_layer_network_differs_from_the_text_in_edge_0_alone():
+def test_the_stray_edge_of_the_code_changes_nothing_but_edge_0():
     data, model = random_graph(5), gcn(1, layers=1)
     like = ew.explain(model, data, method="gnn_explainer", level="layer", **EXPLAINER)
-    found = explainer_as_coded(like, model, data, "cpu", EXPLAINER)
-    assert torch.allclose(scores_of(found)[..., 1:], scores_of(like)[..., 1:], atol=1e-6)
+    found = with_stray_edge(like, EXPLAINER)
+    assert torch.equal(scores_of(found)[..., 1:], scores_of(like)[..., 1:])
     assert (scores_of(found)[..., 0] > 0).all()
     assert (scores_of(like)[..., 0] == 0).any()
+
+
+def test_magnitudes_are_scores_without_signs():
+    occlusion = ew.explain(gcn(0), random_graph(3), method="occlusion")
+    assert (scores_of(occlusion) < 0).any()
+    assert torch.equal(scores_of(magnitudes(occlusion)), scores_of(occlusion).abs())

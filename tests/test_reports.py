@@ -54,7 +54,7 @@ def test_published_numbers_are_those_of_the_paper():
     key = ("infection", "cosine", "Infection", "GraphSAGE", 4, "input", 0, "gnn_explainer", "positive_gradient", "")
     assert (numbers[key].value, numbers[key].deviation) == (0.8472, 0.0672)
     assert numbers["graph-classification", "AUROC", "MUTAG", "GIN", 3, "", 0, "", "", "code"].value == 0.8846
-    assert numbers["sgc", "cosine", "Cora", "SGC", 5, "layer", 0, "full", "occlusion", "code"].value == 0.099
+    assert numbers["sgc", "cosine", "Cora", "linear GCN", 5, "layer", 0, "full", "occlusion", "code"].value == 0.099
 
 
 # Verdicts #############################################################################################################

@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 from conftest import data_root
 from edgewise.cli.app import app
 from edgewise.experiments import node_classification, running
+from edgewise.experiments.architectures import LINEAR
 from edgewise.experiments.desk import Desk
 from edgewise.experiments.networks import network_tasks
+from edgewise.experiments.node_classification import parts_on_nodes
 from edgewise.experiments.options import Options
 from edgewise.experiments.running import plan, reproduce
 from edgewise.experiments.store import Store
@@ -243,22 +245,24 @@ def cornell(tmp_path):
     return Desk(Options(tmp_path, data_root(), flip_edges=60))
 
 
-def test_the_four_tasks_of_a_network_find_what_the_figures_need_and_use_one_training(cornell, monkeypatch):
+def test_the_five_tasks_of_a_network_find_what_the_figures_need_and_use_one_training(cornell, monkeypatch):
     recipe = Recipe("Cornell", "GCN", 2, 0, epochs=5)
-    tasks = network_tasks("node-classification", recipe, lambda *_: 1.0, flip_edges=60)
+    tasks = network_tasks("node-classification", recipe, lambda *_: 1.0, parts_on_nodes(60))
     outcomes = [node_classification.run(task, cornell) for task in tasks]
     assert len(list((cornell.store.folder / "models").iterdir())) == 1
     assert not list((cornell.store.folder / "checkpoints").iterdir())
-    accuracy, near, layerwise, flips = (outcome.rows for outcome in outcomes)
+    accuracy, near, layerwise, coded, flips = (outcome.rows for outcome in outcomes)
     assert accuracy[0].count == 37
     text = {(row.method, row.variant) for row in near}
     assert text == {(m, "") for m in ("gnn_explainer", "gradient", "occlusion", "random", "full")} | {
         ("full", "computation graph")
     }
-    assert {row.variant for row in layerwise if row.method == "gnn_explainer"} == {"", "one vector", "code"}
+    assert {row.variant for row in layerwise if row.method == "gnn_explainer"} == {"", "one vector"}
+    assert {row.variant for row in layerwise if row.method == "full"} == {"", "code"}
+    assert {row.variant for row in coded} == {"code", "code, wide start"}
     assert len(flips) == 2 * 2 * 3
-    assert all(row.settings["training"] == recipe.plain for row in [*near, *layerwise, *flips])
-    assert all(-1 <= row.value <= 1 for row in [*near, *layerwise, *flips])
+    assert all(row.settings["training"] == recipe.plain for row in [*near, *layerwise, *coded, *flips])
+    assert all(-1 <= row.value <= 1 for row in [*near, *layerwise, *coded, *flips])
     monkeypatch.setattr("edgewise.experiments.training.nodes.train_on_nodes", None)  # the kept one is read
     again = node_classification.run(tasks[1], cornell)
     assert numbers([(tasks[1], again)]) == numbers([(tasks[1], outcomes[1])])
@@ -272,8 +276,8 @@ def test_a_kept_model_is_the_trained_one(cornell):
 
 
 def test_the_linear_network_has_layer_gradients_that_are_occlusion(cornell):
-    recipe = Recipe("Cornell", "SGC", 3, 0, epochs=20)
-    _, _, layerwise, _ = network_tasks("sgc", recipe, lambda *_: 1.0, flip_edges=10)
+    recipe = Recipe("Cornell", LINEAR, 3, 0, epochs=20)
+    _, _, layerwise, *_ = network_tasks("sgc", recipe, lambda *_: 1.0, parts_on_nodes(10))
     outcome = node_classification.run(layerwise, cornell)
     (row,) = [row for row in outcome.rows if row.method == "gradient" and row.variant == ""]
     assert row.value == pytest.approx(1.0, abs=1e-5)

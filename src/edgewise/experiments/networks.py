@@ -1,13 +1,13 @@
-"""The four tasks of a trained network: train it, explain it at both levels, count sign flips."""
+"""The tasks of a trained network: train it, then explain it at both levels and count sign flips."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from edgewise.experiments.similarities import EXPLAINER
 from edgewise.experiments.tasks import Task
 from edgewise.experiments.training.recipe import Recipe
 
 ACCURACY, INPUT, LAYERWISE, FLIPS = "accuracy", "input similarity", "layerwise similarity", "sign flips"
+CODED = "layerwise explainer as coded"
 
 
 def about(recipe: Recipe) -> dict[str, Any]:
@@ -20,16 +20,11 @@ def network_tasks(
     experiment: str,
     recipe: Recipe,
     cost: Callable[[str, Recipe], float],
-    *,
-    flip_edges: int,
-    references: tuple[str, ...] = (),
+    parts: Mapping[str, Mapping[str, Any]],
+    **named: str,
 ) -> list[Task]:
-    """The first trains; the others wait for it. `references`: what layerwise masks are compared with besides occlusion."""
-    settings = about(recipe)
-    own: dict[str, dict[str, Any]] = {
-        INPUT: {"explainer": EXPLAINER},
-        LAYERWISE: {"explainer": EXPLAINER} | ({"references": list(references)} if references else {}),
-        FLIPS: {"flip_edges": flip_edges},
-    }
+    """The first trains; the others, `parts` with their own settings, wait for it. `named` overrides columns of the rows."""
+    settings = about(recipe) | named
     first = Task(experiment, ACCURACY, settings, cost(ACCURACY, recipe))
-    return [first, *(Task(experiment, part, settings | more, cost(part, recipe), first) for part, more in own.items())]
+    own = [Task(experiment, part, settings | dict(more), cost(part, recipe), first) for part, more in parts.items()]
+    return [first, *own]

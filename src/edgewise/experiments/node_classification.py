@@ -11,9 +11,9 @@ from edgewise.experiments.costs import node_cost
 from edgewise.experiments.datasets import NODE_SETS, NodeSet
 from edgewise.experiments.desk import Desk
 from edgewise.experiments.flip_rows import flip_rows
-from edgewise.experiments.networks import ACCURACY, FLIPS, INPUT, network_tasks
+from edgewise.experiments.networks import ACCURACY, CODED, FLIPS, INPUT, LAYERWISE, network_tasks
 from edgewise.experiments.options import Options
-from edgewise.experiments.similarities import Subject, input_rows, layer_rows
+from edgewise.experiments.similarities import EXPLAINER, SPREAD, Subject, coded_rows, input_rows, layer_rows
 from edgewise.experiments.tasks import Outcome, Task
 from edgewise.experiments.training.nodes import accuracy
 from edgewise.experiments.training.recipe import NODE_EPOCHS, Recipe
@@ -26,13 +26,23 @@ QUICK_SETS, QUICK_DEPTHS, QUICK_EPOCHS = ("Cora", "Cornell"), range(1, 3), 100
 
 
 def tasks(options: Options) -> list[Task]:
-    """Four for each network, the first of which trains it."""
+    """Five for each network, the first of which trains it."""
     return [task for recipe in _recipes(options) for task in tasks_on_nodes(NAME, recipe, options)]
 
 
 def tasks_on_nodes(experiment: str, recipe: Recipe, options: Options) -> list[Task]:
     """For any network on a graph."""
-    return network_tasks(experiment, recipe, node_cost, flip_edges=options.varied_edges)
+    return network_tasks(experiment, recipe, node_cost, parts_on_nodes(options.varied_edges))
+
+
+def parts_on_nodes(flip_edges: int) -> dict[str, dict[str, Any]]:
+    """What is asked of a network on a graph, with the settings of each."""
+    return {
+        INPUT: {"explainer": EXPLAINER},
+        LAYERWISE: {"explainer": EXPLAINER, "longer": False},
+        CODED: {"explainer": EXPLAINER, "spread": SPREAD},
+        FLIPS: {"flip_edges": flip_edges},
+    }
 
 
 def depths_and_epochs(options: Options) -> tuple[range, int]:
@@ -47,7 +57,7 @@ def _recipes(options: Options) -> list[Recipe]:
 
 
 def run(task: Task, desk: Desk) -> Outcome:
-    """One of the four."""
+    """One of the five."""
     recipe = Recipe.read(task.settings)
     found = desk.node_set(recipe.dataset)
     model, seconds = desk.trained(recipe)
@@ -60,7 +70,8 @@ def run(task: Task, desk: Desk) -> Outcome:
     if task.part == INPUT:
         shown = (recipe.dataset, recipe.architecture, recipe.layers, recipe.seed) == SHOWN
         return Outcome(list(input_rows(task, desk, subject)), {PICTURE: _one_node(desk, subject)} if shown else {})
-    return Outcome(list(layer_rows(task, desk, subject)))
+    rows = coded_rows if task.part == CODED else layer_rows
+    return Outcome(list(rows(task, desk, subject)))
 
 
 def _one_node(desk: Desk, subject: Subject) -> dict[str, Any]:

@@ -15,8 +15,6 @@ from torch_geometric.nn import GAT, GCN, GIN
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
-from edgewise.experiments.architectures import SGC
-
 Forward = Callable[[], Tensor]
 DENSE_ABOVE = 0.3  # a matrix with more non-zeros than that is faster as a dense one
 TOLERANCE = 1e-4
@@ -117,15 +115,6 @@ def _gcn(model: Any, data: Data) -> Forward:
     return forward
 
 
-def _sgc(model: Any, data: Data) -> Forward:
-    adjacency = _normalised(data)
-    rows = data.x.to_sparse()
-    for _ in range(model.hops.K):
-        rows = torch.sparse.mm(adjacency, rows)
-    first = Constant.of(rows)
-    return lambda: first @ model.lin.weight.t() + model.hops.lin.bias
-
-
 def _gin(model: Any, data: Data) -> Forward:
     weight = data.x.new_ones(data.edge_index.size(1))
     adjacency = _adjacency(data.edge_index, weight, data.num_nodes)
@@ -182,4 +171,4 @@ def _gat(model: Any, data: Data) -> Forward:
     return forward
 
 
-_MAKERS: dict[type, Callable[[Any, Data], Forward]] = {GCN: _gcn, GIN: _gin, GAT: _gat, SGC: _sgc}
+_MAKERS: dict[type, Callable[[Any, Data], Forward]] = {GCN: _gcn, GIN: _gin, GAT: _gat}
