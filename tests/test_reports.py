@@ -1,16 +1,19 @@
 """Published numbers, verdicts, tables and pages."""
 
 import math
+from pathlib import Path
 
 import pytest
 
 from edgewise.experiments.comparing import AGREES, DIFFERS, IN_RANGE, compare
 from edgewise.experiments.options import Options
 from edgewise.experiments.published_numbers import published
+from edgewise.experiments.reporting import real_reasons
 from edgewise.experiments.reporting.content import Heading, Items, Paragraph, Picture, Report, Table
 from edgewise.experiments.reporting.markdown import as_markdown
 from edgewise.experiments.reporting.page import as_page
 from edgewise.experiments.reporting.tables import depth_table, full_table, share
+from edgewise.experiments.reporting.view import View
 from edgewise.experiments.reporting.writing import write_report
 from edgewise.experiments.rows import Row
 from edgewise.experiments.running import Run
@@ -70,6 +73,22 @@ def test_a_published_number_inside_the_range_over_seeds_is_in_our_range():
     assert verdict(0.5, 0.6) == DIFFERS
 
 
+def test_a_point_that_was_read_off_may_be_off_by_what_reading_costs():
+    (one,) = compare(rows(0.70, 0.893)).values()  # published 0.896 ± 0.005
+    assert one.inside_range
+    assert not compare(rows(0.70, 0.89))[one.key].inside_range
+
+
+def test_where_one_more_seed_would_lie_is_students_interval():
+    (one,) = compare(rows(0.80, 0.85, 0.90)).values()  # 0.85 ± 4.303 · 0.05 · √(4/3)
+    assert one.inside_prediction
+    (one,) = compare(rows(0.790, 0.800, 0.810)).values()  # ± 0.0497, and 0.005 of reading
+    assert not one.inside_prediction
+    (one,) = compare(rows(0.835, 0.845, 0.855)).values()
+    assert one.inside_prediction
+    assert not compare(rows(0.896))[one.key].inside_prediction  # one seed says nothing about another
+
+
 def test_accuracies_of_few_nodes_have_the_interval_of_chance():
     assert verdict(0.60, quantity="accuracy", dataset="Cornell", count=37) == IN_RANGE  # published 0.4864
     assert verdict(0.60, quantity="accuracy", dataset="Cornell", count=3700) == DIFFERS
@@ -86,6 +105,46 @@ def test_seeds_are_averaged_and_their_spread_is_kept():
     assert (one.mean, one.low, one.high, one.seeds) == (pytest.approx(0.9), 0.8, 1.0, 3)
     assert one.spread == pytest.approx(0.1)
     assert one.difference == pytest.approx(0.9 - 0.896)
+
+
+# Reasons ##############################################################################################################
+
+
+def sentences(made, reasons):
+    task = Task("node-classification", "any", {})
+    return " ".join(reasons(View(Run(Options(Path("out")), [], [(task, Outcome(made))], []))))
+
+
+def test_the_start_of_the_layerwise_explainer_is_judged_on_large_and_small_graphs():
+    where = {"level": "layer", "reference": "occlusion", "layers": 3}
+    made = rows(0.617, variant="code", **where) + rows(0.427, variant="code, wide start", **where)  # published 0.417
+    made += rows(0.458, variant="code", dataset="Wisconsin", **where)  # published 0.438
+    text = sentences(made, real_reasons.of_nodes)
+    assert "a mean distance of 0.020 over two to five layers" in text
+    assert "it is not (0.200)" in text
+    assert "`code, wide start`, 0.010" in text
+
+
+def test_the_linear_network_says_how_far_it_is_off():
+    where = {"experiment": "sgc", "architecture": "linear GCN", "layers": 5}
+    fitted = {"level": "layer", "reference": "occlusion", "variant": "code, wide start"}
+    text = sentences(
+        rows(0.782, **where) + rows(0.441, **where, **fitted), real_reasons.of_sgc
+    )  # published 0.779, 0.451
+    assert "the 1 cosines" in text
+    assert "differ by 0.003 at most" in text
+    assert "differs by 0.010 at most" in text
+
+
+def test_occlusion_without_signs_and_an_early_network_are_measured_against_the_published_curves():
+    where = {"experiment": "graph-classification", "dataset": "MUTAG"}
+    made = rows(0.5, method="occlusion", **where) + rows(0.746, method="occlusion", variant="code", **where)
+    made += rows(
+        0.781, architecture="GCN after 100 epochs", method="gradient", variant="code", **where
+    )  # published 0.783
+    text = sentences(made, real_reasons.of_graphs)
+    assert "published input-level curves is 0.010, with them 0.256" in text  # published 0.756
+    assert "of two to five layers is 0.002, at the end 0.010" in text
 
 
 # Tables and pages #####################################################################################################
