@@ -268,6 +268,15 @@ def test_the_five_tasks_of_a_network_find_what_the_figures_need_and_use_one_trai
     assert numbers([(tasks[1], again)]) == numbers([(tasks[1], outcomes[1])])
 
 
+def test_the_explainer_as_coded_takes_a_part_of_the_targets_where_they_are_large(cornell, monkeypatch):
+    monkeypatch.setattr("edgewise.experiments.similarities.CODED_ENTRIES", 30)
+    recipe = Recipe("Cornell", "GCN", 2, 0, epochs=5)
+    coded = network_tasks("node-classification", recipe, lambda *_: 1.0, parts_on_nodes(60))[3]
+    (one, wide) = node_classification.run(coded, cornell).rows
+    assert one.count <= 10  # those without a score are left out
+    assert one.value != wide.value
+
+
 def test_a_kept_model_is_the_trained_one(cornell):
     recipe = Recipe("Cornell", "GIN", 2, 0, epochs=3)
     (one, seconds), (other, again) = cornell.trained(recipe), cornell.trained(recipe)
