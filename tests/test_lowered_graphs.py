@@ -28,8 +28,9 @@ from torch_geometric.nn import (
 import edgewise as ew
 import zoo
 from checks import LEVELS, assert_close
-from edgewise import problem, subject
+from edgewise import subject
 from edgewise.lowering import layers as lowered_layers
+from edgewise.problem import graphs as graph_problem
 from zoo import CLASSES, EDGE_FEATURES, FEATURES, WIDTH, Pooled, PooledWithAttributes, mlp
 
 METHODS = {
@@ -84,7 +85,7 @@ MODELS = {
 @contextmanager
 def through_the_model():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(problem, "lower_graphs", lambda *_: None)
+        patch.setattr(graph_problem, "lower_graphs", lambda *_: None)
         subject._kept.clear()
         yield
     subject._kept.clear()
@@ -128,7 +129,7 @@ def test_whatever_number_is_explained_the_ways_agree(name, of):
 @pytest.mark.parametrize("batch_size", [None, 1, 2, 4])
 @pytest.mark.parametrize("name", ["gcn, mean", "gin, max", "gine and gat, attributes", "layer norm of graphs"])
 def test_graphs_in_batches_get_what_each_gets_alone(monkeypatch, name, batch_size):
-    monkeypatch.setattr(problem, "_GRAPHS_AT_ONCE", 2)
+    monkeypatch.setattr(graph_problem, "_GRAPHS_AT_ONCE", 2)
     model, graphs = zoo.randomise(MODELS[name]()), molecules()
     for method in ("gradient", "occlusion", "integrated_gradients"):
         options = {"task": "graph", "method": method, "level": "layer", **METHODS[method]}
