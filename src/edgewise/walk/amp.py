@@ -11,8 +11,9 @@ from torch import Tensor
 from edgewise.walk.bounds import Box
 from edgewise.walk.dag import ceiling, signed
 from edgewise.walk.exact import Found
+from edgewise.walk.front import Front
 from edgewise.walk.given import relevance
-from edgewise.walk.network import Front, Network
+from edgewise.walk.network import Network
 from edgewise.walk.ordering import by_size, rank_in_group
 
 

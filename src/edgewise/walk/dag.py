@@ -10,7 +10,8 @@ from torch import Tensor
 
 from edgewise.walk.bounds import Box
 from edgewise.walk.exact import Found, Prefixes, starting
-from edgewise.walk.network import Front, Network
+from edgewise.walk.front import Front
+from edgewise.walk.network import Network
 from edgewise.walk.ordering import by_size, rank_in_group
 
 _TABLE = 2**26

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from edgewise.walk.bounds import Box
-from edgewise.walk.network import Front, Network
+from edgewise.walk.front import Front
+from edgewise.walk.network import Network
 from edgewise.walk.ordering import TIE, best, by_size, rank_in_group
 
 _BEAM = 2

@@ -5,7 +5,8 @@ from torch import Tensor
 
 from edgewise.errors import InputError
 from edgewise.walk.exact import Found
-from edgewise.walk.network import Front, Network
+from edgewise.walk.front import Front
+from edgewise.walk.network import Network
 from edgewise.walk.ordering import best
 
 LIMIT = 1_000_000

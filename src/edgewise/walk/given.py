@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from edgewise.walk.network import Front, Network
+from edgewise.walk.front import Front
+from edgewise.walk.network import Network
 
 
 def find_pairs(network: Network, call: int, sender: Tensor, receiver: Tensor) -> Tensor:

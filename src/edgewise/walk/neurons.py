@@ -13,7 +13,8 @@ from torch import Tensor
 from edgewise.errors import ModelError
 from edgewise.walk.bounds import Box
 from edgewise.walk.exact import Found
-from edgewise.walk.network import Front, Network
+from edgewise.walk.front import Front
+from edgewise.walk.network import Network
 from edgewise.walk.ordering import by_size, rank_in_group
 
 _NUMBERS_AT_ONCE = 2**24

@@ -10,7 +10,9 @@ from torch import Tensor
 from edgewise.errors import SettingError
 from edgewise.problem import GraphProblem, NodeProblem, Problem
 from edgewise.walk.bounds import Box, boxes
-from edgewise.walk.network import Front, Network
+from edgewise.walk.ends import ends
+from edgewise.walk.front import Front
+from edgewise.walk.network import Network
 from edgewise.walk.recording import read_off, reuse
 from edgewise.walk.running import Rule
 
@@ -94,7 +96,7 @@ def _node_blocks(problem: NodeProblem, view: View, memory: int, beam: int, *, bo
     for positions in torch.arange(len(problem.index)).split(size):
         place = positions.to(problem.device)
         with problem.loan.taken():
-            front = network.ends(problem.target.select(place).value, problem.index[positions].to(problem.device))
+            front = ends(network.calls, problem.target.select(place).value, problem.index[positions].to(problem.device))
         zeros = torch.zeros_like(positions)
         yield Block(network, front, torch.arange(len(positions), device=problem.device), positions, zeros, zeros,
                     of_graphs=False, boxes=found)  # fmt: skip
@@ -127,7 +129,7 @@ def _graph_blocks(problem: GraphProblem, view: View, memory: int, *, bounded: bo
             with problem.loan.taken():
                 recording = read_off(problem.call, problem.layers, copies.data, graphs=owner, norm=view.norm)
                 network = Network(recording, view.rule, view.attention, problem.loan.taken, merged=view.merged)
-                front = network.ends(problem.target.select(part.to(problem.device)).value, None)
+                front = ends(network.calls, problem.target.select(part.to(problem.device)).value, None)
             nodes, edges = (torch.bincount(of, minlength=len(part)).cpu() for of in (owner, copies.owner))
             starts = (nodes.cumsum(0) - nodes, edges.cumsum(0) - edges)
             yield Block(network, front, owner, part, *starts, of_graphs=True, boxes=boxes(network) if bounded else [])

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgewise.walk.front import Front
 from edgewise.walk.given import arriving
-from edgewise.walk.network import Front, Network
+from edgewise.walk.network import Network
 
 
 @dataclass(frozen=True, eq=False)
