@@ -9,10 +9,10 @@ from edgewise.algorithms.scores import SparseScores
 from edgewise.errors import SettingError
 from edgewise.lowering.layers.affine import AffineLayer
 from edgewise.problem import Problem
-from edgewise.walk.exact import Prefixes, starting
 from edgewise.walk.exhaustive import count_walks
 from edgewise.walk.network import Network
 from edgewise.walk.posing import Block, View, read_view, target_blocks
+from edgewise.walk.prefixes import Prefixes, starting
 from edgewise.walk.sums import step_sums
 
 

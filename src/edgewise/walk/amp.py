@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from edgewise.walk.bounds import Box
-from edgewise.walk.dag import ceiling, signed
-from edgewise.walk.exact import Found
-from edgewise.walk.front import Front
+from edgewise.walk.found import Found
+from edgewise.walk.front import Front, signed
 from edgewise.walk.given import relevance
 from edgewise.walk.network import Network
-from edgewise.walk.ordering import by_size, rank_in_group
+from edgewise.walk.ordering import by_size, largest_of_each, rank_in_group
+from edgewise.walk.reach import ceiling
 
 
 class _Kept:
@@ -34,8 +34,7 @@ class _Kept:
 
 
 def _keep(receiver: Tensor, nodes: Tensor, key: Tensor, vectors: Tensor | None, k: int, num_nodes: int) -> _Kept:
-    order = by_size(receiver, key)
-    order = order[rank_in_group(receiver[order]) < k]
+    order = largest_of_each(receiver, key, k)
     rows = None if vectors is None else vectors.index_select(0, order)
     return _Kept(receiver[order], nodes[order], key[order], rows, num_nodes)
 

@@ -14,10 +14,14 @@ from edgewise.progress import progress_bar
 from edgewise.settings import Settings
 from edgewise.walk.amp import amp_ave, amp_ave_additive
 from edgewise.walk.dag import dag_in_pieces
-from edgewise.walk.exact import SIGNS, Found, Search, rounding, starting
+from edgewise.walk.exact import Search
 from edgewise.walk.exhaustive import LIMIT, exhaustive
+from edgewise.walk.found import Found
 from edgewise.walk.neurons import emp_neu
+from edgewise.walk.ordering import SIGNS
 from edgewise.walk.posing import Block, View, read_view, target_blocks
+from edgewise.walk.prefixes import starting
+from edgewise.walk.reach import rounding
 from edgewise.walk.results import Walk, WalkSet
 
 SEARCHES = ("exact", "dag", "amp_ave", "amp_ave_additive", "emp_neu", "exhaustive")

@@ -9,38 +9,16 @@ import torch
 from torch import Tensor
 
 from edgewise.walk.bounds import Box
-from edgewise.walk.exact import Found, Prefixes, starting
-from edgewise.walk.front import Front
+from edgewise.walk.found import Found
+from edgewise.walk.front import Front, signed
 from edgewise.walk.network import Network
-from edgewise.walk.ordering import by_size, rank_in_group
+from edgewise.walk.ordering import largest_of_each
+from edgewise.walk.prefixes import Prefixes, starting
+from edgewise.walk.reach import ceiling
 
 _TABLE = 2**26
 _FIRST_PIECE = 8
 _BYTES_A_NUMBER = 32
-
-
-def signed(front: Front, sign: str) -> Front:
-    """For negative walks everything is negated, so that the best is always the largest."""
-    if sign != "negative":
-        return front
-    return Front(front.node, -front.summed, None if front.around is None else -front.around)
-
-
-def ceiling(
-    network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int, sign: str
-) -> Tensor:
-    """`[T]`: no walk of a target has more than this, in the searched order."""
-    call = network.num_calls - 1
-    parent, pair = network.children(call, front.node)
-    box = boxes[call]
-    if box is None:
-        bound = network.scores(front, parent, pair)
-        bound = bound.abs() if sign == "magnitude" else bound
-    else:
-        gradient, sender = network.onward(call, front, parent, pair), network.geometry(call).sender[pair]
-        bound = box.upper(gradient, sender)
-        bound = torch.maximum(bound, box.upper(-gradient, sender)) if sign == "magnitude" else bound
-    return bound.new_zeros(num_targets).scatter_reduce_(0, owner[parent], bound, "amax")
 
 
 def dag(
@@ -117,8 +95,7 @@ def dag_in_pieces(
 def _best_of_each(group: Tensor, key: Tensor, width: int, num_groups: int) -> Tensor:
     """The places of the `width` largest keys of each group, groups in order; of equal ones the first."""
     if width > 1 or num_groups > _TABLE:
-        order = by_size(group, key)
-        return order[rank_in_group(group[order]) < width]
+        return largest_of_each(group, key, width)
     largest = torch.full((num_groups,), -torch.inf, dtype=key.dtype, device=key.device)
     largest.scatter_reduce_(0, group, key, "amax")
     hit = (key == largest.index_select(0, group)).nonzero().view(-1)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import InputError
-from edgewise.walk.exact import Found
+from edgewise.walk.found import Found
 from edgewise.walk.front import Front
 from edgewise.walk.network import Network
 from edgewise.walk.ordering import best

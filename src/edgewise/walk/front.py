@@ -23,3 +23,10 @@ class Front:
 
     def __len__(self) -> int:
         return len(self.node)
+
+
+def signed(front: Front, sign: str) -> Front:
+    """For negative walks everything is negated, so that the best is always the largest."""
+    if sign != "negative":
+        return front
+    return Front(front.node, -front.summed, None if front.around is None else -front.around)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from edgewise.errors import ModelError
 from edgewise.walk.bounds import Box
-from edgewise.walk.exact import Found
+from edgewise.walk.found import Found
 from edgewise.walk.front import Front
 from edgewise.walk.network import Network
 from edgewise.walk.ordering import by_size, rank_in_group

@@ -6,6 +6,7 @@ Scores within 1e-9 of the target's largest are tied: symmetric molecules have ma
 import torch
 from torch import Tensor
 
+SIGNS = ("positive", "negative", "magnitude")
 TIE = 1e-9
 
 
@@ -23,6 +24,12 @@ def by_size(target: Tensor, key: Tensor) -> Tensor:
     """An order: targets together, largest keys first."""
     order = key.argsort(descending=True, stable=True)
     return order[target[order].argsort(stable=True)]
+
+
+def largest_of_each(group: Tensor, key: Tensor, width: int) -> Tensor:
+    """The places of the `width` largest keys of each group, groups in order; of equal ones the first."""
+    order = by_size(group, key)
+    return order[rank_in_group(group[order]) < width]
 
 
 def best(target: Tensor, key: Tensor, nodes: Tensor, k: int, tolerance: Tensor | None = None) -> Tensor:
