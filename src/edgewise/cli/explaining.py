@@ -9,11 +9,11 @@ import edgewise as ew
 from edgewise.cli import showing
 from edgewise.cli.asked import Asked
 from edgewise.cli.pieces import joined
-from edgewise.cli.reading.subject import Subject, read_subject
+from edgewise.cli.reading.subject import Subject
+from edgewise.cli.running import Run
 from edgewise.cli.saying import Voice
-from edgewise.cli.working import Output, Work, end_early, page_settings, question, work_through, write_page
+from edgewise.cli.working import Output, Work, work_through
 from edgewise.cli.writing.columns import write_columns
-from edgewise.cli.writing.keeping import Destination
 from edgewise.export.tables import columns
 from edgewise.storage import named_columns, save
 
@@ -30,28 +30,15 @@ class How:
 
 def run(asked: Asked, voice: Voice, output: Output, how: How, paged: dict[str, Any]) -> None:
     """Read, explain, write, show."""
-    subject = read_subject(asked, voice)
-    story = question(asked, **asdict(how))
-    destination = Destination(output.out, "explain", story, subject.hashes, len(subject.index)) if output.out else None
-    work = _explain(subject, how, voice, destination)
-    saver = partial(_save_parts, work, subject)
-    if work.stopped is not None:
-        end_early(work, destination, saver)
-    written: dict[str, Any] = {"seconds": work.seconds}
-    if destination is not None:
-        written |= destination.write(saver, seconds=work.seconds)
-        voice.note(f"Written: {destination.path}")
-    if output.page is not None:
-        settings = page_settings(story, subject)
-        written["page"] = str(write_page(subject, output.page, voice, settings, **paged, **how.settings))
-        voice.note(f"Written: {output.page}")
-    _show(subject, joined(work.parts), how, written)
+    started = Run.start("explain", asked, voice, output, asdict(how))
+    work = _explain(started, how)
+    written = started.finish(work, partial(_save_parts, work, started.subject), paged | how.settings)
+    _show(started.subject, joined(work.parts), how, written)
 
 
-def _explain(subject: Subject, how: How, voice: Voice, destination: Destination | None) -> Work[ew.ExplanationSet]:
-    """All targets; without a file to write them to only those that will be shown."""
-    asked, total = subject.asked, len(subject.index)
-    shown = total if destination is not None or asked.json else min(total, showing.SHOWN_TARGETS)
+def _explain(started: Run, how: How) -> Work[ew.ExplanationSet]:
+    """The targets, after those that an earlier run has finished."""
+    subject, destination = started.subject, started.destination
 
     def explain(positions: slice) -> ew.ExplanationSet:
         found = ew.explain(
@@ -62,7 +49,7 @@ def _explain(subject: Subject, how: How, voice: Voice, destination: Destination 
             level=how.level,
             top=how.top,
             target=subject.classes_of(positions),
-            seed=asked.seed,
+            seed=subject.asked.seed,
             **subject.options,
             **how.settings,
         )
@@ -73,8 +60,8 @@ def _explain(subject: Subject, how: How, voice: Voice, destination: Destination 
     earlier = [ew.load(kept)] if kept is not None else []
     done = sum(map(len, earlier))
     if kept is not None:
-        voice.note(f"Going on from {kept}: {done} of {total} targets are finished.")
-    return work_through(voice, f"{how.method} ({how.level})", shown, explain, earlier, done)
+        started.voice.note(f"Going on from {kept}: {done} of {len(subject.index)} targets are finished.")
+    return work_through(started.voice, f"{how.method} ({how.level})", started.targets, explain, earlier, done)
 
 
 def _save_parts(work: Work[ew.ExplanationSet], subject: Subject, path: Path) -> None:

@@ -11,11 +11,11 @@ import numpy as np
 import edgewise as ew
 from edgewise.cli import showing
 from edgewise.cli.asked import Asked
-from edgewise.cli.reading.subject import Subject, read_subject
+from edgewise.cli.reading.subject import Subject
+from edgewise.cli.running import Run
 from edgewise.cli.saying import Voice
-from edgewise.cli.working import Output, end_early, page_settings, question, work_through, write_page
+from edgewise.cli.working import Output, work_through
 from edgewise.cli.writing.columns import write_columns
-from edgewise.cli.writing.keeping import Destination
 from edgewise.export.tables import columns
 
 
@@ -31,10 +31,8 @@ class How:
 
 def run(asked: Asked, voice: Voice, output: Output, how: How) -> None:
     """Read, search, write, show."""
-    subject = read_subject(asked, voice)
-    story, total = question(asked, **asdict(how)), len(subject.index)
-    destination = Destination(output.out, "walks", story, subject.hashes, total) if output.out else None
-    shown = total if destination is not None or asked.json else min(total, showing.SHOWN_TARGETS)
+    started = Run.start("walks", asked, voice, output, asdict(how))
+    subject = started.subject
 
     def search(positions: slice) -> list[ew.WalkSet]:
         index, classes = subject.index[positions].tolist(), subject.classes_of(positions)
@@ -43,18 +41,9 @@ def run(asked: Asked, voice: Voice, output: Output, how: How) -> None:
         )
         return found
 
-    work = work_through(voice, f"walks ({how.search})", shown, search)
+    work = work_through(voice, f"walks ({how.search})", started.targets, search)
     found = [one for part in work.parts for one in part]
-    saver = partial(save_walks, found, subject)
-    if work.stopped is not None:
-        end_early(work, destination, saver)
-    written: dict[str, Any] = {"seconds": work.seconds}
-    if destination is not None:
-        written |= destination.write(saver, seconds=work.seconds)
-        voice.note(f"Written: {destination.path}")
-    if output.page is not None:
-        written["page"] = str(write_page(subject, output.page, voice, page_settings(story, subject), walks=how.k))
-        voice.note(f"Written: {output.page}")
+    written = started.finish(work, partial(save_walks, found, subject), {"walks": how.k})
     _show(subject, found, how, written)
 
 
