@@ -2,15 +2,13 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
+from command_line import start
 from conftest import data_root
 from edgewise.cli.app import app
 from edgewise.experiments import node_classification, running
@@ -25,16 +23,6 @@ from edgewise.experiments.tasks import Outcome, Task
 from edgewise.experiments.training.recipe import Recipe
 from edgewise.experiments.workers import work
 from missing import skip_or_fail
-
-SOURCE = Path(__file__).resolve().parents[1] / "src"
-
-
-def command(*arguments, **options):
-    environment = os.environ | {"PYTHONPATH": str(SOURCE), "PYTHONWARNINGS": "ignore"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "edgewise", *map(str, arguments)],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
-    )  # fmt: skip
 
 
 def numbers(outcomes):
@@ -165,14 +153,14 @@ def results(folder):
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
     arguments = ["reproduce", "theorems", "--quick", "--workers", "1", "--out", tmp_path]
-    process = command(*arguments)
+    process = start(*arguments)
     wait_for(lambda: len(results(tmp_path)) >= 2 or process.poll() is not None)
     process.kill()
     process.communicate()
     done = results(tmp_path)
     assert done
     assert not (tmp_path / "report.md").exists()
-    again = command(*arguments)
+    again = start(*arguments)
     _, errors = again.communicate()
     assert again.returncode == 0, errors
     assert (tmp_path / "report.md").exists()
@@ -183,7 +171,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
 
 
 def test_ctrl_c_stops_the_workers_and_says_how_to_go_on(tmp_path):
-    process = command("reproduce", "infection", "--quick", "--workers", "1", "--out", tmp_path, start_new_session=True)
+    process = start("reproduce", "infection", "--quick", "--workers", "1", "--out", tmp_path, start_new_session=True)
     wait_for(lambda: (tmp_path / "cache" / "results").is_dir() or process.poll() is not None)
     time.sleep(1.0)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everybody
