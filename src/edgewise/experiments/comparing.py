@@ -60,13 +60,9 @@ class Compared:
             return False
         return abs(self.difference) <= 1.96 * math.sqrt(max(self.mean * (1 - self.mean), 1e-9) / self.count)
 
-    @property
-    def inside_range(self) -> bool:
-        """Whether the published number lies between the lowest and the highest seed, as far as it could be read."""
-        if self.published is None:
-            return False
-        slack = READ_OFF if self.published.source == "figure" else 0.0
-        return self.low - slack <= self.published.value <= self.high + slack
+    def inside_range(self, slack: float = 0.0) -> bool:
+        """Whether the published number lies between the lowest and the highest seed, or so near to them."""
+        return self.published is not None and self.low - slack <= self.published.value <= self.high + slack
 
     @property
     def inside_prediction(self) -> bool:
@@ -75,7 +71,7 @@ class Compared:
             return False
         deviation = self.spread * math.sqrt(self.seeds / (self.seeds - 1))
         half = _STUDENT.get(self.seeds, 2.0) * deviation * math.sqrt(1 + 1 / self.seeds)
-        return abs(self.difference) <= half + (READ_OFF if self.published.source == "figure" else 0.0)
+        return abs(self.difference) <= half
 
     @property
     def verdict(self) -> str:
@@ -84,7 +80,7 @@ class Compared:
             return ""
         if abs(self.difference) <= tolerance(self.experiment, self.quantity):
             return AGREES
-        return IN_RANGE if self.inside_range or self.by_chance else DIFFERS
+        return IN_RANGE if self.inside_range() or self.by_chance else DIFFERS
 
 
 def tolerance(experiment: str, quantity: str) -> float:
