@@ -53,8 +53,9 @@ def _layerwise_reason(view: View) -> Iterator[str]:
         f"distance to the published points is {number(distance['small', CODE])} on Cornell, Texas and Wisconsin and "
         f"{number(distance['large', CODE])} on Cora and CiteSeer. With start logits of a standard deviation of {SPREAD} "
         f"instead of PyG's 0.03 it is {number(distance['large', WIDE])} on Cora and CiteSeer, "
-        f"{number(distance['small', WIDE])} on the others, so the former are compared with that (`{WIDE}`). {SPREAD} is fitted to the linear "
-        "network; why it should be so we do not know. One layer: the code also trains edge 0, wherever it is, and the published numbers show it."
+        f"{number(distance['small', WIDE])} on the others, so the former are compared with that (`{WIDE}`). {SPREAD} is fitted "
+        "to the linear network; why it should be so we do not know. One layer: the code also trains edge 0, wherever it is, "
+        "and the published numbers show it."
     )
 
 
