@@ -15,7 +15,7 @@ import edgewise as ew
 import edgewise.lowering
 import zoo
 from checks import LEVELS, assert_close, own_scores_of, scores_of
-from edgewise import subject
+from edgewise import keeping
 from edgewise.lowering import compiled
 from zoo import CLASSES, FEATURES, WIDTH, Chain, ChainWithWeights, mlp
 
@@ -53,9 +53,9 @@ def explain_compiled(*args, **options):
         spy = Spy()
         patch.setattr(compiled, "_WORTH_IT", 0)
         patch.setattr(compiled, "_kernels", lambda: spy)
-        subject._kept.clear()
+        keeping._kept.clear()
         found = ew.explain(*args, **options)
-    subject._kept.clear()
+    keeping._kept.clear()
     assert found.settings["way"] == "lowered"
     return found, spy.called
 
@@ -67,9 +67,9 @@ def walks_both_ways(*args, **options):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(compiled, "_WORTH_IT", 0)
             patch.setattr(compiled, "_kernels", lambda chosen=kernels_or_none: chosen)
-            subject._kept.clear()
+            keeping._kept.clear()
             found.append(ew.walks(*args, **options))
-    subject._kept.clear()
+    keeping._kept.clear()
     return *found, spy.called
 
 
@@ -85,9 +85,9 @@ def assert_walks_agree(model, data, **options):
 def explain_plain(*args, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled, "_kernels", lambda: None)
-        subject._kept.clear()
+        keeping._kept.clear()
         found = ew.explain(*args, **options)
-    subject._kept.clear()
+    keeping._kept.clear()
     return found
 
 
@@ -232,7 +232,7 @@ def test_without_numba_everything_works_all_the_same(monkeypatch):
     monkeypatch.setattr(compiled, "_WORTH_IT", 0)
     monkeypatch.setitem(sys.modules, "edgewise.lowering.kernels", None)  # importing it raises ImportError
     monkeypatch.delattr(edgewise.lowering, "kernels", raising=False)
-    subject._kept.clear()
+    keeping._kept.clear()
     data, model = zoo.graph(zoo._EVERYTHING, 8), zoo.randomise(MODELS["gcn, relu"]())
     found = ew.explain(model, data, method="occlusion", level="layer")
     assert compiled._kernels() is None

@@ -16,7 +16,7 @@ from torch_geometric.nn import GCNConv
 import edgewise as ew
 import zoo
 from checks import assert_close, own_scores_of, scores_of
-from edgewise import subject
+from edgewise import keeping
 from edgewise.graph.computation_graph import InEdges
 from edgewise.lowering import compiled
 from zoo import CLASSES, FEATURES, WIDTH, Chain, ChainWithAttributes, ChainWithWeights
@@ -24,9 +24,9 @@ from zoo import CLASSES, FEATURES, WIDTH, Chain, ChainWithAttributes, ChainWithW
 
 @pytest.fixture(autouse=True)
 def _nothing_kept():
-    subject._kept.clear()
+    keeping._kept.clear()
     yield
-    subject._kept.clear()
+    keeping._kept.clear()
 
 
 def ask(model, data, **options):
@@ -35,9 +35,9 @@ def ask(model, data, **options):
 
 
 def ask_afresh(model, data, **options):
-    subject._kept.clear()
+    keeping._kept.clear()
     found = ask(model, data, **options)
-    subject._kept.clear()
+    keeping._kept.clear()
     return found
 
 
@@ -47,7 +47,7 @@ def assert_change_is_seen(change, model=None, data=None, **options):
     for method in ("gradient", "occlusion"):
         asked = copy.deepcopy(model), copy.deepcopy(data)
         before = ask(*asked, method=method, **options)
-        assert subject._kept or options, "nothing was kept, so nothing can be stale"
+        assert keeping._kept or options, "nothing was kept, so nothing can be stale"
         changed = change(*asked) or asked
         found = ask(*changed, method=method, **options)
         expected = ask_afresh(*changed, method=method, **options)
@@ -368,7 +368,7 @@ def test_at_most_one_subject_is_kept_and_the_others_are_let_go():
     gone = [weakref.ref(model) for model in models]
     for model in models:
         ask(model, data)
-        assert len(subject._kept) == 1
+        assert len(keeping._kept) == 1
     del model
     models.clear()
     gc.collect()
@@ -378,11 +378,11 @@ def test_at_most_one_subject_is_kept_and_the_others_are_let_go():
 def test_a_large_subject_is_not_kept(monkeypatch):
     model, data = zoo.BY_NAME["gcn_relu"].build(), zoo.GRAPHS["everything"]()
     ask(model, data)
-    assert subject._kept
-    monkeypatch.setattr(subject, "_LARGEST_KEPT", 10)
+    assert keeping._kept
+    monkeypatch.setattr(keeping, "_LARGEST_KEPT", 10)
     data.x *= 2
     expected = ask(model, data)
-    assert not subject._kept
+    assert not keeping._kept
     assert_close(ask(model, data), expected, 1e-12)
 
 
@@ -391,7 +391,7 @@ def test_a_subject_without_versions_is_not_kept():
     with torch.inference_mode():
         data = zoo.GRAPHS["everything"]()  # tensors of inference mode count no versions
     ask(model, data)
-    assert not subject._kept
+    assert not keeping._kept
 
 
 def test_what_users_do_to_an_answer_does_not_reach_the_next_one():

@@ -28,7 +28,7 @@ from torch_geometric.nn import (
 import edgewise as ew
 import zoo
 from checks import LEVELS, assert_close
-from edgewise import subject
+from edgewise import keeping
 from edgewise.lowering import layers as lowered_layers
 from edgewise.problem import graphs as graph_problem
 from zoo import CLASSES, EDGE_FEATURES, FEATURES, WIDTH, Pooled, PooledWithAttributes, mlp
@@ -86,9 +86,9 @@ MODELS = {
 def through_the_model():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graph_problem, "lower_graphs", lambda *_: None)
-        subject._kept.clear()
+        keeping._kept.clear()
         yield
-    subject._kept.clear()
+    keeping._kept.clear()
 
 
 def assert_same(found, expected, what):

@@ -39,7 +39,7 @@ import edgewise as ew
 import oracles
 import zoo
 from checks import LEVELS, assert_close, own_scores_of, quietly, scores_of
-from edgewise import subject
+from edgewise import keeping, subject
 from edgewise.lowering import layers as lowered_layers
 from zoo import CLASSES, EDGE_FEATURES, FEATURES, WIDTH, Chain, ChainWithAttributes, ChainWithWeights, Residual, mlp
 
@@ -62,9 +62,9 @@ def through_the_model():
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore", ew.LocalityWarning)
         patch.setattr(subject, "lower_nodes", lambda *_: None)
-        subject._kept.clear()
+        keeping._kept.clear()
         yield
-    subject._kept.clear()
+    keeping._kept.clear()
 
 
 def assert_same(found, expected, what):
@@ -80,7 +80,7 @@ def assert_ways_agree(model, data, *, methods=METHODS, ways=("lowered",), **aske
     for method in methods:
         for level in LEVELS:
             options = {"method": method, "level": level, **METHODS[method], **asked}
-            subject._kept.clear()
+            keeping._kept.clear()
             found = ew.explain(model, data, **options)
             with through_the_model():
                 expected = ew.explain(model, data, **options)
@@ -445,9 +445,9 @@ def _deaf_to_weights(conv, calls, data):
 def test_a_lowering_that_does_not_reproduce_the_model_is_never_used(monkeypatch, wrong):
     model, data = zoo.randomise(LAYERS["gcn"]()), everything()
     monkeypatch.setitem(lowered_layers._KNOWN, GCNConv, wrong)
-    subject._kept.clear()
+    keeping._kept.clear()
     found = ew.explain(model, data, level="layer")
-    subject._kept.clear()
+    keeping._kept.clear()
     assert found.settings["way"] == "copies"
     numbers = oracles.Numbers(model, data)
     assert_close(scores_of(found), oracles.layer_gradient(numbers, *numbers.ones())[0], 1e-9)
@@ -456,7 +456,7 @@ def test_a_lowering_that_does_not_reproduce_the_model_is_never_used(monkeypatch,
 def test_the_log_says_which_way_was_taken_and_why_not(caplog):
     data = everything()
     for name, way, reason in [("gcn", "lowered", ""), ("transformer", "copies", "TransformerConv is not among")]:
-        subject._kept.clear()
+        keeping._kept.clear()
         caplog.clear()
         with caplog.at_level(logging.DEBUG, logger="edgewise"):
             found = ew.explain(zoo.BY_NAME[name].build(), data, index=[1])

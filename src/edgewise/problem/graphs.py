@@ -12,13 +12,14 @@ from edgewise.errors import ModelError
 from edgewise.graph.copies import Copies, side_by_side
 from edgewise.graph.inputs import read_graphs, read_index
 from edgewise.graph.shelf import Shelf
+from edgewise.keeping import Fingerprint, keep, recall
 from edgewise.lowering.lowering import lower_graphs
 from edgewise.model.call import ModelCall, check_model, takes_data
 from edgewise.model.trace import Trace, record
 from edgewise.model.weighted import WeightedModel
 from edgewise.problem.base import Problem
 from edgewise.problem.placing import placed
-from edgewise.subject import NOT_REPEATABLE, Fingerprint, Loan, close, keep, random_weight, recall, warn_not_local
+from edgewise.subject import NOT_REPEATABLE, Loan, close, random_weight, warn_not_local
 from edgewise.target import choose_target
 
 _FEW = 4

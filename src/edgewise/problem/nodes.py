@@ -10,10 +10,11 @@ from edgewise.engine import Engine
 from edgewise.errors import InputError
 from edgewise.graph.copies import Copies
 from edgewise.graph.inputs import read_graph, read_index
+from edgewise.keeping import Fingerprint, keep, recall
 from edgewise.model.call import Forward, ModelCall, check_model
 from edgewise.problem.base import Problem
 from edgewise.problem.placing import placed
-from edgewise.subject import Fingerprint, Loan, Subject, keep, recall
+from edgewise.subject import Loan, Subject
 from edgewise.target import choose_target
 
 
