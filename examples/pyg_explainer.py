@@ -5,7 +5,7 @@ from torch_geometric.data import Data
 from torch_geometric.explain import Explainer
 from torch_geometric.nn import GCN
 
-from edgewise.adapters.pyg import EdgewiseExplainer
+from edgewise.adapters.to_pyg import EdgewiseExplainer
 
 torch.manual_seed(0)
 model = GCN(8, 16, num_layers=2, out_channels=3)

@@ -2,13 +2,13 @@
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
 from missing import skip_or_fail
+from places import data_root
 
 torch.set_num_threads(1)
 
@@ -20,11 +20,6 @@ settings.register_profile(
 )
 settings.register_profile("thorough", max_examples=200, deadline=None, print_blob=True, suppress_health_check=_QUIET)
 settings.load_profile("thorough" if os.environ.get("EDGEWISE_THOROUGH") else "quick")
-
-
-def data_root() -> Path:
-    """Where the raw data sets lie: EDGEWISE_DATA, or beside the checkout."""
-    return Path(os.environ.get("EDGEWISE_DATA") or Path(__file__).resolve().parents[1] / ".." / "shared" / "data")
 
 
 @pytest.fixture(scope="session")

@@ -5,34 +5,35 @@ Names load on first use (PEP 562), so that importing the package, and the comman
 
 from typing import TYPE_CHECKING
 
-from edgewise.lazy import lazy_names
+from edgewise._lazy import lazy_names
 
 __version__ = "0.1.0"
 
 _WHERE = {
     # explaining
-    "explain": "edgewise.explaining",
+    "explain": "edgewise.api.explain",
     "methods": "edgewise.algorithms.registry",
-    "best_subgraph": "edgewise.algorithms.linear_search",
-    "from_pyg": "edgewise.adapters.explainers",
-    "heal": "edgewise.adapters.healing",
+    "best_subgraph": "edgewise.algorithms.eig_search",
+    "from_pyg": "edgewise.adapters.from_pyg",
+    "heal": "edgewise.adapters.heal",
+    "EdgewiseExplainer": "edgewise.adapters.to_pyg",
     "Score": "edgewise.score",
     # results
-    "Explanation": "edgewise.explanation",
-    "ExplanationSet": "edgewise.collection",
-    "load": "edgewise.storage",
+    "Explanation": "edgewise.results.explanation",
+    "ExplanationSet": "edgewise.results.explanation_set",
+    "load": "edgewise.results.storage",
     "similarity": "edgewise.metrics.agreement",
-    "write_page": "edgewise.report.page.writing",
+    "write_page": "edgewise.api.write_page",
     # trust
-    "check": "edgewise.trust.report",
-    "compare": "edgewise.metrics.comparison",
-    "Comparison": "edgewise.metrics.compared",
+    "check": "edgewise.api.check",
+    "compare": "edgewise.api.compare",
+    "Comparison": "edgewise.results.comparison",
     # walks
-    "walks": "edgewise.walk.asking",
-    "walk_relevance": "edgewise.walk.relevance",
-    "subgraph_relevance": "edgewise.walk.relevance",
-    "Walk": "edgewise.walk.results",
-    "WalkSet": "edgewise.walk.results",
+    "walks": "edgewise.api.walks",
+    "walk_relevance": "edgewise.api.walk_relevance",
+    "subgraph_relevance": "edgewise.api.walk_relevance",
+    "Walk": "edgewise.results.walk_set",
+    "WalkSet": "edgewise.results.walk_set",
     # errors
     "EdgewiseError": "edgewise.errors",
     "InputError": "edgewise.errors",
@@ -51,11 +52,18 @@ if TYPE_CHECKING:
     from edgewise import datasets as datasets
     from edgewise import metrics as metrics
     from edgewise import trust as trust
-    from edgewise.adapters.explainers import from_pyg as from_pyg
-    from edgewise.adapters.healing import heal as heal
-    from edgewise.algorithms.linear_search import best_subgraph as best_subgraph
+    from edgewise.adapters.from_pyg import from_pyg as from_pyg
+    from edgewise.adapters.heal import heal as heal
+    from edgewise.adapters.to_pyg import EdgewiseExplainer as EdgewiseExplainer
+    from edgewise.algorithms.eig_search import best_subgraph as best_subgraph
     from edgewise.algorithms.registry import methods as methods
-    from edgewise.collection import ExplanationSet as ExplanationSet
+    from edgewise.api.check import check as check
+    from edgewise.api.compare import compare as compare
+    from edgewise.api.explain import explain as explain
+    from edgewise.api.walk_relevance import subgraph_relevance as subgraph_relevance
+    from edgewise.api.walk_relevance import walk_relevance as walk_relevance
+    from edgewise.api.walks import walks as walks
+    from edgewise.api.write_page import write_page as write_page
     from edgewise.errors import EdgewiseError as EdgewiseError
     from edgewise.errors import FileError as FileError
     from edgewise.errors import InputError as InputError
@@ -63,19 +71,13 @@ if TYPE_CHECKING:
     from edgewise.errors import MissingExtraError as MissingExtraError
     from edgewise.errors import ModelError as ModelError
     from edgewise.errors import SettingError as SettingError
-    from edgewise.explaining import explain as explain
-    from edgewise.explanation import Explanation as Explanation
     from edgewise.metrics.agreement import similarity as similarity
-    from edgewise.metrics.compared import Comparison as Comparison
-    from edgewise.metrics.comparison import compare as compare
-    from edgewise.report.page.writing import write_page as write_page
+    from edgewise.results.comparison import Comparison as Comparison
+    from edgewise.results.explanation import Explanation as Explanation
+    from edgewise.results.explanation_set import ExplanationSet as ExplanationSet
+    from edgewise.results.storage import load as load
+    from edgewise.results.walk_set import Walk as Walk
+    from edgewise.results.walk_set import WalkSet as WalkSet
     from edgewise.score import Score as Score
-    from edgewise.storage import load as load
-    from edgewise.trust.report import check as check
-    from edgewise.walk.asking import walks as walks
-    from edgewise.walk.relevance import subgraph_relevance as subgraph_relevance
-    from edgewise.walk.relevance import walk_relevance as walk_relevance
-    from edgewise.walk.results import Walk as Walk
-    from edgewise.walk.results import WalkSet as WalkSet
 
 __getattr__, __dir__ = lazy_names(__name__, _WHERE | _PACKAGES)

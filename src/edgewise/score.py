@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgewise.errors import InputError
-from edgewise.lowering.engine import LoweredEngine
-from edgewise.problem import Problem, pose, sub_target
+from edgewise.program.execution import LoweredEngine
+from edgewise.question import Question, pose, sub_target
 from edgewise.shapes import LayerWeight, SelfWeight
 
 if TYPE_CHECKING:
-    from edgewise.engine import Engine
-    from edgewise.target import Target
+    from edgewise.engines import Engine
+    from edgewise.question.target import Target
 
 
 class Score:
@@ -47,30 +47,30 @@ class Score:
         forward: Callable[..., Tensor] | None = None,
         device: Any = None,
     ) -> None:
-        problem = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
-        self._set(problem, torch.arange(len(problem.index)))
+        question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+        self._set(question, torch.arange(len(question.index)))
 
     @classmethod
-    def of_block(cls, problem: Problem, positions: Tensor) -> "Score":
-        """The score of some of a problem's targets."""
+    def of_block(cls, question: Question, positions: Tensor) -> "Score":
+        """The score of some of a question's targets."""
         score = cls.__new__(cls)
-        score._set(problem, positions)
+        score._set(question, positions)
         return score
 
-    def _set(self, problem: Problem, positions: Tensor) -> None:
-        self._problem = problem
-        self._engine: Engine = problem.engine(positions)
-        self.index = problem.index[positions]
-        self.target: Target = sub_target(problem, positions)
-        self.num_layers = problem.num_layers
+    def _set(self, question: Question, positions: Tensor) -> None:
+        self._question = question
+        self._engine: Engine = question.engine(positions)
+        self.index = question.index[positions]
+        self.target: Target = sub_target(question, positions)
+        self.num_layers = question.num_layers
         self.num_targets = self._engine.num_targets
         self.way, self.local = self._engine.way, self._engine.local
         self.edge_id, self.owner = self._engine.edge_id, self._engine.owner
         self.self_node, self.self_owner = self._engine.self_node, self._engine.self_owner
         self.edges_of, self.pairs_of = self._engine.edges_of, self._engine.pairs_of
-        self.separable = problem.separable
-        self.positions, self.num_asked = positions, len(problem.index)
-        self.num_nodes, self.num_edges = problem.sizes(positions)
+        self.separable = question.separable
+        self.positions, self.num_asked = positions, len(question.index)
+        self.num_nodes, self.num_edges = question.sizes(positions)
 
     @property
     def edge_hops(self) -> Tensor:
@@ -90,7 +90,7 @@ class Score:
         self._check(layer_weight, self.edge_id.numel(), "layer_weight", "score.ones()")
         if self_weight is not None:
             self._check(self_weight, self.self_node.numel(), "self_weight", "score.self_ones()")
-        with self._problem.borrowed():
+        with self._question.borrowed():
             return self._engine.output(layer_weight, self_weight)
 
     def __call__(self, layer_weight: LayerWeight, self_weight: SelfWeight | None = None) -> Tensor:
@@ -99,22 +99,22 @@ class Score:
 
     def repeated(self, times: int) -> "Score":
         """The same targets again and again: row `turn · targets + position` is one of them, with copies of its own."""
-        return Score.of_block(self._problem, self.positions.repeat(times))
+        return Score.of_block(self._question, self.positions.repeat(times))
 
     def ends(self) -> Tensor:
         """`[2, M]`: the two nodes of each edge copy, as in `edge_index`."""
-        return self._problem.ends(self.positions, self.owner, self.edge_id)
+        return self._question.ends(self.positions, self.owner, self.edge_id)
 
     @property
     def pass_bytes(self) -> int:
         """About what a forward pass needs."""
-        return self._problem.edge_bytes * self.edge_id.numel()
+        return self._question.edge_bytes * self.edge_id.numel()
 
     def reverse(self) -> tuple[LayerWeight, SelfWeight] | None:
         """Gradients at ω = s = 1 in one reverse pass, if the model is lowered."""
         if not isinstance(self._engine, LoweredEngine):
             return None
-        with self._problem.borrowed():
+        with self._question.borrowed():
             return self._engine.gradients(self.target.value)
 
     def _check(self, weight: Tensor, columns: int, name: str, start: str) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise import randomness
-from edgewise.algorithms.scores import CopyScores
+from edgewise import random_numbers
+from edgewise.algorithms.copy_scores import CopyScores
 from edgewise.errors import InputError
 from edgewise.score import Score
 
@@ -101,7 +101,7 @@ def start_logits(score: Score, level: str, init: Any, seed: int) -> Tensor:
     layer = torch.arange(1 if level == "input" else score.num_layers, device=score.owner.device).view(-1, 1)
     target = score.index.to(score.owner.device)[score.owner]
     spread = (2.0 / score.num_nodes).sqrt().expand(score.num_targets)[score.owner]  # relu gain √2 · √(2 / 2N)
-    return (randomness.normal(seed, target, layer, score.edge_id) * spread).to(dtype)
+    return (random_numbers.normal(seed, target, layer, score.edge_id) * spread).to(dtype)
 
 
 def _given_start(score: Score, level: str, init: Any) -> Tensor:

@@ -5,26 +5,19 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from edgewise.algorithms.scores import CopyScores, SparseScores, has_own_terms, in_computation_graph
-from edgewise.lowering.differences import Differences
-from edgewise.lowering.last_call import drops
-from edgewise.problem import Problem
+from edgewise.algorithms.copy_scores import CopyScores, SparseScores, has_own_terms, in_computation_graph
+from edgewise.groups import occurrence
+from edgewise.program.perturbation import Differences
+from edgewise.program.perturbation_output import drops
+from edgewise.question import Question
 from edgewise.score import Score
-
-
-def rank_in_group(owner: Tensor) -> Tensor:
-    """The number of each entry among those of its owner."""
-    order = owner.argsort(stable=True)
-    grouped = owner[order]
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(len(owner), device=owner.device) - torch.searchsorted(grouped, grouped)
-    return rank
+from edgewise.shapes import LayerWeight
 
 
 def one_per_target(candidates: Tensor, owner: Tensor) -> Iterator[Tensor]:
     """The candidates in rounds, at most one of each target a round: one forward pass serves all targets."""
-    order = rank_in_group(owner[candidates]).argsort(stable=True)
-    counts = torch.bincount(rank_in_group(owner[candidates]))
+    order = occurrence(owner[candidates]).argsort(stable=True)
+    counts = torch.bincount(occurrence(owner[candidates]))
     yield from candidates[order].split(counts.tolist())
 
 
@@ -123,22 +116,22 @@ _BYTES_A_PAIR = 256
 _SLOT_TABLE = 2**21  # slots × nodes in a block: small enough to stay in the cache
 
 
-def lowered_occlusion(problem: Problem, level: str, memory: int) -> Iterator[tuple[int, SparseScores]]:
+def lowered_occlusion(question: Question, level: str, memory: int) -> Iterator[tuple[int, SparseScores]]:
     """The same for all targets of a lowered model: differences instead of forward passes, in blocks of edges."""
-    return lowered_drops(problem, level, memory, of_self=(False, True))
+    return lowered_drops(question, level, memory, of_self=(False, True))
 
 
 @torch.no_grad()
 def lowered_drops(
-    problem: Problem, level: str, memory: int, of_self: tuple[bool, ...]
+    question: Question, level: str, memory: int, of_self: tuple[bool, ...]
 ) -> Iterator[tuple[int, SparseScores]]:
     """Of edges (False), of own terms (True), or of both.
 
     Each block comes with how many targets' worth of work is done since the last one.
     """
-    lowering = problem.lowering
+    lowering = question.lowering
     assert lowering is not None
-    differences = Differences(lowering, problem.index.to(problem.device), problem.target)
+    differences = Differences(lowering, question.index.to(question.device), question.target)
     size = max(min(_SLOT_TABLE, memory // _BYTES_A_PAIR) // lowering.in_edges.num_nodes, 1)
     slots = [differences.slots(level, of_self=kind) for kind in of_self]
     total, done = max(sum(len(part) for part in slots), 1), 0
@@ -147,4 +140,41 @@ def lowered_drops(
         layer = block.call[found.slot].clamp(min=0)
         entries = SparseScores(found.position, layer, block.item[found.slot], found.score, of_self=block.of_self)
         before, done = done, done + len(block)
-        yield done * len(problem.index) // total - before * len(problem.index) // total, entries
+        yield done * len(question.index) // total - before * len(question.index) // total, entries
+
+
+# --- Many weightings of the same targets in one forward pass: the targets are laid side by side several times ----------
+
+
+_PASS = 2**27  # bytes of a pass: large enough to keep the processor busy, small enough for any memory
+
+
+class Repeated:
+    """A score whose targets are repeated `times` times, each time (`turn`) with weights of its own."""
+
+    def __init__(self, score: Score, at_most: int) -> None:
+        self.base = score
+        self.times = max(1, min(at_most, _PASS // max(score.pass_bytes, 1)))
+        self.score = score if self.times == 1 else score.repeated(self.times)
+        owner, targets = self.score.owner, score.num_targets
+        self.turn, position = owner // targets, owner % targets
+        width = int(score.num_edges.max()) if score.num_edges.numel() else 0
+        known, order = (score.owner * width + score.edge_id).sort()
+        self.place = order[torch.searchsorted(known, position * width + self.score.edge_id)]
+
+    def weights(self, weight: Tensor) -> LayerWeight:
+        """ω of the repeated score, from `[turns, L, copies]` of the single one; turns that are left over have ω = 1."""
+        spare = self.times - len(weight)
+        if spare:
+            weight = torch.cat([weight, torch.ones_like(weight[:1]).expand(spare, -1, -1)])
+        return weight[self.turn, :, self.place].t()
+
+    def rows(self, found: Tensor, turns: int) -> Tensor:
+        """`[turns, targets]` of the numbers of all rows."""
+        return found.view(self.times, -1)[:turns]
+
+    def single(self, found: LayerWeight, turns: int) -> Tensor:
+        """`[turns, L, copies]` of the single score, from `[L, copies]` of the repeated one (gradients, for one)."""
+        back = found.new_empty(self.times, len(found), self.base.edge_id.numel())
+        back[self.turn, :, self.place] = found.t()
+        return back[:turns]

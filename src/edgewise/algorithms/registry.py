@@ -6,13 +6,12 @@ from difflib import get_close_matches
 from math import isfinite
 from typing import Any
 
-from edgewise.algorithms.baseline import full
+from edgewise.algorithms.baselines import full
+from edgewise.algorithms.copy_scores import LEVELS, CopyScores, SparseScores
 from edgewise.algorithms.eig_search import eig_search, lowered_eig_search
 from edgewise.algorithms.gnn_explainer import gnn_explainer, gnn_explainer_fast
-from edgewise.algorithms.gradient import gradient, positive_gradient
-from edgewise.algorithms.integrated import integrated_gradients
+from edgewise.algorithms.gradient import gradient, integrated_gradients, positive_gradient
 from edgewise.algorithms.occlusion import lowered_occlusion, occlusion
-from edgewise.algorithms.scores import LEVELS, CopyScores, SparseScores
 from edgewise.algorithms.shapley import shapley
 from edgewise.algorithms.walk_sums import goat_walks, lrp
 from edgewise.errors import SettingError
@@ -37,7 +36,7 @@ class Method:
     walking: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
     """Instead of `function`: made from walks."""
     outside: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
-    """Of methods that are not ours: asked about the whole problem, they bring their own way to run the model."""
+    """Of methods that are not ours: asked about the whole question, they bring their own way to run the model."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What an explanation's settings say besides."""
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise import randomness
-from edgewise.algorithms.occlusion import players, rank_in_group
-from edgewise.algorithms.repeated import Repeated
-from edgewise.algorithms.scores import CopyScores
+from edgewise import random_numbers
+from edgewise.algorithms.copy_scores import CopyScores
+from edgewise.algorithms.occlusion import Repeated, players
+from edgewise.groups import occurrence
 from edgewise.score import Score
 
 
@@ -61,12 +61,12 @@ class _Orders:
         score, groups = self.score, len(self.inside)
         target = score.index.to(sample.device)[score.owner]
         layer = torch.arange(groups, device=sample.device).view(-1, 1)
-        ticket = randomness.uniform(self.seed, target, sample.view(-1, 1, 1), layer, score.edge_id)
+        ticket = random_numbers.uniform(self.seed, target, sample.view(-1, 1, 1), layer, score.edge_id)
         ticket = torch.where(self.inside, ticket, torch.inf).reshape(-1)
         game = (sample - sample[0]).view(-1, 1, 1) * score.num_targets + score.owner
         by_ticket = ticket.argsort()
         rank = torch.empty_like(by_ticket)
-        rank[by_ticket] = rank_in_group(game.expand(-1, groups, -1).reshape(-1)[by_ticket])
+        rank[by_ticket] = occurrence(game.expand(-1, groups, -1).reshape(-1)[by_ticket])
         return rank.view(len(sample), groups, -1)
 
 

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from edgewise.algorithms.scores import SparseScores
+from edgewise.algorithms.copy_scores import SparseScores
 from edgewise.errors import SettingError
-from edgewise.lowering.layers.affine import AffineLayer
-from edgewise.problem import Problem
-from edgewise.walk.exhaustive import count_walks
+from edgewise.program.layers.affine import AffineLayer
+from edgewise.question import Question
 from edgewise.walk.network import Network
-from edgewise.walk.posing import Block, View, read_view, target_blocks
-from edgewise.walk.prefixes import Prefixes, starting
+from edgewise.walk.search.exhaustive import count_walks
+from edgewise.walk.search.frontier import Prefixes, starting
 from edgewise.walk.sums import step_sums
+from edgewise.walk.target_blocks import RelevanceRule, TargetBlock, read_view, target_blocks
 
 
 def _column_of_pair(network: Network, call: int) -> Tensor:
@@ -25,7 +25,7 @@ def _column_of_pair(network: Network, call: int) -> Tensor:
 
 
 def _sparse(
-    block: Block, layer: Tensor, target: Tensor, column: Tensor, score: Tensor, dtype: torch.dtype
+    block: TargetBlock, layer: Tensor, target: Tensor, column: Tensor, score: Tensor, dtype: torch.dtype
 ) -> SparseScores:
     device = column.device
     position, first = block.positions.to(device)[target], block.first_edge.to(device)[target]
@@ -33,12 +33,12 @@ def _sparse(
 
 
 def lrp(
-    problem: Problem, level: str, memory: int, *, rule: str, epsilon: float, gamma: float | Sequence[float],
+    question: Question, level: str, memory: int, *, rule: str, epsilon: float, gamma: float | Sequence[float],
     attention: str, norm: str | None,
 ) -> Iterator[tuple[int, SparseScores]]:  # fmt: skip
     """Σ over all walks through an edge (in a layer) of their relevance under the rule."""
     view = read_view(rule, epsilon, gamma, attention, norm, merged=False)
-    for block in target_blocks(problem, view, memory, beam=64, bounded=False):
+    for block in target_blocks(question, view, memory, beam=64, bounded=False):
         parts = []
         for sums in step_sums(block.network, block.front, block.owner):
             column = _column_of_pair(block.network, sums.call)[sums.pair]
@@ -48,10 +48,10 @@ def lrp(
         layer, target, column, score = (torch.cat(part) for part in zip(*parts, strict=True))
         if level == "input":
             layer, target, column, score = _together(target, column, score, block)
-        yield block.num_targets, _sparse(block, layer, target, column, score, problem.target.truth.dtype)
+        yield block.num_targets, _sparse(block, layer, target, column, score, question.target.truth.dtype)
 
 
-def _together(target: Tensor, column: Tensor, score: Tensor, block: Block) -> tuple[Tensor, ...]:
+def _together(target: Tensor, column: Tensor, score: Tensor, block: TargetBlock) -> tuple[Tensor, ...]:
     """Sums over the layers."""
     size = block.network.recording.data.edge_index.size(1)
     key, place = torch.unique(target * size + column, return_inverse=True)
@@ -65,7 +65,7 @@ _PIECES = 8
 
 
 def goat_walks(
-    problem: Problem, level: str, memory: int, *, attention: str, norm: str | None
+    question: Question, level: str, memory: int, *, attention: str, norm: str | None
 ) -> Iterator[tuple[int, SparseScores]]:
     """Σ over the walks through an edge of relevance / number of distinct factors (MATH: 2L + distinct adjacency entries).
 
@@ -77,12 +77,12 @@ def goat_walks(
         raise SettingError(
             "goat_walks scores edges, not layers: an edge used in two layers is one factor. Use level='input'."
         )
-    view = View(read_view("gradient", 0.0, 0.0, attention, norm).rule, attention, norm, merged=False)
-    for block in target_blocks(problem, view, memory, beam=64, bounded=False):
+    view = RelevanceRule(read_view("gradient", 0.0, 0.0, attention, norm).rule, attention, norm, merged=False)
+    for block in target_blocks(question, view, memory, beam=64, bounded=False):
         _refuse_too_many(block)
         size = block.network.recording.data.edge_index.size(1)
         key, total = _summed(_goat_parts(block.network, starting(block.network, block.front, block.owner), size))
-        entries = _sparse(block, torch.zeros_like(key), key // size, key % size, total, problem.target.truth.dtype)
+        entries = _sparse(block, torch.zeros_like(key), key // size, key % size, total, question.target.truth.dtype)
         yield block.num_targets, entries
 
 
@@ -102,7 +102,7 @@ def _sum(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     return key, score.new_zeros(len(key)).index_add_(0, place, score)
 
 
-def _refuse_too_many(block: Block) -> None:
+def _refuse_too_many(block: TargetBlock) -> None:
     count = count_walks(block.network, block.front, block.owner, block.num_targets)
     if len(count) and float(count.max()) > _MOST_WALKS:
         raise SettingError(

@@ -1,14 +1,40 @@
-"""The commands, each in a file of its own."""
+"""The commands, each in a file of its own; small ones are here."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import edgewise
-from edgewise.cli import check, compare, demo, explain, methods, reproduce, walks
-from edgewise.cli.spreading import SpreadingCommand
+from edgewise.cli import check_command, compare_command, demo_command, explain_command, walks_command
+from edgewise.cli.exit_codes import guarded
+from edgewise.cli.options import SpreadingCommand
 
-app = typer.Typer(name="edgewise", no_args_is_help=True, pretty_exceptions_enable=False)
+METHODS_EPILOG = """Example:
+
+edgewise methods --json"""
+
+PLUGINS = {"reproduce": "edgewise_paper.command"}
+"""Commands of other packages, loaded when they are asked for: the core does not need them."""
+
+
+class _Commands(TyperGroup):
+    """Our commands, and those of `PLUGINS`; a plug-in is a module with a typer `app` of one command."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *PLUGINS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in PLUGINS:
+            command = typer.main.get_command(import_module(PLUGINS[cmd_name]).app)
+            command.name = cmd_name
+            return command
+        return super().get_command(ctx, cmd_name)
+
+
+app = typer.Typer(name="edgewise", cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it
@@ -27,10 +53,33 @@ def _about(
     """Which edges, in which layer, along which walks, made a graph neural network predict what it predicted."""
 
 
-app.command(cls=SpreadingCommand, epilog=explain.EPILOG)(explain.explain)
-app.command(cls=SpreadingCommand, epilog=walks.EPILOG)(walks.walks)
-app.command(cls=SpreadingCommand, epilog=compare.EPILOG)(compare.compare)
-app.command(cls=SpreadingCommand, epilog=check.EPILOG)(check.check)
-app.command(epilog=methods.EPILOG)(methods.methods)
-app.command(epilog=demo.EPILOG)(demo.demo)
-app.command(epilog=reproduce.EPILOG)(reproduce.reproduce)
+def methods(
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: levels, settings with defaults, cost, reference.")
+    ] = False,
+) -> None:
+    """Every method with its levels, settings, cost and reference."""
+    with guarded(debug=False):
+        import edgewise as ew
+
+        table = ew.methods()
+        if as_json:
+            from edgewise.cli.show import print_json
+
+            keys = ("levels", "settings", "cost", "reference")
+            print_json({name: {key: _plain(getattr(row, key)) for key in keys} for name, row in table.items()})
+        else:
+            typer.echo(repr(table))
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+app.command(cls=SpreadingCommand, epilog=explain_command.EPILOG)(explain_command.explain)
+app.command(cls=SpreadingCommand, epilog=walks_command.EPILOG)(walks_command.walks)
+app.command(cls=SpreadingCommand, epilog=compare_command.EPILOG)(compare_command.compare)
+app.command(cls=SpreadingCommand, epilog=check_command.EPILOG)(check_command.check)
+app.command(epilog=METHODS_EPILOG)(methods)
+app.command(epilog=demo_command.EPILOG)(demo_command.demo)

@@ -2,7 +2,7 @@
 
 from edgewise.datasets.catalogue import load, names
 from edgewise.datasets.infection import InfectionGraphs, TrainedInfection, infection, infection_model, infection_paths
-from edgewise.datasets.planted import PlantedData, Trained
+from edgewise.datasets.planted_data import PlantedData, Trained
 
 __all__ = [
     "InfectionGraphs",

@@ -11,7 +11,7 @@ from torch import Tensor
 from edgewise.datasets.infection import MAX_PATH_LENGTH, InfectionGraphs, infection, infection_model, infection_paths
 from edgewise.datasets.motifs import ba_2motifs, ba_shapes, tree_cycles, tree_grid
 from edgewise.datasets.negative_evidence import negative_evidence
-from edgewise.datasets.planted import PlantedData, Trained
+from edgewise.datasets.planted_data import PlantedData, Trained
 from edgewise.errors import SettingError
 
 

@@ -5,17 +5,19 @@ the infected themselves, 5 for everything farther than four steps. Settings as i
 the task is from Baldassarre and Azizpour, 2019.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.datasets import InfectionDataset
 from torch_geometric.datasets.graph_generator import ERGraph
 from torch_geometric.nn import GraphSAGE
 
-from edgewise.datasets.seeding import one_thread, seeded
 from edgewise.errors import InputError
+from edgewise.seeds import one_thread, seeded
 
 NUM_NODES, EDGE_PROBABILITY = 1000, 0.004
 NUM_INFECTED, MAX_PATH_LENGTH = 50, 4
@@ -121,3 +123,36 @@ def _train(model: GraphSAGE, graphs: tuple[Data, ...], epochs: int) -> None:
 def _accuracy(model: GraphSAGE, *graphs: Data) -> float:
     correct = [model(graph.x, graph.edge_index).argmax(dim=1) == graph.y for graph in graphs]
     return float(torch.cat(correct).double().mean())
+
+
+# --- Infection as a test of walk searches: on which nodes the true path is clear, and whether a walk is that path ------
+
+
+def clear_nodes(graph: Data) -> Tensor:
+    """Nodes whose distance is known (class 0 to 4) and that have a single infected node within it (the paper's choice).
+
+    >>> line = Data(
+    ...     x=torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]), edge_index=torch.tensor([[0, 1], [1, 2]]),
+    ...     y=torch.tensor([0, 1, 2]),
+    ... )
+    >>> clear_nodes(line)
+    tensor([0, 1, 2])
+    """
+    sender, receiver = graph.edge_index
+    size = graph.num_nodes
+    # reached[v, i]: whether the i-th infected node is within `step` steps of v
+    infected = (graph.x[:, 1] == 1).nonzero().view(-1)
+    reached = torch.zeros(size, len(infected))
+    reached[infected, torch.arange(len(infected))] = 1
+    clear = torch.zeros(size, dtype=torch.bool)
+    for step in range(MAX_PATH_LENGTH + 1):
+        clear |= (graph.y == step) & (reached.sum(dim=1) == 1)
+        reached = torch.maximum(
+            reached, torch.zeros_like(reached).index_add_(0, receiver, reached[sender]).clamp(max=1)
+        )
+    return clear.nonzero().view(-1)
+
+
+def is_true_path(graph: Data, index: int, nodes: Sequence[int]) -> bool:
+    """Whether a walk starts at an infected node and visits one node for every step of the distance (it may wait)."""
+    return bool(graph.x[nodes[0], 1] == 1) and len(set(nodes)) == int(graph.y[index]) + 1

@@ -17,9 +17,8 @@ from torch_geometric.datasets.graph_generator import BAGraph, GraphGenerator, Tr
 from torch_geometric.datasets.motif_generator import CycleMotif, GridMotif, HouseMotif, MotifGenerator
 from torch_geometric.nn import GraphSAGE, global_add_pool
 
-from edgewise.datasets.planted import PlantedData, Trained
-from edgewise.datasets.seeding import seeded
-from edgewise.datasets.training import fit, share_right
+from edgewise.datasets.planted_data import PlantedData, Trained, fit, share_right
+from edgewise.seeds import seeded
 
 NUM_MOTIFS, NUM_GRAPHS = 80, 1000
 TRAINING_SHARE = 0.8

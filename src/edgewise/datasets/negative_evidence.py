@@ -17,9 +17,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import SAGEConv
 from torch_geometric.utils import erdos_renyi_graph, scatter
 
-from edgewise.datasets.planted import PlantedData, Trained
-from edgewise.datasets.seeding import seeded
-from edgewise.datasets.training import fit, share_right
+from edgewise.datasets.planted_data import PlantedData, Trained, fit, share_right
+from edgewise.seeds import seeded
 
 NUM_NODES, PER_COLOUR, EDGE_PROBABILITY = 2000, 10, 0.005
 NUM_TRAINING_GRAPHS = 4

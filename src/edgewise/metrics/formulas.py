@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import InputError, SettingError
-from edgewise.metrics.ranking import Ranking
+from edgewise.metrics.planted_truth import Ranking
 
 
 def characterization(plus: Tensor, minus: Tensor, weight: float = 0.5) -> Tensor:

@@ -14,9 +14,8 @@ from torch_geometric.nn import JumpingKnowledge, MessagePassing
 from edgewise.errors import ModelError
 from edgewise.model.call import ModelCall, with_own_x
 from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
-from edgewise.model.matching import match_messages
-from edgewise.model.own_terms import own_term
-from edgewise.model.skips import Key, Operation, Residual, find_skips, keys_of
+from edgewise.model.messages import match_messages, own_term
+from edgewise.model.residuals import Key, Operation, Residual, find_skips, keys_of
 from edgewise.shapes import Slots
 
 

@@ -7,11 +7,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from edgewise.errors import SettingError, missing_extra
-from edgewise.report import ink
-from edgewise.report.captions import plain_text
-from edgewise.report.nodes import Nodes
-from edgewise.report.picture import Picture, flat_picture, task_of
-from edgewise.report.unrolled import unrolled_picture
+from edgewise.report import matplotlib_marks
+from edgewise.report.labels import Nodes
+from edgewise.report.layer_picture import unrolled_picture
+from edgewise.report.scene import Picture, flat_picture, task_of
+from edgewise.results.node_labels import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from edgewise.explanation import Explanation
+    from edgewise.results.explanation import Explanation
 
 VIEWS = ("graph", "layers")
 
@@ -61,20 +61,20 @@ def draw(
         shown = flat_picture(explanation, 40 if edges is None else edges)
     nodes = Nodes.read(shown.nodes, explanation.num_nodes, labels, classes, marked)
     figure, axes = canvas(shown, title or title_of(explanation, summed=view == "graph"))
-    ink.draw_context(axes, shown)
-    ink.draw_arrows(axes, shown, nodes.radius)
+    matplotlib_marks.draw_context(axes, shown)
+    matplotlib_marks.draw_arrows(axes, shown, nodes.radius)
     put_nodes(axes, shown, nodes)
     if shown.strongest.steps:
-        ink.colour_bar(figure, axes, shown.strongest.largest)
-    keys = [*nodes.keys(shown.root and shown.root[1], _root_name(explanation)), *ink.score_keys(shown)]
-    ink.write_legend(figure, shown.strongest.sentence() + _undrawn_self_scores(explanation, shown), keys)
+        matplotlib_marks.colour_bar(figure, axes, shown.strongest.largest)
+    keys = [*nodes.keys(shown.root and shown.root[1], _root_name(explanation)), *matplotlib_marks.score_keys(shown)]
+    matplotlib_marks.write_legend(figure, shown.strongest.sentence() + _undrawn_self_scores(explanation, shown), keys)
     return figure
 
 
 def _undrawn_self_scores(explanation: Explanation, shown: Picture) -> str:
     if shown.num_layers or explanation.self_scores is None:
         return ""
-    return f"\nSelf scores, {ink.signed(float(explanation.self_scores.sum()))} in all, are not drawn."
+    return f"\nSelf scores, {matplotlib_marks.signed(float(explanation.self_scores.sum()))} in all, are not drawn."
 
 
 def canvas(shown: Picture, title: str, row_height: float = 0.3) -> tuple[Figure, Axes]:
@@ -100,7 +100,7 @@ def canvas(shown: Picture, title: str, row_height: float = 0.3) -> tuple[Figure,
 
 def put_nodes(axes: Axes, shown: Picture, nodes: Nodes) -> None:
     """Nodes with what is written at them; in an unrolled picture long labels stand once, at the left of their row."""
-    ink.draw_nodes(axes, shown, nodes)
+    matplotlib_marks.draw_nodes(axes, shown, nodes)
     if shown.num_layers:
         rows = {node: y for (_, node), (_, y) in shown.place.items()}
         for node, y in rows.items():
@@ -111,7 +111,9 @@ def put_nodes(axes: Axes, shown: Picture, nodes: Nodes) -> None:
     if longest := max(map(len, outside.values()), default=0):
         share = min((0.064 * longest + 0.25) / (_size(shown)[1] - 1.4), 0.35)  # of the axes, for the labels at one side
         axes.margins(share / (1 - 2 * share))
-    ink.outside_labels(axes, shown, {spot: label for spot, label in outside.items() if label}, nodes.radius)
+    matplotlib_marks.outside_labels(
+        axes, shown, {spot: label for spot, label in outside.items() if label}, nodes.radius
+    )
 
 
 def _name_columns(axes: Axes, shown: Picture) -> None:

@@ -8,15 +8,15 @@ import warnings
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from edgewise.collection import ExplanationSet
 from edgewise.report.figure import target_of
-from edgewise.report.routes import sentence
-from edgewise.walk.results import WalkSet
+from edgewise.report.walk_lanes import sentence
+from edgewise.results.explanation_set import ExplanationSet
+from edgewise.results.walk_set import WalkSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from edgewise.explanation import Explanation
+    from edgewise.results.explanation import Explanation
 
 ROWS = 10
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.blocks import blocks
 from edgewise.graph.computation_graph import reach
 from edgewise.graph.copies import Copies
-from edgewise.lowering.row_wise import ACTIVATIONS, plain_name
 from edgewise.model.hooks import Layers, OperationMode, message_hooks
-from edgewise.problem import GraphProblem, NodeProblem, Problem
+from edgewise.program.operations import ACTIVATIONS, plain_name
+from edgewise.question import GraphQuestion, NodeQuestion, Question
+from edgewise.question.memory import blocks
 
 RECTIFIERS = ("relu", "leaky_relu")
 _TARGETS_AT_ONCE = 1024
@@ -43,36 +43,36 @@ class Activity:
         return float(torch.cat(fixed).double().mean()) if fixed else float("nan")
 
 
-def activity(problem: Problem, memory: int) -> list[Activity]:
+def activity(question: Question, memory: int) -> list[Activity]:
     """One for each call; what comes before the first call sees no edge and does not count."""
-    found = [Activity() for _ in range(problem.num_layers)]
-    with problem.loan.taken(), torch.no_grad():
-        if isinstance(problem, NodeProblem):
-            importance = _importance(problem)
-            _watch(problem, problem.subject.layers, problem.graphs[0], found, importance)
+    found = [Activity() for _ in range(question.num_layers)]
+    with question.loan.taken(), torch.no_grad():
+        if isinstance(question, NodeQuestion):
+            importance = _importance(question)
+            _watch(question, question.subject.layers, question.graphs[0], found, importance)
             return found
-        assert isinstance(problem, GraphProblem)
-        for copies in _batches(problem, memory):
-            _watch(problem, problem.layers, copies.data, found, _all_alike(copies))
+        assert isinstance(question, GraphQuestion)
+        for copies in _batches(question, memory):
+            _watch(question, question.layers, copies.data, found, _all_alike(copies))
     return found
 
 
-def _batches(problem: GraphProblem, memory: int) -> Iterator[Copies]:
-    for positions in blocks(problem, memory, None):
-        yield from problem.copies(positions)
+def _batches(question: GraphQuestion, memory: int) -> Iterator[Copies]:
+    for positions in blocks(question, memory, None):
+        yield from question.copies(positions)
 
 
 def _all_alike(copies: Copies) -> Callable[[int], Tensor]:
     return lambda _: torch.ones(copies.data.num_nodes, device=copies.rows.device)
 
 
-def _importance(problem: NodeProblem) -> Callable[[int], Tensor]:
+def _importance(question: NodeQuestion) -> Callable[[int], Tensor]:
     """Calls done ↦ `[N]`: for how many targets a node's features still matter then."""
-    graph, hops = problem.subject.in_edges, problem.num_layers
-    if not problem.subject.local:
-        return lambda _: torch.full((graph.num_nodes,), float(len(problem.index)), device=problem.device)
-    count = torch.zeros(hops + 1, graph.num_nodes, dtype=torch.double, device=problem.device)
-    for part in problem.index.to(problem.device).split(_TARGETS_AT_ONCE):
+    graph, hops = question.subject.in_edges, question.num_layers
+    if not question.subject.local:
+        return lambda _: torch.full((graph.num_nodes,), float(len(question.index)), device=question.device)
+    count = torch.zeros(hops + 1, graph.num_nodes, dtype=torch.double, device=question.device)
+    for part in question.index.to(question.device).split(_TARGETS_AT_ONCE):
         near = reach(graph, part, hops)
         count.index_put_((near.hops, near.node), count.new_ones(()), accumulate=True)
     within = count.cumsum(dim=0)
@@ -80,14 +80,14 @@ def _importance(problem: NodeProblem) -> Callable[[int], Tensor]:
 
 
 def _watch(
-    problem: Problem, layers: Layers, data: Any, found: list[Activity], importance: Callable[[int], Tensor]
+    question: Question, layers: Layers, data: Any, found: list[Activity], importance: Callable[[int], Tensor]
 ) -> None:
     """One pass of the model, every activation of it seen."""
     watcher = _Watcher(found, importance, data.num_nodes)
     with ExitStack() as stack:
         stack.enter_context(message_hooks(layers, watcher.on_propagate, watcher.on_message))
         stack.enter_context(watcher.watching(layers))
-        problem.call(data)
+        question.call(data)
 
 
 class _Watcher(OperationMode):

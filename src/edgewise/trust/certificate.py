@@ -1,7 +1,7 @@
 """A proof that an edge's gradient keeps its sign on all of [0, 1], by interval arithmetic."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -9,15 +9,65 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.algorithms.registry import check_level
-from edgewise.blocks import read_memory
 from edgewise.errors import SettingError
-from edgewise.problem import Problem, pose
-from edgewise.trust.bounded import follow, spreads
+from edgewise.program.perturbation import Differences
+from edgewise.question import Question, pose
+from edgewise.question.memory import read_memory
+from edgewise.trust.backward_bounds import Return
+from edgewise.trust.forward_bounds import Spread, VariedEdges
+from edgewise.trust.interval_program import AtOne, NotCertifiable, Plan
 from edgewise.trust.intervals import Interval
-from edgewise.trust.plan import NotCertifiable
-from edgewise.trust.questions import Draw, Questions, all_questions, draw_about, read_edges, share, share_of_each
-from edgewise.trust.returning import Return
-from edgewise.trust.spreading import Spread
+from edgewise.trust.target_edges import Draw, Questions, all_questions, draw_about, read_edges, share, share_of_each
+
+# --- Blocks of edges whose weights move between given bounds, for models that interval arithmetic can follow -----------
+
+
+_FIRST, _GROWTH = 16, 4
+_TABLE = 2**22  # slots × nodes in a block
+_COPIES_OF_A_NUMBER = 64  # both ends of change and slope, and what is made of them on the way
+_ENOUGH = 2**27  # bytes; larger blocks are no faster
+
+
+def follow(question: Question) -> AtOne:
+    """The model in interval arithmetic, or `NotCertifiable` with the reason."""
+    if question.task != "node":
+        raise NotCertifiable("task='graph': pooling is not followed, only models of nodes are")
+    if question.target.of != "logit":
+        raise NotCertifiable(f"of={question.target.of!r} is not piecewise linear in the outputs; of='logit' is")
+    if question.lowering is None:
+        raise NotCertifiable("the model is not lowered (a layer or an operation of it is not known)")
+    plan = Plan.of(question.lowering.program)
+    return AtOne(plan, Differences(question.lowering, question.index.to(question.device), question.target))
+
+
+def spreads(
+    at_one: AtOne,
+    level: str,
+    bounds: list[tuple[float, float]],
+    memory: int,
+    among: Callable[[Tensor], Tensor] | None = None,
+) -> Iterator[Spread]:
+    """All edges, or those that `among` keeps (at layer level in every call), each with all bounds, one edge after another."""
+    slots = at_one.graph.slots(level, of_self=False)
+    if among is not None:
+        kept = among(slots.item)
+        slots = replace(slots, item=slots.item[kept], call=slots.call[kept])
+    low, high = (torch.tensor(ends, dtype=torch.double, device=slots.item.device) for ends in zip(*bounds, strict=True))
+    width = max(at_one.value[operation.output].lo.size(1) for operation in at_one.plan.operations)
+    most, size = max(_TABLE // (at_one.num_nodes * len(bounds)), 1), _FIRST
+    begin = 0
+    while begin < len(slots):
+        size = min(size, most, len(slots) - begin)
+        edge, call = (part[begin : begin + size].repeat_interleave(len(bounds)) for part in (slots.item, slots.call))
+        spread = Spread(at_one, VariedEdges(edge, call, low.repeat(size), high.repeat(size)))
+        yield spread
+        begin += size
+        fits = int(min(memory, _ENOUGH) * size / max(spread.peak * width * _COPIES_OF_A_NUMBER * 8, 1))
+        size = max(1, min(fits, size * _GROWTH))
+
+
+# --- The whole ---------------------------------------------------------------------------------------------------------
+
 
 _QUESTIONS_AT_ONCE = 2**21  # (questions × nodes) of the way back
 
@@ -106,31 +156,31 @@ def certify(
     if not isinstance(pieces, int) or isinstance(pieces, bool) or pieces < 1:
         raise SettingError(f"pieces is {pieces!r}; needed is a whole number of at least 1, such as 5.")
     budget, most = read_memory(memory), read_edges(edges)
-    problem = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
-    with problem.borrowed():
-        return certificate_of(problem, level, pieces, draw_about(problem, most, budget, seed), budget)
+    question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+    with question.borrowed():
+        return certificate_of(question, level, pieces, draw_about(question, most, budget, seed), budget)
 
 
-def certificate_of(problem: Problem, level: str, pieces: int, draw: Draw, memory: int) -> Certificate:
-    """The same for a (borrowed) problem, about the edges of a draw."""
-    questions = all_questions(problem, memory, draw)
-    shape = (len(questions),) if level == "input" else (problem.num_layers, len(questions))
+def certificate_of(question: Question, level: str, pieces: int, draw: Draw, memory: int) -> Certificate:
+    """The same for a (borrowed) question, about the edges of a draw."""
+    questions = all_questions(question, memory, draw)
+    shape = (len(questions),) if level == "input" else (question.num_layers, len(questions))
     verdict, reason = _Verdict(questions, shape), None
     try:
-        _prove(problem, verdict, level, pieces, draw, memory)
+        _prove(question, verdict, level, pieces, draw, memory)
     except NotCertifiable as why:
         verdict, reason = _Verdict(questions, shape), str(why)
     nothing = torch.zeros(shape, dtype=torch.bool)
     flags = (nothing, nothing, nothing) if reason else verdict.flags()
     return Certificate(
-        problem.index, questions.owner, questions.edge_id, level, pieces, *flags, reason=reason, chance=draw.chance
+        question.index, questions.owner, questions.edge_id, level, pieces, *flags, reason=reason, chance=draw.chance
     )
 
 
 @torch.no_grad()
-def _prove(problem: Problem, verdict: "_Verdict", level: str, pieces: int, draw: Draw, memory: int) -> None:
+def _prove(question: Question, verdict: "_Verdict", level: str, pieces: int, draw: Draw, memory: int) -> None:
     ends = torch.linspace(0, 1, pieces + 1, dtype=torch.double).tolist()
-    for spread in spreads(follow(problem), level, list(pairwise(ends)), memory, draw.columns(problem)):
+    for spread in spreads(follow(question), level, list(pairwise(ends)), memory, draw.columns(question)):
         found, slots = spread.slopes, spread.slots
         verdict.add(found.position, slots.edge[found.slot], slots.call[found.slot], _refined(spread))
 

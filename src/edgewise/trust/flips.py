@@ -7,15 +7,95 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from edgewise.algorithms.gradient import gradients_at_one, weight_gradients
+from edgewise.algorithms.occlusion import Repeated, layer_groups, one_per_target, players
 from edgewise.algorithms.registry import check_level
-from edgewise.blocks import read_batch_size, read_memory
 from edgewise.errors import SettingError
-from edgewise.problem import Problem, pose
-from edgewise.trust.bounded import follow, spreads
-from edgewise.trust.plan import NotCertifiable
-from edgewise.trust.questions import Draw, Questions, all_questions, draw_about, read_edges, share, share_of_each
-from edgewise.trust.sampling import sampled_gradients
-from edgewise.trust.spreading import Spread
+from edgewise.question import Question, pose
+from edgewise.question.memory import blocks, read_batch_size, read_memory
+from edgewise.score import Score
+from edgewise.trust.certificate import follow, spreads
+from edgewise.trust.forward_bounds import Spread
+from edgewise.trust.interval_program import NotCertifiable
+from edgewise.trust.target_edges import (
+    EVERYTHING,
+    Draw,
+    Questions,
+    all_questions,
+    draw_about,
+    read_edges,
+    share,
+    share_of_each,
+)
+
+# --- Gradients at many weights of one edge at a time, by passes through any model: every target varies an edge of its own ---
+
+
+_NOISE = {torch.float64: 1e-12}  # of a target's largest gradient; below it a sign says nothing
+_COARSE_NOISE = 1e-6
+
+
+def sampled_gradients(
+    question: Question,
+    level: str,
+    weights: tuple[float, ...],
+    memory: int,
+    batch_size: int | None = None,
+    draw: Draw = EVERYTHING,
+) -> tuple[Questions, tuple[Tensor, Tensor, Tensor]]:
+    """∂z/∂ω_e at ω = 1, and its least and greatest value over the weights."""
+    owner, column, parts = [], [], []
+    for positions in blocks(question, memory, batch_size):
+        score = Score.of_block(question, positions)
+        position = positions[score.owner.cpu()]
+        kept = draw.keeps(question, position, score.edge_id.cpu())
+        owner.append(position[kept])
+        column.append(score.edge_id.cpu()[kept])
+        parts.append(_block(score, level, weights, kept.to(score.owner.device)).cpu()[..., kept])
+    questions, order = Questions.of(question.index, torch.cat(owner), torch.cat(column))
+    gradient, lowest, highest = torch.cat(parts, dim=-1)[..., order]
+    return questions, (gradient, lowest, highest)
+
+
+def _block(score: Score, level: str, weights: tuple[float, ...], kept: Tensor) -> Tensor:
+    """`[3, M]` or `[3, L, M]`: at 1, least, greatest; right for the copies that are `kept`."""
+    at_one, _ = gradients_at_one(score)
+    groups = layer_groups(score, level)
+    found = torch.stack([at_one[group].sum(dim=0) for group in groups])
+    found = torch.stack([found, found, found])
+    tried = [weight for weight in weights if weight != 1.0]
+    repeated = Repeated(score, len(tried))
+    for number, (group, inside) in enumerate(zip(groups, players(score, level), strict=True)):
+        for places in one_per_target((inside & kept).nonzero().view(-1), score.owner) if tried else ():
+            at = _own_gradients(repeated, group, places, tried)
+            found[1, number, places] = torch.minimum(found[1, number, places], at.amin(dim=0))
+            found[2, number, places] = torch.maximum(found[2, number, places], at.amax(dim=0))
+    quiet = _without_noise(found, score)
+    return quiet if level == "layer" else quiet[:, 0]
+
+
+def _own_gradients(repeated: Repeated, group: list[int], places: Tensor, tried: list[float]) -> Tensor:
+    """`[weights, places]`: the gradient of each place by its own weight, shared by the layers of the group."""
+    found, ones = [], repeated.base.ones()
+    for begin in range(0, len(tried), repeated.times):
+        part = tried[begin : begin + repeated.times]
+        weight = ones.repeat(len(part), 1, 1)
+        for layer in group:
+            weight[:, layer, places] = ones.new_tensor(part).view(-1, 1)
+        gradient, _ = weight_gradients(repeated.score, repeated.weights(weight), None)
+        found.append(repeated.single(gradient, len(part))[:, group][:, :, places].sum(dim=1))
+    return torch.cat(found)
+
+
+def _without_noise(found: Tensor, score: Score) -> Tensor:
+    """Numbers that rounding alone may have made are set to 0."""
+    largest = found.abs().amax(dim=(0, 1))
+    scale = largest.new_zeros(score.num_targets).scatter_reduce(0, score.owner, largest, "amax")
+    return found.masked_fill(found.abs() <= _NOISE.get(found.dtype, _COARSE_NOISE) * scale[score.owner], 0.0)
+
+
+# --- The whole ---------------------------------------------------------------------------------------------------------
+
 
 WEIGHTS = tuple(round(1 - step / 20, 2) for step in range(21))
 """1.0, 0.95, …, 0.0."""
@@ -125,21 +205,21 @@ def sign_flips(
     check_level(level)
     weights = _read_values(values)
     budget, size, most = read_memory(memory), read_batch_size(batch_size), read_edges(edges)
-    problem = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
-    with problem.borrowed():
-        draw = draw_about(problem, most, budget, seed)
-        return flips_of(problem, level, weights, draw, budget, size)
+    question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+    with question.borrowed():
+        draw = draw_about(question, most, budget, seed)
+        return flips_of(question, level, weights, draw, budget, size)
 
 
 def flips_of(
-    problem: Problem, level: str, weights: tuple[float, ...], draw: Draw, memory: int, batch_size: int | None
+    question: Question, level: str, weights: tuple[float, ...], draw: Draw, memory: int, batch_size: int | None
 ) -> SignFlips:
-    """The same for a (borrowed) problem, about the edges of a draw."""
+    """The same for a (borrowed) question, about the edges of a draw."""
     try:
-        questions, ranges = _through_bounds(problem, level, weights, draw, memory)
+        questions, ranges = _through_bounds(question, level, weights, draw, memory)
     except NotCertifiable:
-        questions, ranges = sampled_gradients(problem, level, weights, memory, batch_size, draw)
-    return SignFlips(problem.index, questions.owner, questions.edge_id, level, weights, *ranges, draw.chance)
+        questions, ranges = sampled_gradients(question, level, weights, memory, batch_size, draw)
+    return SignFlips(question.index, questions.owner, questions.edge_id, level, weights, *ranges, draw.chance)
 
 
 def _read_values(values: Any) -> tuple[float, ...]:
@@ -154,16 +234,16 @@ def _read_values(values: Any) -> tuple[float, ...]:
 
 @torch.no_grad()
 def _through_bounds(
-    problem: Problem, level: str, weights: tuple[float, ...], draw: Draw, memory: int
+    question: Question, level: str, weights: tuple[float, ...], draw: Draw, memory: int
 ) -> tuple[Questions, tuple[Tensor, Tensor, Tensor]]:
     """Interval arithmetic on single weights gives the gradients themselves, up to the last digits."""
-    at_one = follow(problem)
-    questions = all_questions(problem, memory, draw)
+    at_one = follow(question)
+    questions = all_questions(question, memory, draw)
     tried = [1.0, *(weight for weight in weights if weight != 1.0)]
-    size = len(questions) * (1 if level == "input" else problem.num_layers)
+    size = len(questions) * (1 if level == "input" else question.num_layers)
     at_start, seen = torch.zeros(size, dtype=torch.double), torch.zeros(size, dtype=torch.long)
     lowest, highest = torch.full_like(at_start, torch.inf), torch.full_like(at_start, -torch.inf)
-    for spread in spreads(at_one, level, [(weight, weight) for weight in tried], memory, draw.columns(problem)):
+    for spread in spreads(at_one, level, [(weight, weight) for weight in tried], memory, draw.columns(question)):
         place, which, slope = _read(spread, questions, len(tried))
         at_start[place[which == 0]] = slope[which == 0]
         lowest.scatter_reduce_(0, place, slope, "amin")
@@ -172,7 +252,7 @@ def _through_bounds(
     never = torch.zeros_like(at_start)  # a gradient of exactly 0 is not written down
     lowest = torch.where(seen < len(tried), torch.minimum(lowest, never), lowest)
     highest = torch.where(seen < len(tried), torch.maximum(highest, never), highest)
-    shape = (len(questions),) if level == "input" else (problem.num_layers, len(questions))
+    shape = (len(questions),) if level == "input" else (question.num_layers, len(questions))
     return questions, (at_start.view(shape), lowest.view(shape), highest.view(shape))
 
 

@@ -1,132 +1,177 @@
-"""check(): which explanation can I believe, for this model, here?"""
+"""What `check` found, as frozen data: numbers with the reason where there is none."""
 
-from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from torch import Tensor, nn
-
-from edgewise.algorithms.gradient import gradients_at_one
-from edgewise.blocks import blocks, read_batch_size, read_memory
 from edgewise.errors import SettingError
-from edgewise.problem import GraphProblem, Problem, pose
-from edgewise.progress import progress_bar
-from edgewise.score import Score
-from edgewise.trust.activity import activity
-from edgewise.trust.assembling import Measurements, layer_findings, question_of, softmax_findings, whole_findings
-from edgewise.trust.balance import Balance, balance_of
-from edgewise.trust.certificate import certificate_of
-from edgewise.trust.effects import Effects, drops_of, effects_of
-from edgewise.trust.facts import Facts
-from edgewise.trust.findings import Report
-from edgewise.trust.flips import WEIGHTS, flips_of
-from edgewise.trust.questions import EVERYTHING, Draw, draw_about, read_edges
-from edgewise.trust.saturation import Pull, pull_of
-from edgewise.trust.statements import statements
+from edgewise.results.metric_result import Measured, plain
+from edgewise.trust.gradient_vs_occlusion import WorstEdge
 
-LEVELS = ("layer", "input")
-_HALVES = 4  # random halves of every layer's edges
-_PIECES = 5
+PER_LAYER = "measured layer by layer"
+"""The reason why some numbers are missing for all layers together."""
 
 
-def check(
-    model: nn.Module,
-    data: Any,
-    index: Any = None,
-    *,
-    target: Any = None,
-    task: str = "node",
-    mode: str | None = None,
-    of: str = "logit",
-    forward: Callable[..., Tensor] | None = None,
-    edges: int | None = 2000,
-    memory: Any = None,
-    batch_size: int | None = None,
-    device: Any = None,
-    seed: int = 0,
-    progress: bool = False,
-) -> Report:
-    """How far explanations of this model can be trusted, here: what is measured, and what the paper says of it.
+@dataclass(frozen=True)
+class Number:
+    """One number over all targets; NaN where it is undefined, with the reason.
 
-    Per layer: whether gradients add up to the explained number and what self edges and biases carry, how far they are from
-    occlusions, whether they keep their signs (sampled, and proved where that is possible), how often ReLU units are on. And
-    how flat the softmax is. In words: which statements of the paper hold, and which cheap method stands in for a dear one.
-
-    Args:
-        model: As in `explain`.
-        data: As in `explain`.
-        index: As in `explain`.
-        target: As in `explain`.
-        task: `"node"` or `"graph"`.
-        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
-        of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
-        forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
-        edges: About how many (target, edge) pairs to ask about where each takes work of its own: a random part, if there are
-            more; `None` asks about all of them. A model that is not local cannot ask for several targets in one pass: then it
-            is a twentieth of that. The report says which part it was.
-        memory: A budget for one block of targets, such as `"2GB"`.
-        batch_size: Targets in a block, instead of `memory`.
-        device: Where to compute, such as `"cuda"`.
-        seed: Of the random part and of the random halves of edges.
-        progress: Show a progress bar.
-
-    Returns:
-        A `Report`: print it.
-
-    >>> import torch; from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
-    >>> conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)
-    >>> _ = conv.lin_l.weight.data.fill_(2.0)
-    >>> data = Data(x=torch.tensor([[1.0], [-3.0], [0.0]]), edge_index=torch.tensor([[0, 1], [2, 2]]))
-    >>> report = check(conv, data, index=2)                  # z = 2·ω₀ − 6·ω₁, so class 0 is predicted
-    >>> report.layers[0].gap.value, report.statement("Proposition 1").verdict
-    (tensor([0.], dtype=torch.float64), 'holds')
+    >>> f"{Number(0.25):.1%}, {Number(float('nan'), 'no ReLU'):.1%}"
+    '25.0%, -'
     """
-    budget, size, most = read_memory(memory), read_batch_size(batch_size), read_edges(edges)
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise SettingError(f"seed is {seed!r}; needed is a whole number.")
-    problem = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
-    with problem.borrowed(), progress_bar(progress, 6, "check", "step") as advance:
-        draw = draw_about(problem, most, budget, seed)
-        if most is not None and _one_by_one(problem):
-            draw = draw_about(problem, max(most // len(WEIGHTS), 1), budget, seed)
-        found = _measure(problem, draw, seed, budget, size, advance)
-    question = question_of(problem, found, draw)
-    layers = tuple(layer_findings(problem, found, layer) for layer in range(problem.num_layers))
-    whole, softmax = whole_findings(problem, found), softmax_findings(problem, found)
-    return Report(question, layers, whole, softmax, statements(Facts(question, layers, whole, softmax)))
+
+    value: float
+    reason: str = ""
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a number."""
+        return self.value == self.value
+
+    def __format__(self, form: str) -> str:
+        return format(self.value, form) if self.known else "-"
 
 
-def _one_by_one(problem: Problem) -> bool:
-    """Whether targets cannot share a pass; known once the model has run for some of them."""
-    if problem.lowering is not None:
-        return False
-    return not problem.together if isinstance(problem, GraphProblem) else problem.hops is None
+@dataclass(frozen=True)
+class FlipFindings:
+    """Edges whose own gradient changes its sign while their weight goes from 1 to 0: shares of those with a gradient."""
+
+    edges: int
+    """With a gradient, among those asked about."""
+    share: Number
+    to_negative: Number
+    to_positive: Number
+    kept: Number
+    """Proved never to change its sign on [0, 1]; of the edges whose gradient is not proved to be 0."""
+    broken: Number
+    """Proved to change it."""
+    unknown: Number
+    """Neither is proved."""
 
 
-def _measure(
-    problem: Problem, draw: Draw, seed: int, memory: int, batch_size: int | None, advance: Callable[[float], Any]
-) -> Measurements:
-    drops = {level: drops_of(problem, level, memory) for level in LEVELS}
-    about = EVERYTHING if problem.lowering is not None else draw  # occlusion of a lowered model costs next to nothing
-    balances: list[Balance] = []
-    effects: dict[str, list[Effects]] = {level: [] for level in LEVELS}
-    pull, pairs = Pull(), 0
-    for positions in blocks(problem, memory, batch_size):
-        score = Score.of_block(problem, positions)
-        edge, own = gradients_at_one(score)
-        pairs += score.owner.numel()
-        balances.append(balance_of(score, edge, own, _HALVES, seed))
-        for level in LEVELS:
-            effects[level].append(effects_of(problem, score, edge, level, about, drops[level]))
-        if problem.target.mode != "regression":
-            pull += pull_of(score, edge.sum(dim=0))
-    advance(1)
-    flips, proofs = {}, {}
-    for level in LEVELS:
-        flips[level] = flips_of(problem, level, WEIGHTS, draw, memory, batch_size)
-        advance(1)
-        proofs[level] = certificate_of(problem, level, _PIECES, draw, memory)
-        advance(1)
-    active = activity(problem, memory)
-    advance(1)
-    joined = {level: Effects.joined(parts) for level, parts in effects.items()}
-    return Measurements(Balance.joined(balances), joined, flips, proofs, active, pull, pairs)
+@dataclass(frozen=True, eq=False)
+class LayerFindings:
+    """One layer (a message-passing call); or, with `layer` None, all of them with one weight per edge."""
+
+    layer: int | None
+    name: str
+    gap: Measured
+    """|Σ scores + Σ self scores − z| of the gradient."""
+    missing: Number
+    """Σ gaps / Σ |z| over the targets."""
+    edges: Number
+    """The share of z that the layer's edges carry; with the next three it adds up to 1."""
+    own: Number
+    """What nodes say to themselves."""
+    constant: Number
+    """What is left if the layer says nothing at all: biases, and skips around it."""
+    rest: Number
+    """What the gradients miss."""
+    cosine: Measured
+    """Of gradient and occlusion."""
+    difference: Number
+    """The largest |gradient − occlusion|, relative to the target's largest gradient (or its |z|, if that is larger)."""
+    worst: WorstEdge | None
+    unevenness: Number
+    """How far the fall without a random half of the edges is from the sum of their gradients; 0: they add up."""
+    flips: FlipFindings
+    rate: Number
+    """ρ: the share of ReLU units that are on."""
+    fixed: Number
+    """The share of units that are on for all nodes, or off for all of them."""
+    activations: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxFindings:
+    """How flat the softmax or sigmoid is at the prediction."""
+
+    probability: Measured
+    saturated: Number
+    """Share of targets with a probability above 0.99."""
+    weak: Number
+    """Of the edges with a positive gradient, those that pull less than GNNExplainer's default size penalty pushes."""
+    opposed: Number
+    """Of the edges with a gradient, those at which the log-probability pulls the other way."""
+
+
+@dataclass(frozen=True, eq=False)
+class AskedQuestion:
+    """What was asked."""
+
+    task: str
+    mode: str
+    of: str
+    dtype: str
+    targets: int
+    num_layers: int
+    edges: int
+    """(target, edge) pairs in all computation graphs."""
+    chance: float
+    """Each edge was asked about (flips, certificates; and occlusion, where it takes passes) with this chance."""
+    bypass: tuple[str, ...]
+    local: bool
+    other_layers: tuple[str, ...]
+    """Kinds of layers that are not known to be sums (or means) of linear messages."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of the paper, and what was measured about it here."""
+
+    name: str
+    """Such as `"Proposition 2"`."""
+    claim: str
+    verdict: str
+    """`"holds"`, `"nearly"`, `"partly"`, `"fails"`, `"does not apply"`, or `"open"` where it cannot be measured."""
+    why: str
+    so: str
+    """Which method stands in for which, or which to take."""
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """How far explanations of this model can be trusted, here; print it for the tables and the words.
+
+    `layers[l]` are the findings of a layer, `whole` those of one weight per edge, `statements` what the paper says of it.
+    """
+
+    question: AskedQuestion
+    layers: tuple[LayerFindings, ...]
+    whole: LayerFindings
+    softmax: SoftmaxFindings
+    statements: tuple[Statement, ...]
+
+    def statement(self, name: str) -> Statement:
+        """One of the statements by its name, such as `"Proposition 2"`."""
+        known = {one.name: one for one in self.statements}
+        if name not in known:
+            raise SettingError(f"There is no statement {name!r}; there are {', '.join(known)}.")
+        return known[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and texts, ready for JSON; None where there is no number, with the reason beside it."""
+        found: dict[str, Any] = _as_plain(self)
+        return found
+
+    def __str__(self) -> str:
+        from edgewise.trust.report_text import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from edgewise.trust.report_text import as_html
+
+        return as_html(self)
+
+    def __repr__(self) -> str:
+        return f"Report({self.question.targets} targets, {self.question.num_layers} layers; print it for the tables)"
+
+
+def _as_plain(value: Any) -> Any:
+    if isinstance(value, Measured):
+        return value.to_dict()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {part.name: _as_plain(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, (list, tuple)):
+        return [_as_plain(item) for item in value]
+    return plain(value)

@@ -1,19 +1,20 @@
 """The calls of a recorded model, each by itself: the pairs of nodes, the blocks, and what a node sums up."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from edgewise.lowering.layers.affine import AffineLayer
-from edgewise.lowering.layers.attention import AttentionLayer
-from edgewise.lowering.program import Rows
+from edgewise.program.ir import Rows
+from edgewise.program.layers.affine import AffineLayer
+from edgewise.program.layers.attention import AttentionLayer
+from edgewise.walk.block_builder import blocks_of, hears_itself
 from edgewise.walk.blocks import Blocks
-from edgewise.walk.build import blocks_of, hears_itself
 from edgewise.walk.chain import Chain, cut
 from edgewise.walk.geometry import Geometry
-from edgewise.walk.recording import Recording
-from edgewise.walk.running import Pending, Rule
+from edgewise.walk.lrp import Pending, Rule
+from edgewise.walk.record import Recording
 
 
 class Calls:
@@ -97,3 +98,33 @@ def _biases(layer: Any, blocks: Blocks) -> Tensor | None:
             total = conv.bias.detach().double() if total is None else total + conv.bias.detach().double()
         return total
     return None if layer.bias is None else layer.bias.double()
+
+
+# --- Prefixes of walks, read from the explained node back, as the network sees them ------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """Prefixes that wait before the same call: the node they reached, and their gradients there."""
+
+    node: Tensor
+    summed: Tensor
+    """`[P, out]`: with respect to what the node summed up."""
+    around: Tensor | None
+    """`[P, state]`: with respect to the node's state before the call, through a residual; before the first call `[P]`: times
+    the features."""
+
+    def select(self, which: Tensor) -> "Front":
+        """Some of them."""
+        around = None if self.around is None else self.around.index_select(0, which)
+        return Front(self.node.index_select(0, which), self.summed.index_select(0, which), around)
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+
+def signed(front: Front, sign: str) -> Front:
+    """For negative walks everything is negated, so that the best is always the largest."""
+    if sign != "negative":
+        return front
+    return Front(front.node, -front.summed, None if front.around is None else -front.around)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from edgewise.errors import ModelError
-from edgewise.lowering.program import MessageStep, Program, Ref, Rows, RowStep
-from edgewise.walk.moving import Moving
+from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
+from edgewise.walk.tangents import Moving
 
 _WHY_NOT = (
     "The model carries {what} past later layers (JumpingKnowledge, or another long skip), so its walks have different "

@@ -12,17 +12,14 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ModelError
-from edgewise.walk.between import blocks_of_states, node_maps
-from edgewise.walk.calls import Calls
-from edgewise.walk.first_call import first_call
-from edgewise.walk.front import Front
+from edgewise.walk.calls import Calls, Front
 from edgewise.walk.geometry import Geometry
-from edgewise.walk.recording import Recording
-from edgewise.walk.running import Rule
+from edgewise.walk.lrp import Rule
+from edgewise.walk.node_jacobians import blocks_of_states, first_call, node_maps
+from edgewise.walk.record import Recording
 
 if TYPE_CHECKING:
-    from edgewise.walk.blocks import Blocks
-    from edgewise.walk.row_maps import RowMap
+    from edgewise.walk.blocks import Blocks, RowMap
 
 
 class Network:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from edgewise.errors import InputError, MissingExtraError
-from edgewise.report.compounds import MUTAG_ATOMS, MUTAG_BONDS, chemistry, from_labels, from_smiles
+from edgewise.report.molecule import MUTAG_ATOMS, MUTAG_BONDS, chemistry, from_labels, from_smiles
 from edgewise.report.molecule_canvas import draw_highlighted
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What users call, a file for each public verb; no algorithm lives here."""

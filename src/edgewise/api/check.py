@@ -1,0 +1,130 @@
+"""check(): which explanation can I believe, for this model, here?"""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from edgewise.algorithms.gradient import gradients_at_one
+from edgewise.errors import SettingError
+from edgewise.progress import progress_bar
+from edgewise.question import GraphQuestion, Question, pose
+from edgewise.question.memory import blocks, read_batch_size, read_memory
+from edgewise.score import Score
+from edgewise.trust.activity import activity
+from edgewise.trust.certificate import certificate_of
+from edgewise.trust.completeness import Balance, Pull, balance_of, pull_of
+from edgewise.trust.flips import WEIGHTS, flips_of
+from edgewise.trust.gradient_vs_occlusion import Effects, drops_of, effects_of
+from edgewise.trust.measurements import Measurements, layer_findings, question_of, softmax_findings, whole_findings
+from edgewise.trust.report import Report
+from edgewise.trust.statements import Facts, statements
+from edgewise.trust.target_edges import EVERYTHING, Draw, draw_about, read_edges
+
+LEVELS = ("layer", "input")
+_HALVES = 4  # random halves of every layer's edges
+_PIECES = 5
+
+
+def check(
+    model: nn.Module,
+    data: Any,
+    index: Any = None,
+    *,
+    target: Any = None,
+    task: str = "node",
+    mode: str | None = None,
+    of: str = "logit",
+    forward: Callable[..., Tensor] | None = None,
+    edges: int | None = 2000,
+    memory: Any = None,
+    batch_size: int | None = None,
+    device: Any = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> Report:
+    """How far explanations of this model can be trusted, here: what is measured, and what the paper says of it.
+
+    Per layer: whether gradients add up to the explained number and what self edges and biases carry, how far they are from
+    occlusions, whether they keep their signs (sampled, and proved where that is possible), how often ReLU units are on. And
+    how flat the softmax is. In words: which statements of the paper hold, and which cheap method stands in for a dear one.
+
+    Args:
+        model: As in `explain`.
+        data: As in `explain`.
+        index: As in `explain`.
+        target: As in `explain`.
+        task: `"node"` or `"graph"`.
+        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
+        of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
+        edges: About how many (target, edge) pairs to ask about where each takes work of its own: a random part, if there are
+            more; `None` asks about all of them. A model that is not local cannot ask for several targets in one pass: then it
+            is a twentieth of that. The report says which part it was.
+        memory: A budget for one block of targets, such as `"2GB"`.
+        batch_size: Targets in a block, instead of `memory`.
+        device: Where to compute, such as `"cuda"`.
+        seed: Of the random part and of the random halves of edges.
+        progress: Show a progress bar.
+
+    Returns:
+        A `Report`: print it.
+
+    >>> import torch; from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
+    >>> conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)
+    >>> _ = conv.lin_l.weight.data.fill_(2.0)
+    >>> data = Data(x=torch.tensor([[1.0], [-3.0], [0.0]]), edge_index=torch.tensor([[0, 1], [2, 2]]))
+    >>> report = check(conv, data, index=2)                  # z = 2·ω₀ − 6·ω₁, so class 0 is predicted
+    >>> report.layers[0].gap.value, report.statement("Proposition 1").verdict
+    (tensor([0.], dtype=torch.float64), 'holds')
+    """
+    budget, size, most = read_memory(memory), read_batch_size(batch_size), read_edges(edges)
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise SettingError(f"seed is {seed!r}; needed is a whole number.")
+    question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+    with question.borrowed(), progress_bar(progress, 6, "check", "step") as advance:
+        draw = draw_about(question, most, budget, seed)
+        if most is not None and _one_by_one(question):
+            draw = draw_about(question, max(most // len(WEIGHTS), 1), budget, seed)
+        found = _measure(question, draw, seed, budget, size, advance)
+    asked = question_of(question, found, draw)
+    layers = tuple(layer_findings(question, found, layer) for layer in range(question.num_layers))
+    whole, softmax = whole_findings(question, found), softmax_findings(question, found)
+    return Report(asked, layers, whole, softmax, statements(Facts(asked, layers, whole, softmax)))
+
+
+def _one_by_one(question: Question) -> bool:
+    """Whether targets cannot share a pass; known once the model has run for some of them."""
+    if question.lowering is not None:
+        return False
+    return not question.together if isinstance(question, GraphQuestion) else question.hops is None
+
+
+def _measure(
+    question: Question, draw: Draw, seed: int, memory: int, batch_size: int | None, advance: Callable[[float], Any]
+) -> Measurements:
+    drops = {level: drops_of(question, level, memory) for level in LEVELS}
+    about = EVERYTHING if question.lowering is not None else draw  # occlusion of a lowered model costs next to nothing
+    balances: list[Balance] = []
+    effects: dict[str, list[Effects]] = {level: [] for level in LEVELS}
+    pull, pairs = Pull(), 0
+    for positions in blocks(question, memory, batch_size):
+        score = Score.of_block(question, positions)
+        edge, own = gradients_at_one(score)
+        pairs += score.owner.numel()
+        balances.append(balance_of(score, edge, own, _HALVES, seed))
+        for level in LEVELS:
+            effects[level].append(effects_of(question, score, edge, level, about, drops[level]))
+        if question.target.mode != "regression":
+            pull += pull_of(score, edge.sum(dim=0))
+    advance(1)
+    flips, proofs = {}, {}
+    for level in LEVELS:
+        flips[level] = flips_of(question, level, WEIGHTS, draw, memory, batch_size)
+        advance(1)
+        proofs[level] = certificate_of(question, level, _PIECES, draw, memory)
+        advance(1)
+    active = activity(question, memory)
+    advance(1)
+    joined = {level: Effects.joined(parts) for level, parts in effects.items()}
+    return Measurements(Balance.joined(balances), joined, flips, proofs, active, pull, pairs)

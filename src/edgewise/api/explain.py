@@ -1,0 +1,137 @@
+"""explain(): the front door for edge scores."""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import Tensor, nn
+
+from edgewise.algorithms.copy_scores import CopyScores, SparseScores
+from edgewise.algorithms.registry import Method, find_method, read_settings
+from edgewise.errors import SettingError
+from edgewise.progress import progress_bar
+from edgewise.question import Question, pose
+from edgewise.question.memory import blocks, read_batch_size, read_memory
+from edgewise.results.builder import SetBuilder
+from edgewise.results.explanation import Explanation
+from edgewise.results.explanation_set import ExplanationSet
+from edgewise.score import Score
+
+log = logging.getLogger("edgewise")
+
+
+def explain(
+    model: nn.Module,
+    data: Any,
+    index: Any = None,
+    *,
+    method: str | Method = "gradient",
+    level: str = "input",
+    target: Any = None,
+    task: str = "node",
+    mode: str | None = None,
+    of: str = "logit",
+    forward: Callable[..., Tensor] | None = None,
+    top: int | None = None,
+    memory: Any = None,
+    batch_size: int | None = None,
+    device: Any = None,
+    seed: int = 0,
+    progress: bool = False,
+    **settings: Any,
+) -> Explanation | ExplanationSet:
+    """Why the model predicts what it predicts: a signed score for every edge, or every layer and edge.
+
+    Args:
+        model: A `torch.nn.Module` with PyG message-passing layers; it is explained in eval mode and left as it was.
+        data: A `torch_geometric.data.Data`; for `task="graph"` also a list of them or a `Dataset`.
+        index: The node or graph: an int gives an `Explanation`; a sequence, tensor, slice or mask an `ExplanationSet`;
+            `None` means all of them.
+        method: A name of `ew.methods()`, or an object that `ew.from_pyg` made.
+        level: `"input"`, one weight per edge shared by all layers, or `"layer"`, one per layer and edge.
+        target: The class, one or one for each index; `None` is the predicted one.
+        task: `"node"` or `"graph"`.
+        mode: `"multiclass"`, `"binary"` (one logit), `"regression"`, or `None` to infer it from the width of the output.
+        of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
+        top: Keep only the strongest entries of each target.
+        memory: A budget for one block of targets, such as `"2GB"`.
+        batch_size: Targets in a block, instead of `memory`.
+        device: Where to compute, such as `"cuda"`; the model and the data stay where they are.
+        seed: Of the methods that draw random numbers; per target, whatever the order.
+        progress: Show a progress bar.
+        **settings: The method's own settings, such as `epochs=100`.
+
+    Returns:
+        An `Explanation` for one int (or one graph), otherwise an `ExplanationSet`.
+
+    >>> import torch; from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
+    >>> conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)
+    >>> _ = conv.lin_l.weight.data.fill_(2.0)
+    >>> data = Data(x=torch.tensor([[1.0], [-3.0], [0.0]]), edge_index=torch.tensor([[0, 1], [2, 2]]))
+    >>> explain(conv, data, index=2, target=1).scores        # the logit is 2·1 + 2·(−3)
+    tensor([ 2., -6.])
+    """
+    chosen = find_method(method, level)
+    own_settings = read_settings(chosen, settings)
+    budget, batch_size = read_memory(memory), read_batch_size(batch_size)
+    _check_numbers(seed, top)
+    question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+    parts = SetBuilder(question, chosen, level, top)
+    with question.borrowed(), progress_bar(progress, len(question.index), f"{chosen.name} ({level})") as advance:
+        direct, way = _direct(chosen, question, level, budget, own_settings, seed)
+        if direct is not None:
+            log.debug("%s of %d targets: %s", chosen.name, len(question.index), way)
+            for done, entries in direct:
+                parts.add_sparse(entries, way)
+                advance(done)
+        else:
+            for positions in blocks(question, budget, batch_size, alike=chosen.by_edge) if chosen.function else ():
+                parts.add(positions, *_run(chosen, question, positions, level, own_settings, seed))
+                advance(len(positions))
+        if chosen.is_drawn:
+            advance(len(question.index))  # drawn when looked at
+    notes = {
+        "of": question.target.of,
+        "mode": question.target.mode,
+        "task": task,
+        "seed": seed,
+        "top": top,
+        "way": parts.way,
+        "bypass": question.trace.bypass,
+        "hops": question.hops,
+        "flow": question.trace.flow,
+    }
+    found = parts.assemble({**own_settings, **chosen.notes, **notes})
+    return found[0] if question.single else found
+
+
+def _check_numbers(seed: Any, top: Any) -> None:
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise SettingError(f"seed is {seed!r}; needed is a whole number.")
+    if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
+        raise SettingError(f"top is {top!r}; needed is a whole number of at least 1, or None for all edges.")
+
+
+def _direct(
+    method: Method, question: Question, level: str, memory: int, settings: dict[str, Any], seed: int
+) -> tuple[Iterator[tuple[int, SparseScores]] | None, str]:
+    """All targets at once, if the method knows how to for this question; and the way it takes."""
+    seeded = {"seed": seed} if method.seeded else {}
+    if method.outside is not None:
+        return method.outside(question, **settings, **seeded), "outside"
+    if method.walking is not None:
+        return method.walking(question, level, memory, **settings), "lowered"
+    if method.lowered is not None and question.lowering is not None:
+        return method.lowered(question, level, memory, **settings, **seeded), "lowered"
+    return None, ""
+
+
+def _run(
+    method: Method, question: Question, positions: Tensor, level: str, settings: dict[str, Any], seed: int
+) -> tuple[Score, CopyScores]:
+    assert method.function is not None
+    score = Score.of_block(question, positions)
+    log.debug("%s of %d targets: %s", method.name, len(positions), score.way)
+    seeded = {"seed": seed} if method.seeded else {}
+    return score, method.function(score, level, **settings, **seeded)

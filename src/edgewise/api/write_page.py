@@ -1,0 +1,130 @@
+"""write_page(): the explanations of some targets as one page to send to a colleague."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgewise.errors import FileError
+from edgewise.files import write_whole
+from edgewise.report.page.html import page_html
+from edgewise.report.page.page_data import Names, contents
+from edgewise.report.page.page_figures import inline_script
+from edgewise.report.page.page_run import find
+from edgewise.report.page.page_words import settings_rows
+from edgewise.report.page.request import ask
+from edgewise.results.node_labels import plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torch import Tensor, nn
+
+LONGEST_TITLE = 90
+METHODS = ("gradient", "positive_gradient", "occlusion", "gnn_explainer", "random")
+
+
+def write_page(
+    path: str | Path,
+    model: nn.Module,
+    data: Any,
+    index: Any = None,
+    *,
+    methods: Sequence[Any] = METHODS,
+    levels: Sequence[str] = ("input", "layer"),
+    walks: int | None = 5,
+    target: Any = "predicted",
+    task: str | None = None,
+    mode: str | None = None,
+    of: str | None = None,
+    check: bool = True,
+    edges: int = 60,
+    node_names: Any = None,
+    node_classes: Any = None,
+    class_names: Any = None,
+    title: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    forward: Callable[..., Tensor] | None = None,
+    memory: Any = None,
+    batch_size: int | None = None,
+    device: Any = None,
+    seed: int = 0,
+    progress: bool = False,
+    **method_settings: Any,
+) -> Path:
+    """Explain some targets with several methods and write one HTML file about them, which works without a network.
+
+    The page lets its reader pick the target, the method, the level and the layer, and how many edges are drawn; shows every
+    edge's numbers under all methods, the computation graph layer by layer, the best walks, how far the methods agree, the
+    prediction, what `ew.check` says of the model, and the settings. A method, or walks, that the model does not allow are
+    replaced by the sentence that says why.
+
+    Args:
+        path: Of the file, such as `"why.html"`; it appears when it is complete.
+        model: As in `explain`, like every argument that is not described here.
+        data: The graph, or for a graph task the graphs. Molecules (with `smiles`, or labels as in MUTAG) are drawn as such.
+        index: Which nodes or graphs, at most 60.
+        methods: Names of `ew.methods()`, pairs of a name and its settings, or objects that `ew.from_pyg` made.
+        levels: `"input"`, `"layer"`, or both.
+        walks: How many of the best walks of each target; 0 for none.
+        target: The class, or one for each index; `"predicted"` is the model's own.
+        task: `"node"` or `"graph"`; `None` is `"node"` for one graph, `"graph"` for several.
+        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
+        of: The explained number: `"logit"` (the default), `"log_prob"` or `"prob"`.
+        check: Whether `ew.check` is asked about the model.
+        edges: How many edges of every method, level and layer are kept on the page: the strongest ones.
+        node_names: `{node: text}` or a text for every node; of graphs, `{graph: names}` or an entry for every graph.
+        node_classes: Colours of the nodes, in the same form.
+        class_names: A name for every class, or `{class: name}`.
+        title: Of the page.
+        settings: Further things that the page says about how it was made, such as file names.
+        forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
+        memory: A budget for one block of targets, such as `"2GB"`.
+        batch_size: Targets in a block, instead of `memory`.
+        device: Where to compute, such as `"cuda"`.
+        seed: Of the methods that draw random numbers.
+        progress: Show a progress bar.
+        **method_settings: Settings such as `epochs=50`, for every method that has one of that name.
+
+    Returns:
+        The path. Needs `edgewise[page]`.
+
+    >>> import tempfile
+    >>> from edgewise.examples import path_model
+    >>> model, data = path_model(gains=[2.0, 3.0])     # 0 ─2→ 1 ─3→ 2
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = write_page(f"{folder}/why.html", model, data, 2, methods=["gradient", "occlusion"])
+    ...     page.name, page.stat().st_size < 2_000_000
+    ('why.html', True)
+    """
+    path = Path(path)
+    inline_script()  # without Bokeh, or a place to write to, there is no need to begin
+    _check_folder(path)
+    options = {"target": target, "task": task, "mode": mode, "of": of or "logit", "forward": forward, "device": device}
+    sizes = {"memory": memory, "batch_size": batch_size}
+    asked = ask(
+        model, data, index,
+        methods=methods, levels=levels, walks=walks, edges=edges, check=check, seed=seed,
+        options=options, sizes=sizes, own_settings=method_settings,
+    )  # fmt: skip
+    found = find(asked, progress=progress)
+    told = contents(asked, found, Names(node_names, node_classes, class_names))
+    heading = plain_text(title, longest=LONGEST_TITLE) if title else _title(told)
+    page = page_html(heading, {**told, "title": heading}, settings_rows(asked, found, settings), found)
+    write_whole(path, lambda file: file.write(page.encode()))
+    return path
+
+
+def _check_folder(path: Path) -> None:
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise FileError(
+            f"{path} cannot be written. Needed is the name of a file, such as why.html, in a folder that is there and writable."
+        )
+
+
+def _title(told: Mapping[str, Any]) -> str:
+    count = len(told["targets"])
+    if count == 1:
+        return f"Why {told['task']} {told['targets'][0]['index']}?"
+    return f"Why these {count} {told['task']}s?"

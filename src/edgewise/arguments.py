@@ -1,0 +1,99 @@
+"""Checks of arguments that many functions share, so that every refusal reads alike: "`x` must be …, got …. Use …"."""
+
+import math
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+from typing import Any, SupportsIndex, TypeVar
+
+from edgewise.errors import EdgewiseError, SettingError
+
+Choice = TypeVar("Choice", bound=str)
+
+
+def whole_number(
+    name: str,
+    value: Any,
+    *,
+    at_least: int | None = None,
+    or_none: str = "",
+    such_as: int | None = None,
+    error: type[EdgewiseError] = SettingError,
+) -> Any:
+    """An int (numpy's too), or None where `or_none` says what that means.
+
+    >>> whole_number("k", 3, at_least=1)
+    3
+    >>> whole_number("top", None, at_least=1, or_none="for all edges") is None
+    True
+    >>> whole_number("k", 0, at_least=1, such_as=10)
+    Traceback (most recent call last):
+    edgewise.errors.SettingError: `k` must be an integer ≥ 1, got 0. Use k=10, for example.
+    """
+    if value is None and or_none:
+        return None
+    is_whole = isinstance(value, SupportsIndex) and not isinstance(value, bool) and not hasattr(value, "requires_grad")
+    if is_whole and (at_least is None or int(value) >= at_least):
+        return int(value)
+    wanted = "an integer" if at_least is None else f"an integer ≥ {at_least}"
+    wanted += f", or None {or_none}" if or_none else ""
+    raise error(f"`{name}` must be {wanted}, got {value!r}.{_example(name, such_as)}")
+
+
+def real_number(
+    name: str, value: Any, *, above: float | None = None, at_least: float | None = None, such_as: float | None = None
+) -> float:
+    """A finite float.
+
+    >>> real_number("noise", 0, above=0, such_as=0.1)
+    Traceback (most recent call last):
+    edgewise.errors.SettingError: `noise` must be a number > 0, got 0. Use noise=0.1, for example.
+    """
+    fits = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    fits = fits and (above is None or value > above) and (at_least is None or value >= at_least)
+    if fits:
+        return float(value)
+    bound = "" if above is None else f" > {above:g}"
+    bound = bound if at_least is None else f" ≥ {at_least:g}"
+    raise SettingError(f"`{name}` must be a number{bound}, got {value!r}.{_example(name, such_as)}")
+
+
+def share(name: str, value: Any, *, such_as: float) -> float:
+    """A float strictly between 0 and 1.
+
+    >>> share("confidence", 95, such_as=0.95)
+    Traceback (most recent call last):
+    edgewise.errors.SettingError: `confidence` must be between 0 and 1, got 95. Use confidence=0.95, for example.
+    """
+    if isinstance(value, float) and 0 < value < 1:
+        return value
+    raise SettingError(f"`{name}` must be between 0 and 1, got {value!r}.{_example(name, such_as)}")
+
+
+def one_of(
+    name: str, value: Any, choices: Iterable[Choice], *, also: str = "", error: type[EdgewiseError] = SettingError
+) -> Choice:
+    """One of several names, with "did you mean"; `also` ends the list ("or None to infer it").
+
+    >>> one_of("level", "layers", ["input", "layer"])
+    Traceback (most recent call last):
+    edgewise.errors.SettingError: Unknown level 'layers'. Choose one of: input, layer. Did you mean 'layer'?
+    """
+    known = list(choices)
+    if isinstance(value, str) and value in known:
+        return value
+    listed = ", ".join(known) + (f", {also}" if also else "")
+    raise error(f"Unknown {name} {value!r}. Choose one of: {listed}.{did_you_mean(value, known)}")
+
+
+def did_you_mean(value: Any, choices: Collection[str]) -> str:
+    """A sentence that names the nearest choice, with a space in front; empty if none is near.
+
+    >>> did_you_mean("gradeint", ["gradient", "occlusion"])
+    " Did you mean 'gradient'?"
+    """
+    near = get_close_matches(str(value), list(choices), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _example(name: str, such_as: float | None) -> str:
+    return "" if such_as is None else f" Use {name}={such_as!r}, for example."

@@ -1,0 +1,163 @@
+"""A `.pt` that PyG saved: loaded as weights are, with the data classes of PyG allowed and nothing else."""
+
+import warnings
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import numpy as np
+import torch
+from torch_geometric.data import Batch, Data, HeteroData, data, storage
+from torch_geometric.data.separate import separate
+
+from edgewise.cli.output import digest_of
+from edgewise.cli.read.data import PARTS, Graphs, as_graphs
+from edgewise.errors import FileError, InputError
+
+# --- `torch.load` without unpickling: tensors and plain containers, and the classes that are named, nothing else -------
+
+
+def load_safely(path: Path, what: str, instead: str, allowed: Sequence[Any] = ()) -> Any:
+    """What the file holds; `what` it should be and what to do `instead` are for the errors."""
+    registered = torch.serialization.get_safe_globals()  # the block below would take them off the list at its end
+    try:
+        with torch.serialization.safe_globals([one for one in allowed if one not in registered]), _no_warnings():
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        raise FileError(
+            f"{path} is a pickle of more than {what}, and unpickling runs whatever is in the file. {instead}"
+        ) from error
+    except Exception as error:  # torch raises whatever its readers raise
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise FileError(f"{path} cannot be read as {what} ({first[:120]}). It may be cut short.") from error
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Torch's advice about formats is for those who write them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+# --- The whole ---------------------------------------------------------------------------------------------------------
+
+
+def _new_batch(kind: Any, of: Any) -> Any:
+    """What PyG's getter does when a batch is unpickled, for its own classes alone."""
+    if kind is not Batch or of not in (Data, HeteroData):
+        raise UnpicklingError("a batch of something that is not PyG's")
+    return Batch(_base_cls=of)
+
+
+class _Getter:
+    """In the place of `DynamicInheritanceGetter`: torch calls only objects that are on its list, and no new ones."""
+
+    def __new__(cls) -> Any:
+        """The function on the list, instead of a new object."""
+        return _new_batch
+
+
+_ALLOWED: list[Any] = [
+    *(Data, HeteroData, Batch, type(Batch()), type(Batch(_base_cls=HeteroData)), _new_batch),
+    *(data.DataEdgeAttr, data.DataTensorAttr),
+    *(storage.BaseStorage, storage.NodeStorage, storage.EdgeStorage, storage.GlobalStorage),
+    (_Getter, "torch_geometric.data.batch.DynamicInheritanceGetter"),
+]
+
+
+def read_torch(path: Path) -> Graphs:
+    """`Data`, a list of them, a `Batch`, a dict of tensors, or what an `InMemoryDataset` keeps in its processed folder."""
+    instead = "Save the graph alone: torch.save(data, 'graph.pt') with data = Data(x=..., edge_index=..., y=...)."
+    found = load_safely(path, "PyG's data classes", instead, _ALLOWED)
+    return as_graphs(_graphs(found, path), digest_of(path))
+
+
+def _graphs(found: Any, path: Path) -> Any:
+    if isinstance(found, (Data, HeteroData)):
+        return found
+    if isinstance(found, dict) and all(isinstance(value, torch.Tensor) for value in found.values()) and found:
+        return _from_dict(found, path)
+    if isinstance(found, list) and all(isinstance(graph, (Data, HeteroData)) for graph in found):
+        return found
+    if isinstance(found, tuple) and len(found) in (2, 3) and isinstance(found[0], (Data, dict)):
+        return HeteroData() if HeteroData in found else _collated(found[0], found[1])
+    raise FileError(
+        f"{path} holds {type(found).__name__}; needed is a Data, a list of them, or the processed file of an InMemoryDataset."
+    )
+
+
+def _from_dict(found: dict[str, Any], path: Path) -> Data:
+    if "x" not in found and "edge_index" not in found:
+        raise InputError(
+            f"{path} holds tensors named {', '.join(list(found)[:5])}; data needs x and edge_index. Are these the weights? "
+            f"They belong to --weights."
+        )
+    return Data(**found)
+
+
+def _collated(together: Any, slices: Any) -> Any:
+    """The graphs of an `InMemoryDataset`: one long `Data`, and where each graph begins."""
+    whole = Data.from_dict(together) if isinstance(together, dict) else together
+    if not slices:
+        return whole
+    count = max(len(cuts) for cuts in slices.values()) - 1
+    if count == 1:
+        return separate(Data, whole, 0, slices, decrement=False)
+    return [separate(Data, whole, number, slices, decrement=False) for number in range(count)]
+
+
+# --- An `.npz`: `x`, `edge_index`, and whatever else is an array of numbers; texts name nodes and classes --------------
+
+
+_FLOATS = ("x", "edge_attr", "edge_weight")
+_WHOLE = ("edge_index", "batch")
+_KNOWN = (*_FLOATS, *_WHOLE, "y", "pos", "edge_type", *PARTS, *(f"{part}_mask" for part in PARTS))
+
+
+def read_arrays(path: Path) -> Graphs:
+    """Features become float32, `edge_index` and `batch` whole numbers, whatever they were saved as."""
+    arrays = _load(path)
+    texts = {name: [str(text) for text in array] for name, array in arrays.items() if array.dtype.kind == "U"}
+    names = next((texts[name] for name in ("node_names", "names", "node_ids") if name in texts), None)
+    ignored = sorted(set(arrays) - set(_KNOWN) - {"node_names", "names", "node_ids", "class_names"})
+    notes = (f"Not read from {path.name}: {', '.join(ignored)}.",) if ignored else ()
+    data = Data(**{_key(name): _tensor(name, array) for name, array in arrays.items() if name in _KNOWN and array.ndim})
+    for name in ("x", "edge_index"):
+        if name not in data:
+            raise InputError(f"{path} has no {name}; it has {', '.join(arrays) or 'nothing'}. Type: np.savez(path, x=..., "
+                             f"edge_index=...).")  # fmt: skip
+    if names is not None and len(names) != data.x.size(0):
+        raise InputError(f"{path} names {len(names)} nodes; x has {data.x.size(0)} rows.")
+    return as_graphs(data, digest_of(path), names=names, class_names=texts.get("class_names"), notes=notes)
+
+
+def _key(name: str) -> str:
+    return f"{name}_mask" if name in PARTS else name
+
+
+def _load(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError, TypeError) as error:
+        pickled = (
+            " It holds objects, which would have to be unpickled; save numbers and texts."
+            if "pickle" in str(error)
+            else ""
+        )
+        raise FileError(f"{path} cannot be read as an .npz ({error}).{pickled}") from error
+
+
+def _tensor(name: str, array: np.ndarray) -> Any:
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{name} of the .npz holds {array.dtype}; needed are numbers.")
+    if name in _WHOLE and array.dtype.kind == "f" and (array != array.astype(np.int64)).any():
+        raise InputError(f"{name} of the .npz has fractions; needed are whole numbers.")
+    kind = np.float32 if name in _FLOATS else np.int64 if name in _WHOLE else None
+    if kind is None and array.dtype.kind in "ui":
+        kind = np.int64
+    return torch.from_numpy(np.ascontiguousarray(array if kind is None else array.astype(kind)))

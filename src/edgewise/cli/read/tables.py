@@ -1,0 +1,237 @@
+"""A folder with `nodes` and `edges`, each a CSV or a parquet file."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from edgewise.cli.output import digest_of
+from edgewise.cli.read.data import PARTS, Graphs
+from edgewise.errors import FileError, InputError, missing_extra
+
+# --- Tables of texts: a CSV or a parquet file, column by column, with the line of each row for error messages ----------
+
+
+_MOSTLY = 0.5  # a column with more numbers than this is one of numbers, and a text in it a mistake
+
+
+@dataclass(frozen=True)
+class Table:
+    """Column by column; cells are texts, or what parquet holds."""
+
+    file: Path
+    columns: dict[str, list[Any]]
+    lines: Sequence[int]
+    """Of a CSV: where each row stands; a cell may run over several lines."""
+
+    def __contains__(self, column: str) -> bool:
+        return column in self.columns
+
+    @property
+    def size(self) -> int:
+        """Rows."""
+        return len(next(iter(self.columns.values()), []))
+
+    def where(self, row: int) -> str:
+        """For error messages."""
+        return f"{self.file} line {self.lines[row]}" if self.lines else f"{self.file} row {row}"
+
+    def texts(self, column: str) -> list[str]:
+        """Without spaces around them."""
+        return ["" if cell is None else str(cell).strip() for cell in self.columns[column]]
+
+
+def read_table(folder: Path, name: str) -> Table:
+    """`name.csv` or `name.parquet` of the folder."""
+    for ending, reader in ((".csv", _read_csv), (".parquet", _read_parquet)):
+        path = folder / f"{name}{ending}"
+        if path.is_file():
+            return Table(path, *reader(path))
+    raise FileError(f"The folder {folder} has no {name}.csv and no {name}.parquet; data needs nodes and edges.")
+
+
+def _read_csv(path: Path) -> tuple[dict[str, list[Any]], list[int]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            found = [(reader.line_num, row) for row in reader if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FileError(f"{path} cannot be read as CSV in UTF-8 ({error}).") from error
+    if not found:
+        raise FileError(f"{path} is empty; needed is a line with the names of the columns, and one for each row.")
+    header = [name.strip() for name in found[0][1]]
+    for line, row in found:
+        if len(row) != len(header):
+            raise InputError(f"{path} line {line} has {len(row)} cells; the header has {len(header)}.")
+    if len(set(header)) != len(header):
+        raise InputError(f"{path} has two columns of one name: {', '.join(header)}.")
+    columns = {name: [row[place] for _, row in found[1:]] for place, name in enumerate(header)}
+    return columns, [line for line, _ in found[1:]]
+
+
+def _read_parquet(path: Path) -> tuple[dict[str, list[Any]], list[int]]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError as error:
+        raise missing_extra("pyarrow", "table", "A .parquet file") from error
+    try:
+        return parquet.read_table(path).to_pydict(), []
+    except (ArrowException, OSError) as error:
+        raise FileError(f"{path} cannot be read as parquet ({error}).") from error
+
+
+def numbers(table: Table, column: str) -> Tensor | None:
+    """A column as float64; None if it holds texts. A text among numbers is an error that names the line."""
+    found = [_number(cell) for cell in table.columns[column]]
+    bad = [row for row, value in enumerate(found) if value is None]
+    if bad and len(bad) >= _MOSTLY * len(found):
+        return None
+    if bad:
+        cell = table.columns[column][bad[0]]
+        raise InputError(f"{table.where(bad[0])} has {cell!r} in column {column}, which holds numbers otherwise. Fill it in, "
+                         f"or leave the column out.")  # fmt: skip
+    return torch.tensor(found, dtype=torch.float64)
+
+
+def whole_numbers(table: Table, column: str) -> Tensor:
+    """A column as int64."""
+    found = numbers(table, column)
+    if found is None or bool((found != found.round()).any()):
+        raise InputError(
+            f"{table.file} names nodes in column {column}, but nodes have no column id. Add one, or count from 0."
+        )
+    return found.long()
+
+
+def _number(cell: Any) -> float | None:
+    if isinstance(cell, str):
+        cell = {"true": "1", "false": "0"}.get(cell.strip().lower(), cell)
+    try:
+        value = float(cell)
+    except (TypeError, ValueError):
+        return None
+    return value if isfinite(value) else None
+
+
+# --- The whole ---------------------------------------------------------------------------------------------------------
+
+
+_NAME_COLUMNS, _CLASS_COLUMNS = ("label", "name"), ("y", "class")
+_YES = {"1", "true", "yes", "1.0"}
+
+
+def read_folder(folder: Path) -> Graphs:
+    """Numeric columns are features; `id`, `label`, `y`, `train`, `split` and the like are what they say."""
+    nodes, edges = read_table(folder, "nodes"), read_table(folder, "edges")
+    ids = _ids(nodes)
+    names = next((nodes.texts(column) for column in _NAME_COLUMNS if column in nodes), None)
+    y, class_names = _classes(nodes)
+    parts = _parts(nodes)
+    x, ignored = _features(nodes, {"id", *_NAME_COLUMNS, *_CLASS_COLUMNS, "split", *_mask_columns()})
+    if x is None:
+        raise InputError(f"{nodes.file} has no column of numbers for features. Add one, for instance a constant 1.")
+    data = Data(
+        x=x, edge_index=_edge_index(nodes, edges, ids), **_edge_features(edges), **({} if y is None else {"y": y})
+    )
+    notes = (f"Texts, so not used as features: {', '.join(ignored)}.",) if ignored else ()
+    digest = digest_of(nodes.file, edges.file)
+    return Graphs(data, "node", digest, ids, names or ids, class_names, parts, notes)
+
+
+def _mask_columns() -> set[str]:
+    return {name for part in PARTS for name in (part, f"{part}_mask")}
+
+
+def _ids(nodes: Table) -> list[str] | None:
+    if "id" not in nodes:
+        return None
+    ids, seen = nodes.texts("id"), set()
+    for row, text in enumerate(ids):
+        if text in seen:
+            raise InputError(f"{nodes.where(row)} repeats the id {text!r}; each node needs its own.")
+        seen.add(text)
+    return ids
+
+
+def _classes(nodes: Table) -> tuple[Tensor | None, list[str] | None]:
+    """`y`: whole numbers as they are; texts are numbered in the order of the alphabet."""
+    column = next((column for column in _CLASS_COLUMNS if column in nodes), None)
+    if column is None:
+        return None, None
+    found = numbers(nodes, column)
+    if found is not None:
+        return (found.long() if bool((found == found.round()).all()) else found.float()), None
+    texts = nodes.texts(column)
+    names = sorted(set(texts))
+    place = {name: number for number, name in enumerate(names)}
+    return torch.tensor([place[text] for text in texts]), names
+
+
+def _parts(nodes: Table) -> dict[str, Tensor]:
+    parts = {}
+    for part in PARTS:
+        column = next((column for column in (part, f"{part}_mask") if column in nodes), None)
+        if column is not None:
+            chosen = [text.lower() in _YES for text in nodes.texts(column)]
+        elif "split" in nodes:
+            chosen = [text.lower() == part for text in nodes.texts("split")]
+        else:
+            continue
+        parts[part] = torch.tensor(chosen, dtype=torch.bool).nonzero().view(-1)
+    return parts
+
+
+def _features(table: Table, known: set[str]) -> tuple[Tensor | None, list[str]]:
+    columns, ignored = [], []
+    for column in table.columns:
+        if column in known:
+            continue
+        found = numbers(table, column)
+        if found is None:
+            ignored.append(column)
+        else:
+            columns.append(found)
+    return (torch.stack(columns, dim=1).float() if columns else None), ignored
+
+
+def _edge_index(nodes: Table, edges: Table, ids: list[str] | None) -> Tensor:
+    for column in ("source", "target"):
+        if column not in edges:
+            raise InputError(f"{edges.file} has no column {column!r}; it has {', '.join(edges.columns)}. Needed are source and "
+                             f"target.")  # fmt: skip
+    if ids is None:
+        ends = torch.stack([whole_numbers(edges, column) for column in ("source", "target")])
+        outside = ((ends < 0) | (ends >= nodes.size)).any(dim=0).nonzero().view(-1)
+        if len(outside):
+            row = int(outside[0])
+            raise InputError(f"{edges.where(row)} joins {ends[0, row]} and {ends[1, row]}; {nodes.file} has no ids and "
+                             f"{nodes.size} rows, so nodes are 0 to {nodes.size - 1}.")  # fmt: skip
+        return ends
+    place = {text: number for number, text in enumerate(ids)}
+    return torch.tensor([_places(edges, column, place, nodes.file) for column in ("source", "target")]).view(2, -1)
+
+
+def _places(edges: Table, column: str, place: dict[str, int], file: Path) -> list[int]:
+    texts = edges.texts(column)
+    found = [place.get(text, -1) for text in texts]
+    if -1 in found:
+        row = found.index(-1)
+        raise InputError(f"{edges.where(row)} names {texts[row]!r} as {column}, which is no id in {file}.")
+    return found
+
+
+def _edge_features(edges: Table) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if "weight" in edges:
+        weight = numbers(edges, "weight")
+        if weight is None:
+            raise InputError(f"{edges.file} has texts in its column weight; needed are numbers.")
+        found["edge_weight"] = weight.float()
+    attributes, _ = _features(edges, {"source", "target", "weight"})
+    return found if attributes is None else found | {"edge_attr": attributes}

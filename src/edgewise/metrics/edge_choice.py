@@ -1,0 +1,218 @@
+"""Which edges are the explanation: so many, so large a share, all above a threshold; for, against, either, or neither."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, SupportsIndex
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import InputError, SettingError
+from edgewise.results.explanation import ORDERS
+from edgewise.results.explanation_set import Explained, ExplanationSet, strongest
+from edgewise.results.metric_result import Conditions, Measured, MeasuredTable, with_reasons
+from edgewise.results.score_rows import ScoreRows, as_mask, as_set, parts_of, rows_of
+
+SIGNS = (*ORDERS, "irrelevant")
+_NONE_OF = {
+    "support": "no edge has a positive score",
+    "opposition": "no edge has a negative score",
+    "magnitude": "all scores are zero",
+    "irrelevant": "no edge has score 0",
+}
+CONSTANT = "all scores are equal, so that any k of them would do: use threshold=0, or no k"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A rule that picks edges by their scores. At most one of `k`, `fraction` and `threshold` is set."""
+
+    by: str
+    k: int | None = None
+    fraction: float | None = None
+    threshold: float = 0.0
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a rule picked."""
+
+    mask: ExplanationSet
+    """1 (or the score itself, where it is the mask) for the explanation, 0 elsewhere."""
+    size: Tensor
+    """`[targets]`: how many edges, or the sum of the mask."""
+    possible: Tensor
+    """`[targets]`: how many can matter."""
+    undefined: Conditions
+
+
+def read_choice(k: Any = None, fraction: Any = None, threshold: Any = None, by: Any = None) -> Choice | None:
+    """The rule that a metric was given, checked; None: the scores themselves are the mask."""
+    given = [name for name, value in (("k", k), ("fraction", fraction), ("threshold", threshold)) if value is not None]
+    if len(given) > 1:
+        raise SettingError(f"{' and '.join(given)} were both given; choose edges by one of k=, fraction=, threshold=.")
+    if by is not None and by not in SIGNS:
+        raise SettingError(f"by is {by!r}; known are {', '.join(SIGNS)}.")
+    if by == "irrelevant" and given:
+        raise SettingError(f"{given[0]} ranks edges, and irrelevant ones (score 0) have no rank; leave {given[0]} out.")
+    if k is not None and (not isinstance(k, SupportsIndex) or isinstance(k, bool) or int(k) < 0):
+        raise SettingError(f"k is {k!r}; needed is a number of edges, such as k=10.")
+    _check_number("fraction", fraction, 1.0)
+    _check_number("threshold", threshold, float("inf"))
+    if not given and by is None:
+        return None
+    return Choice(by or "support", None if k is None else int(k), fraction, threshold or 0.0)
+
+
+def _check_number(name: str, value: Any, largest: float) -> None:
+    if value is None:
+        return
+    if (
+        not isinstance(value, (int, float))
+        or isinstance(value, bool)
+        or not isfinite(value)
+        or not 0 <= value <= largest
+    ):
+        wanted = (
+            "a share of the edges, 0 to 1"
+            if largest == 1
+            else "a number of at least 0; what opposes has by='opposition'"
+        )
+        raise SettingError(f"{name} is {value!r}; needed is {wanted}.")
+
+
+def strength(score: Tensor, by: str) -> Tensor:
+    """How strongly each score speaks for the explained class, against it, or either."""
+    return {"support": score, "opposition": -score, "magnitude": score.abs()}[by]
+
+
+def choose(found: ExplanationSet, choices: Sequence[Choice | None]) -> list[Chosen]:
+    """What each rule picks, target by target, among the edges that can matter."""
+    rows = rows_of(found)
+    return [_as_given(found, rows) if choice is None else _by_rule(found, rows, choice) for choice in choices]
+
+
+def _by_rule(found: ExplanationSet, rows: ScoreRows, choice: Choice) -> Chosen:
+    if choice.by == "irrelevant":
+        picked = rows.score == 0
+        undefined = [(rows.count(picked) == 0, _NONE_OF["irrelevant"])]
+    else:
+        picked, undefined = _ranked(rows, choice)
+    return Chosen(as_mask(found, rows, picked), rows.count(picked), rows.count(), undefined)
+
+
+def _ranked(rows: ScoreRows, choice: Choice) -> tuple[Tensor, Conditions]:
+    strong = strength(rows.score, choice.by)
+    picked = strong > choice.threshold
+    none = rows.count(picked) == 0
+    above = f"no score is stronger than the threshold {choice.threshold:g}"
+    undefined = [(none, above if choice.threshold else _NONE_OF[choice.by])]
+    if choice.k is None and choice.fraction is None:
+        return picked, undefined
+    share = (rows.count() * (choice.fraction or 0)).ceil().long()
+    limit = share if choice.k is None else torch.full_like(share, choice.k)
+    undefined.append((_all_equal(rows, strong, picked) & (rows.count(picked) > limit) & (limit > 0), CONSTANT))
+    able = picked.nonzero().view(-1)
+    best = able[strongest(rows.row[able], strong[able], limit)]
+    return torch.zeros_like(picked).index_fill_(0, best, True), undefined
+
+
+def _all_equal(rows: ScoreRows, strong: Tensor, picked: Tensor) -> Tensor:
+    """`[targets]`: whether all entries of a target that could be picked are equally strong."""
+    row, value = rows.row[picked], strong[picked]
+    ends = [
+        torch.full((rows.num_rows,), start, dtype=value.dtype).scatter_reduce(0, row, value, how)
+        for start, how in ((float("inf"), "amin"), (float("-inf"), "amax"))
+    ]
+    return ends[0] == ends[1]
+
+
+def _as_given(found: ExplanationSet, rows: ScoreRows) -> Chosen:
+    """The scores are the mask: they must lie in [0, 1]."""
+    low, high = (float(rows.score.min()), float(rows.score.max())) if len(rows.score) else (0.0, 1.0)
+    if low < 0 or high > 1:
+        raise InputError(
+            f"The scores lie between {low:.4g} and {high:.4g}, so they are no mask (0 to 1). Say which edges are "
+            f"the explanation: k=10, fraction=0.1 or threshold=0.0 (all), with by='support', 'opposition' or 'magnitude'."
+        )
+    size = rows.total(rows.score)
+    return Chosen(found, size, rows.count(), [(size == 0, _NONE_OF["magnitude"])])
+
+
+# --- How much of the graph an explanation takes, and how much of it speaks for, against, or not at all -----------------
+
+
+def sparsity(
+    explained: Explained,
+    *,
+    k: int | None = None,
+    fraction: float | None = None,
+    threshold: float | None = None,
+    by: str = "magnitude",
+) -> Measured:
+    """The share of edges that are not in the explanation: 1 − chosen / possible, in [0, 1].
+
+    Possible are the edges that can reach the target within the model's layers (at layer level: layer by layer). Without
+    `k`, `fraction` and `threshold` all edges of the sign `by` are the explanation.
+
+    >>> from edgewise import Explanation
+    >>> edges = torch.tensor([[0, 1, 2], [3, 3, 3]])
+    >>> why = Explanation(torch.tensor([2.0, 0.0, -1.0]), edges, 4, index=3, target=0, value=1.0)
+    >>> sparsity(why).value, sparsity(why, by="support").value
+    (tensor([0.3333]), tensor([0.6667]))
+    """
+    choice = read_choice(k, fraction, threshold, by)
+    assert choice is not None  # by is given
+    found = as_set(explained, "sparsity")
+    chosen = [choose(part, [choice])[0] for part in parts_of(found)]
+    size, possible = (torch.cat([getattr(part, name) for part in chosen]) for name in ("size", "possible"))
+    undefined = [(possible == 0, "no edge can matter")]
+    return with_reasons("sparsity", (1 - size / possible).to(found.value.dtype), found.index, undefined, "")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Signs(MeasuredTable):
+    """What an explanation is made of; shares of the edges that can matter, and of the sum of magnitudes."""
+
+    support: Measured
+    """The share of edges with a positive score."""
+    opposition: Measured
+    irrelevant: Measured
+    """The share of edges with score 0."""
+    supporting_weight: Measured
+    """Σ of positive scores / Σ of magnitudes."""
+    opposing_weight: Measured
+    title: str = "support, opposition, irrelevant: shares of the edges that can matter"
+
+
+def signs(explained: Explained, *, threshold: float = 0.0) -> Signs:
+    """How many edges support, oppose and do neither (magnitude of at most `threshold`), and how much weight each side has.
+
+    >>> from edgewise import Explanation
+    >>> edges = torch.tensor([[0, 1, 2, 0], [3, 3, 3, 2]])
+    >>> why = Explanation(torch.tensor([3.0, 0.0, -1.0, 0.0]), edges, 4, index=3, target=0, value=1.0)
+    >>> found = signs(why)
+    >>> found.support.value, found.irrelevant.value, found.opposing_weight.value
+    (tensor([0.2500]), tensor([0.5000]), tensor([0.2500]))
+    """
+    choice = read_choice(threshold=threshold)
+    assert choice is not None
+    found = as_set(explained, "signs")
+    parts = [_weighed(rows_of(part), choice) for part in parts_of(found)]
+    possible, support, opposition, plus, minus = (torch.cat(part) for part in zip(*parts, strict=True))
+    empty, zero = [(possible == 0, "no edge can matter")], [(plus + minus == 0, "all scores are zero")]
+    shares = {"support": support, "opposition": opposition, "irrelevant": possible - support - opposition}
+    pro, contra, neither = (with_reasons(name, n / possible, found.index, empty, "") for name, n in shares.items())
+    weights = {"supporting weight": plus, "opposing weight": minus}
+    for_it, against = (
+        with_reasons(name, part / (plus + minus), found.index, [*empty, *zero], "") for name, part in weights.items()
+    )
+    return Signs(pro, contra, neither, for_it, against)
+
+
+def _weighed(rows: ScoreRows, choice: Choice) -> tuple[Tensor, ...]:
+    """`[targets]` each: possible, supporting and opposing edges; sums of positive and of negative scores."""
+    support, opposition = rows.score > choice.threshold, rows.score < -choice.threshold
+    sums = (rows.total(rows.score.clamp(min=0)), rows.total((-rows.score).clamp(min=0)))
+    return rows.count(), rows.count(support), rows.count(opposition), *sums

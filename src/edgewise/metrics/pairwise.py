@@ -1,0 +1,192 @@
+"""Every two methods at one level: how alike their scores are, target by target, with bootstrap intervals of the means.
+
+`PairwiseAgreement` takes the `Runs` of `runs.py` and gives the cells of a `Comparison`. The measures themselves are in
+`agreement.py`.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, combinations_with_replacement
+
+import torch
+from torch import Tensor
+
+from edgewise import random_numbers
+from edgewise.metrics.agreement import Flaws, Scored, agreements, undefined_where
+from edgewise.metrics.runs import Runs
+from edgewise.results.comparison import MEASURES, Agreement, Key, Running
+from edgewise.results.score_rows import parts_of, rows_of, scores_at
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """All of a level, or one layer of it: the numbers of every measure, `[pairs of runs, targets]`, and why some miss."""
+
+    layer: int | None
+    numbers: dict[str, Tensor]
+    flaws: Flaws
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """Two methods: which columns of the numbers are theirs, and the runs behind them."""
+
+    first: int
+    second: int
+    place: slice
+    runs: tuple[Tensor, Tensor]
+
+
+class PairwiseAgreement:
+    """The runs of all methods at one level, compared."""
+
+    def __init__(self, methods: list[Runs], level: str, num_layers: int, k: int, by: str) -> None:
+        self._methods, self._level, self._k, self._by = methods, level, k, by
+        self._layers = num_layers if level == "layer" else 0
+        self._sets = [one for method in methods for one in method.sets]
+        self._number = [number for number, method in enumerate(methods) for _ in method.sets]
+        self._cells = list(self._read_cells())
+        self._pairs = torch.cat([torch.stack(cell.runs) for cell in self._cells], dim=1)
+        self._slices = self._measured()
+
+    def _read_cells(self) -> Iterator[_Cell]:
+        """Two methods meet seed by seed; one that draws meets itself with every other seed."""
+        begin = 0
+        places = [
+            [i for i, owner in enumerate(self._number) if owner == number] for number in range(len(self._methods))
+        ]
+        for first, second in combinations_with_replacement(range(len(places)), 2):
+            a, b = places[first], places[second]
+            if first == second and len(a) > 1:
+                a, b = (list(part) for part in zip(*combinations(a, 2), strict=True))
+            count = max(len(a), len(b)) if a and b else 0
+            runs = (torch.tensor(part * (count if len(part) == 1 else 1))[:count].long() for part in (a, b))
+            yield _Cell(first, second, slice(begin, begin + count), (next(runs), next(runs)))
+            begin += count
+
+    def _measured(self) -> list[_Slice]:
+        """Of some targets at a time: entry by entry, the scores of all runs."""
+        # A model that turned out not to be local on the way is compared on all edges.
+        reference = next((one for one in self._sets if one.settings.get("hops") is None), self._sets[0])
+        parts: dict[int | None, list[tuple[dict[str, Tensor], Flaws]]] = {}
+        for part, *others in zip(parts_of(reference), *(parts_of(one) for one in self._sets), strict=True):
+            rows = rows_of(part)
+            scores = torch.stack([scores_at(one, rows.row, rows.layer, rows.column) for one in others], dim=1)
+            for layer in (None, *range(self._layers)):
+                inside = slice(None) if layer is None else (rows.layer == layer).nonzero().view(-1)
+                scored = Scored(rows.row[inside], rows.num_rows, scores[inside])
+                parts.setdefault(layer, []).append(agreements(scored, self._pairs, self._k, self._by))
+        return [
+            _Slice(
+                layer,
+                {measure: torch.cat([numbers[measure] for numbers, _ in found], dim=1) for measure in MEASURES},
+                Flaws.joined([flaws for _, flaws in found]),
+            )
+            for layer, found in parts.items()
+        ]
+
+    # --- in words and numbers -----------------------------------------------------------------------------------------
+
+    def running(self) -> list[Running]:
+        """What each method took, and how many of its vectors are zero."""
+        zero = self._slices[0].flaws.zero.sum(dim=1).tolist()
+        return [
+            Running(
+                method.label,
+                self._level,
+                method.seconds,
+                sum(count for count, owner in zip(zero, self._number, strict=True) if owner == number),
+                method.absent,
+            )
+            for number, method in enumerate(self._methods)
+        ]
+
+    def agreements(self, resamples: int, confidence: float) -> dict[Key, Agreement]:
+        """Every cell of every slice, with its interval."""
+        found: dict[Key, Agreement] = {}
+        for part in self._slices:
+            for measure, numbers in part.numbers.items():
+                ends = self._intervals(numbers, resamples, confidence)
+                for cell, (low, high) in zip(self._cells, ends, strict=True):
+                    one = self._agreement(part, measure, cell, (low, high))
+                    found[one.first, one.second, self._level, part.layer, measure] = one
+        return found
+
+    def _intervals(self, numbers: Tensor, resamples: int, confidence: float) -> list[tuple[float, float]]:
+        """Of all cells; those with as many runs each together."""
+        ends = [(float("nan"), float("nan"))] * len(self._cells)
+        counts = [cell.place.stop - cell.place.start for cell in self._cells]
+        for count in sorted(set(counts) - {0}):
+            chosen = [number for number, size in enumerate(counts) if size == count]
+            stacked = torch.stack([numbers[self._cells[number].place] for number in chosen])
+            low, high = intervals(stacked, resamples, confidence)
+            for number, *pair in zip(chosen, low.tolist(), high.tolist(), strict=True):
+                ends[number] = (pair[0], pair[1])
+        return ends
+
+    def _agreement(self, part: _Slice, measure: str, cell: _Cell, ends: tuple[float, float]) -> Agreement:
+        first, second = self._methods[cell.first], self._methods[cell.second]
+        value = part.numbers[measure][cell.place]
+        if len(value) == 0:  # one of the two did not run
+            value = value.new_full((1, value.size(1)), torch.nan)
+        known = value[~value.isnan()]
+        mean = float(known.mean()) if len(known) else float("nan")
+        deviation = float(known.std(correction=0)) if len(known) else float("nan")
+        reasons = self._reasons(part, measure, cell)
+        return Agreement(
+            first.label, second.label, measure, self._level, part.layer, value, mean, deviation, *ends, reasons
+        )
+
+    def _reasons(self, part: _Slice, measure: str, cell: _Cell) -> dict[str, int]:
+        """Each missing number once, by its first reason."""
+        names = (self._methods[cell.first].label, self._methods[cell.second].label)
+        absent = [number for number in (cell.first, cell.second) if self._methods[number].absent]
+        if absent:
+            return {f"{self._methods[absent[0]].label} did not run": part.flaws.empty.numel()}
+        counts: Counter[str] = Counter()
+        left = torch.ones(len(cell.runs[0]), part.flaws.empty.numel(), dtype=torch.bool)
+        for undefined, text in undefined_where(part.flaws, measure, cell.runs, names):
+            hit = undefined.expand_as(left) & left
+            counts[text] += int(hit.sum())
+            left = left & ~hit
+        return {text: count for text, count in counts.items() if count}
+
+
+# --- Bootstrap: how far a mean over targets and seeds may move if others had been drawn -------------------------------
+
+
+_DRAWS_AT_ONCE = 2**22  # (draws × targets)
+
+
+def intervals(values: Tensor, resamples: int, confidence: float, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Percentile intervals of means: `[cells]` each, from values `[cells, runs, targets]` in which NaN is left out.
+
+    Targets and runs (seeds, or pairs of seeds) are drawn again with replacement, independently of each other, and the same
+    draws serve every cell. NaN where a cell has fewer than two numbers: one says nothing about the next.
+
+    >>> low, high = intervals(torch.tensor([[[1.0, 2.0, 3.0, 4.0]], [[2.0, 2.0, 2.0, torch.nan]]]), 500, 0.95)
+    >>> bool(low[0] < 2.5 < high[0]), (low[1], high[1]) == (2.0, 2.0)
+    (True, True)
+    """
+    known = ~values.isnan()
+    filled, counted = torch.where(known, values, 0.0).double(), known.double()
+    means = []
+    for draws in torch.arange(resamples).split(max(_DRAWS_AT_ONCE // max(values.size(2), 1), 1)):
+        targets, runs = (_counts(values.size(axis), draws, seed, axis) for axis in (2, 1))
+        sums, sizes = (torch.einsum("crd,rd->cd", part @ targets, runs) for part in (filled, counted))
+        means.append(sums / torch.where(sizes > 0, sizes, torch.nan))
+    found = torch.cat(means, dim=1)
+    ends = torch.tensor([(1 - confidence) / 2, (1 + confidence) / 2], dtype=torch.double)
+    low, high = found.nanquantile(ends, dim=1)
+    alone = known.sum(dim=(1, 2)) < 2
+    return low.masked_fill(alone, torch.nan), high.masked_fill(alone, torch.nan)
+
+
+def _counts(size: int, draws: Tensor, seed: int, axis: int) -> Tensor:
+    """`[size, draws]`: how often each of `size` things comes up in as many draws with replacement."""
+    drawn = random_numbers.uniform(seed, torch.tensor(axis), draws.view(-1, 1), torch.arange(size))
+    column = torch.arange(len(draws)).view(-1, 1).expand_as(drawn)
+    counts = torch.zeros(size, len(draws), dtype=torch.double)
+    place = ((drawn * size).long(), column)
+    return counts.index_put_(place, torch.ones((), dtype=torch.double), accumulate=True)

@@ -1,0 +1,250 @@
+"""Does an explanation recover the truth that was planted in the data?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, pairwise
+from typing import Any, SupportsIndex, TypeAlias
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import InputError, SettingError
+from edgewise.metrics.edge_choice import strength
+from edgewise.results.explanation import ORDERS, Explanation
+from edgewise.results.explanation_set import Explained, ExplanationSet
+from edgewise.results.metric_result import Conditions, Measured, MeasuredTable, with_reasons
+from edgewise.results.score_rows import as_set, parts_of, rows_of
+
+# --- How well scores rank true edges before others, for many targets at once; equal scores are treated as equal --------
+
+
+class Ranking:
+    """Entries (target, score, whether it is true), in groups of equal scores, best first."""
+
+    def __init__(self, row: Tensor, score: Tensor, truth: Tensor, num_rows: int) -> None:
+        order = score.argsort(descending=True, stable=True)
+        order = order[row[order].argsort(stable=True)]
+        row, score, self._truth, self.num_rows = row[order], score[order], truth[order], num_rows
+        changed = torch.ones(len(row), dtype=torch.bool)
+        changed[1:] = (row[1:] != row[:-1]) | (score[1:] != score[:-1])
+        self._group = changed.cumsum(0) - 1
+        self._row = row[changed]
+        """`[groups]`: the target of each."""
+
+    def _per_group(self, values: Tensor) -> Tensor:
+        return torch.zeros(len(self._row), dtype=torch.double).index_add_(0, self._group, values.double())
+
+    def _per_row(self, values: Tensor) -> Tensor:
+        return torch.zeros(self.num_rows, dtype=torch.double).index_add_(0, self._row, values)
+
+    def _before(self, per_group: Tensor) -> Tensor:
+        """`[groups]`: the sum over the groups of the same target that rank higher."""
+        until = per_group.cumsum(0) - per_group
+        whole = self._per_row(per_group)
+        return until - (whole.cumsum(0) - whole)[self._row]
+
+    @cached_property
+    def _size(self) -> Tensor:
+        return self._per_group(torch.ones_like(self._group))
+
+    @cached_property
+    def _true(self) -> Tensor:
+        return self._per_group(self._truth)
+
+    @cached_property
+    def edges(self) -> Tensor:
+        """`[targets]`: how many."""
+        return self._per_row(self._size)
+
+    @cached_property
+    def true_edges(self) -> Tensor:
+        """`[targets]`: how many of them are true."""
+        return self._per_row(self._true)
+
+    def undefined(self, k: Tensor | None = None) -> Conditions:
+        """Conditions under which a ranking says nothing, with the reason."""
+        groups = self._per_row(torch.ones_like(self._size))
+        found = [
+            (self.true_edges == 0, "no edge that can matter is true"),
+            (self.true_edges == self.edges, "every edge that can matter is true"),
+            (groups < 2, "all scores are equal"),
+        ]
+        return found if k is None else [*found, (self.edges < k, "fewer than k edges can matter")]
+
+    def auroc(self) -> Tensor:
+        """The chance that a true edge ranks higher than another; equals count half."""
+        higher = (self._size - self._true) * (self._before(self._true) + self._true / 2)
+        return self._per_row(higher) / (self.true_edges * (self.edges - self.true_edges))
+
+    def average_precision(self) -> Tensor:
+        """Precision at every group, weighted by its share of the true edges."""
+        precision = (self._before(self._true) + self._true) / (self._before(self._size) + self._size)
+        return self._per_row(precision * self._true) / self.true_edges
+
+    def precision(self, k: Tensor) -> Tensor:
+        """Among the first k `[targets]`; of a group that is cut, the expected share."""
+        taken = (k[self._row] - self._before(self._size)).clamp(min=0).minimum(self._size)
+        return self._per_row(self._true * taken / self._size) / k
+
+
+# --- The whole ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recovery(MeasuredTable):
+    """How well scores find the planted edges; prints as a table."""
+
+    auroc: Measured
+    """The chance that a planted edge ranks above another."""
+    average_precision: Measured
+    precision_at_k: Measured
+    """Among the k strongest; without `k`, as many as were planted."""
+    exact: Measured
+    """1 where the strongest edges, as many as were planted, are the planted ones."""
+    title: str = ""
+
+
+def recovery(explained: Explained, truth: Any, *, k: int | None = None, by: str = "support") -> Recovery:
+    """Rank the edges that can reach a target by their scores, and see where the planted ones stand.
+
+    Args:
+        explained: A result of `explain`; layerwise scores are summed over the layers.
+        truth: 1 for planted edges, 0 for others, −1 for planted opposition: `[E]` for all targets, `[targets, E]`, or a list
+            with a vector for each target. `ew.datasets.load(name).truth(explained.index)` gives it.
+        k: For `precision_at_k`; without it, as many edges as were planted for the target.
+        by: `"support"` ranks the highest score first and looks for 1, `"opposition"` the lowest and −1, `"magnitude"` the
+            largest and either.
+
+    Returns:
+        A `Recovery`. NaN, with the reason, where all edges or none are planted, or all scores are equal. Equal scores are
+        treated as equal: no result depends on the order of the columns.
+
+    >>> from edgewise import Explanation
+    >>> edges = torch.tensor([[0, 1, 2], [3, 3, 3]])
+    >>> why = Explanation(torch.tensor([3.0, 2.0, 1.0]), edges, 4, index=3, target=0, value=1.0)
+    >>> found = recovery(why, torch.tensor([1, 0, 1]))
+    >>> found.auroc.value, found.precision_at_k.value, found.exact.value
+    (tensor([0.5000]), tensor([0.5000]), tensor([0.]))
+    """
+    if by not in ORDERS:
+        raise SettingError(f"by is {by!r}; known are {', '.join(ORDERS)}.")
+    if k is not None and (not isinstance(k, SupportsIndex) or isinstance(k, bool) or int(k) < 1):
+        raise SettingError(
+            f"k is {k!r}; needed is a number of edges of at least 1, or None for as many as were planted."
+        )
+    found = as_set(explained, "recovery")
+    (auroc, average, precision, exact), conditions = _ranked(found, truth_rows(truth, found), k, by)
+    return Recovery(
+        with_reasons("AUROC", auroc, found.index, conditions[:-1]),
+        with_reasons("average precision", average, found.index, conditions[:-1]),
+        with_reasons(f"precision@{k or 'planted'}", precision, found.index, conditions),
+        with_reasons("exact", exact, found.index, conditions[:-1]),
+        f"recovery of planted edges by {by}",
+    )
+
+
+def _ranked(found: ExplanationSet, truth: list[Tensor], k: int | None, by: str) -> tuple[list[Tensor], Conditions]:
+    """Four numbers for each target, and when they are undefined (the last condition: fewer than k edges)."""
+    start, values, conditions = 0, [], []
+    for part in parts_of(found):
+        ranking = _ranking(part, truth[start : start + len(part)], by)
+        cut = ranking.true_edges if k is None else torch.full_like(ranking.edges, int(k))
+        exact = (ranking.precision(ranking.true_edges) == 1).double()
+        values.append((ranking.auroc(), ranking.average_precision(), ranking.precision(cut), exact))
+        conditions.append(ranking.undefined(cut))
+        start += len(part)
+    joined = [(torch.cat([one for one, _ in same]), same[0][1]) for same in zip(*conditions, strict=True)]
+    return [torch.cat(column).to(found.value.dtype) for column in zip(*values, strict=True)], joined
+
+
+def _ranking(part: ExplanationSet, truth: list[Tensor], by: str) -> Ranking:
+    rows = rows_of(part, edges_only=True)
+    shift = torch.tensor([0, *(len(one) for one in truth[:-1])]).cumsum(0)
+    planted = torch.cat(truth)[shift[rows.row] + rows.column]
+    wanted = {"support": planted > 0, "opposition": planted < 0, "magnitude": planted != 0}[by]
+    return Ranking(rows.row, strength(rows.score.double(), by), wanted, len(part))
+
+
+def truth_rows(truth: Any, found: ExplanationSet) -> list[Tensor]:
+    """A vector of −1, 0 and 1 for each target."""
+    widths = [found.graph(i)[0].size(1) for i in range(len(found))]
+    if isinstance(truth, Tensor) and truth.dim() == 1:
+        truth = truth.expand(len(found), -1)
+    rows = [torch.as_tensor(row).detach().cpu() for row in truth]
+    if [list(row.shape) for row in rows] != [[width] for width in widths]:
+        got = f"{list(truth.shape)}" if isinstance(truth, Tensor) else f"a list of {len(rows)}"
+        raise InputError(
+            f"truth is {got}; needed is a number for each edge of each of the {len(found)} targets: [edges], [targets, edges], "
+            f"or a list of vectors, the first with {widths[0]} entries."
+        )
+    if not all(bool(((row == 0) | (row == 1) | (row == -1)).all()) for row in rows):
+        raise InputError("truth has entries other than -1, 0 and 1 (or NaN). Threshold it first, such as truth > 0.5.")
+    return [row.to(torch.int8) for row in rows]
+
+
+# --- Is the explanation exactly the path along which the truth was planted? --------------------------------------------
+
+
+Path: TypeAlias = Sequence[int]
+NO_PATH = "there is no true path with an edge"
+
+
+def path_recovery(found: Explained | Sequence[Path], paths: Sequence[Sequence[Path]]) -> Measured:
+    """1 where the explanation is exactly one of the true paths, 0 where it is not; paths run from source to target.
+
+    Args:
+        found: For each target a walk (its nodes, source first; waiting on a node counts once); or a result of `explain`, of
+            which the strongest edges, as many as the path has, must be the path's. Ties at the cut count as not found.
+        paths: For each target its true paths, nodes from the source on, as `infection_paths` gives them.
+
+    NaN, with the reason, where a target has no path of at least one edge, or nothing but the path can reach it.
+
+    >>> path_recovery([(7, 7, 3, 5), (4, 2, 1)], [[(7, 3, 5)], [(4, 3, 1), (6, 3, 1)]]).value
+    tensor([1., 0.])
+    """
+    number = 1 if isinstance(found, Explanation) else len(found)
+    if number != len(paths):
+        raise InputError(f"There are {number} explanations and {len(paths)} lists of paths; needed is a list for each.")
+    whole = [[tuple(map(int, path)) for path in some if len(path) > 1] for some in paths]
+    none = torch.tensor([not some for some in whole], dtype=torch.bool)
+    if isinstance(found, (Explanation, ExplanationSet)):
+        explained = as_set(found, "path_recovery")
+        value, trivial = _strongest_edges(explained, whole)
+        undefined = [
+            (none, NO_PATH),
+            (trivial & ~none, "nothing but the path can reach the target, or all scores are equal"),
+        ]
+        return with_reasons("exact path", value, explained.index, undefined)
+    hits = [tuple(node for node, _ in groupby(walk)) in some for walk, some in zip(found, whole, strict=True)]
+    value = torch.tensor(hits, dtype=torch.get_default_dtype())
+    return with_reasons("exact path", value, torch.arange(number), [(none, NO_PATH)])
+
+
+def _strongest_edges(found: ExplanationSet, paths: list[list[tuple[int, ...]]]) -> tuple[Tensor, Tensor]:
+    """`[targets]`: whether the strongest edges are one of the paths, and whether that can be said of no path."""
+    if len(found.graphs) > 1:
+        raise InputError("Paths lead to nodes; these explanations are of whole graphs. Use recovery(found, truth).")
+    owner = torch.tensor([position for position, some in enumerate(paths) for _ in some], dtype=torch.long)
+    value, unknown = torch.zeros(len(found), dtype=found.value.dtype), torch.ones(len(found), dtype=torch.bool)
+    if len(owner):
+        edges = _edges_of([path for some in paths for path in some], *found.graphs[0])
+        exact = recovery(found[owner], edges).exact.value
+        value = value.scatter_reduce(0, owner, exact.nan_to_num(0.0), "amax")
+        unknown[owner[~exact.isnan()]] = False
+    return value, unknown
+
+
+def _edges_of(paths: list[tuple[int, ...]], edge_index: Tensor, num_nodes: int) -> Tensor:
+    """`[paths, E]`: which columns each path takes (parallel ones all)."""
+    step = torch.tensor([(row, *pair) for row, path in enumerate(paths) for pair in pairwise(path)])
+    known, column = (edge_index[0] * num_nodes + edge_index[1]).cpu().unique(return_inverse=True)
+    key = step[:, 1] * num_nodes + step[:, 2]
+    place = torch.searchsorted(known, key).clamp(max=max(len(known) - 1, 0))
+    missing = (known[place] != key) if len(known) else torch.ones_like(key, dtype=torch.bool)
+    if bool(missing.any()):
+        _, source, receiver = step[missing][0].tolist()
+        raise InputError(f"A path goes from {source} to {receiver}, which is not an edge of the explained graph.")
+    taken = torch.zeros(len(paths), len(known), dtype=torch.int8)
+    taken[step[:, 0], place] = 1
+    return taken[:, column]

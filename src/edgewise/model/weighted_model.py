@@ -1,0 +1,117 @@
+"""The model as a function of its edge weights: ω on every message, s on every node's own term."""
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch_geometric.data import Data
+from torch_geometric.nn import GCNConv, MessagePassing, SGConv
+
+from edgewise.errors import ModelError
+from edgewise.model.call import ModelCall
+from edgewise.model.hooks import Layers, OperationMode, message_hooks
+from edgewise.model.messages import match_messages, scaled_own_terms
+from edgewise.model.residuals import Residual
+from edgewise.model.trace import Trace
+from edgewise.shapes import LayerWeight, SelfWeight, Slots
+
+_NEW_MESSAGES = (GCNConv, SGConv)  # edge_weight · x_j is nobody else's tensor
+
+
+class WeightedGraph:
+    """A graph to run the model on again and again; remembers which message belongs to which edge."""
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+        self.num_edges = data.edge_index.size(1)
+        self._known: dict[int, tuple[Tensor, Slots, bool]] = {}
+
+    def slots(self, call: int, used: Tensor, layer: str) -> tuple[Slots | None, bool]:
+        """The owner of each message (None: edge by edge), and whether self edges are among them."""
+        known = self._known.get(call)
+        if known is None or (known[0] is not used and not torch.equal(known[0], used)):
+            slots = match_messages(used, self.data.edge_index, self.data.num_nodes, layer)
+            known = self._known[call] = (used, slots, bool((slots >= self.num_edges).any()))
+        same = known[1].numel() == self.num_edges and used.data_ptr() == self.data.edge_index.data_ptr()
+        return (None if same else known[1]), known[2]
+
+
+class _Run:
+    """One forward pass under weights: counts the calls, weights the messages, scales the own terms."""
+
+    def __init__(self, graph: WeightedGraph, trace: Trace, weight: LayerWeight, own: SelfWeight | None) -> None:
+        self.graph, self.trace, self.weight, self.own = graph, trace, weight, own
+        self.count = 0
+        self.messages: Tensor | None = None
+
+    def on_propagate(self, module: MessagePassing, inputs: Any) -> None:
+        if self.count >= len(self.trace.calls) or self.trace.calls[self.count].module is not module:
+            raise ModelError(
+                "The model made other message-passing calls than in its first run, so its layers cannot be "
+                "numbered. A forward pass must not depend on chance or on the numbers in the data."
+            )
+        row = self.weight[self.count]
+        slots, has_loops = self.graph.slots(self.count, inputs[0], self.trace.calls[self.count].name)
+        if has_loops:
+            row = torch.cat(
+                [row, row.new_ones(self.graph.data.num_nodes) if self.own is None else self.own[self.count]]
+            )
+        self.messages = row if slots is None else row[slots]
+        self.count += 1
+
+    def on_message(self, module: MessagePassing, inputs: Any, output: Tensor) -> Tensor:
+        assert self.messages is not None
+        shape = [1] * output.dim()
+        shape[module.node_dim] = -1
+        weight = self.messages.to(output.dtype).view(shape)
+        if not torch.is_grad_enabled() and type(module) in _NEW_MESSAGES and inputs[0].get("edge_weight") is not None:
+            return output.mul_(weight)  # on a large graph the messages are the largest tensor of all
+        return output * weight
+
+    def scale(self, call: int, rows: Tensor) -> Tensor:
+        assert self.own is not None
+        return rows * self.own[call].to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
+
+
+class _ScaledResiduals(OperationMode):
+    """Scales a call's own input where a residual carries it around the call."""
+
+    def __init__(self, residuals: tuple[Residual, ...], run: _Run) -> None:
+        super().__init__()
+        self.residuals = {residual.position: residual for residual in residuals}
+        self.run = run
+
+    def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
+        residual = self.residuals.get(position)
+        if residual is not None:
+            leaves, form = tree_flatten((args, kwargs))
+            for i in residual.arguments:
+                leaves[i] = self.run.scale(residual.call, leaves[i])
+            args, kwargs = tree_unflatten(leaves, form)
+        return func(*args, **kwargs)
+
+
+class WeightedModel:
+    """A (borrowed) model whose messages and own terms can be weighted."""
+
+    def __init__(self, call: ModelCall, layers: Layers, trace: Trace) -> None:
+        self.call, self.layers, self.trace = call, layers, trace
+
+    def __call__(self, graph: WeightedGraph, weight: LayerWeight, own: SelfWeight | None = None) -> Tensor:
+        """The model's output under ω `[L, edges]` and s `[L, nodes]`."""
+        run = _Run(graph, self.trace, weight, own)
+        with ExitStack() as stack:
+            stack.enter_context(message_hooks(self.layers, run.on_propagate, run.on_message))
+            if own is not None:
+                stack.enter_context(scaled_own_terms(self.layers, run))
+                if self.trace.residuals:
+                    stack.enter_context(_ScaledResiduals(self.trace.residuals, run).watching(self.layers))
+            output = self.call(graph.data)
+        if run.count != len(self.trace.calls):
+            raise ModelError(
+                f"The model made {run.count} message-passing calls, {len(self.trace.calls)} in its first run. "
+                f"A forward pass must not depend on chance or on the numbers in the data."
+            )
+        return output

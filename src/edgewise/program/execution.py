@@ -1,0 +1,108 @@
+"""The lowered program on levels: outputs under any weights, and at ω = 1 the gradients of all targets in one reverse pass."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, Source
+from edgewise.program.levels import Levels
+from edgewise.program.reverse import ReversePass, Slope
+from edgewise.shapes import LayerWeight, SelfWeight
+
+
+class LoweredEngine:
+    """All targets in one pass of the program; the model itself is not called."""
+
+    way = "lowered"
+    local = True
+
+    def __init__(
+        self,
+        program: Program,
+        levels: Levels,
+        prepared: dict[int, Any],
+        known: dict[int, Tensor] | None = None,
+        slopes: dict[int, Slope] | None = None,
+    ) -> None:
+        self.program, self.levels = program, levels
+        self._prepared, self._known, self._slopes = prepared, known, slopes or {}
+        self.num_targets = levels.num_targets
+        self.edge_id, self.owner = levels.edge_id, levels.owner[levels.head]
+        self.self_node, self.self_owner = levels.node, levels.owner
+        self.edges_of: list[int] | None = [levels.edges_of(call) for call in range(levels.num_calls)]
+        self.pairs_of: list[int] | None = [levels.pairs_after(call + 1) for call in range(levels.num_calls)]
+
+    @property
+    def edge_hops(self) -> Tensor:
+        """Fewest edges from each copy's receiver to its target."""
+        hops = torch.zeros(len(self.levels.node), dtype=torch.long, device=self.levels.node.device)
+        for end in [] if self.levels.whole else self.levels.pair_end:
+            hops[end:] += 1
+        return hops[self.levels.head]
+
+    def output(self, weight: LayerWeight, own: SelfWeight | None = None) -> Tensor:
+        """The rows of the targets, under weights."""
+        values = run(self.program, self.levels, self._prepared, weight, own)
+        return values[self.program.output][: self.num_targets]
+
+    def gradients(self, of_rows: Callable[[Tensor], Tensor]) -> tuple[LayerWeight, SelfWeight] | None:
+        """∂/∂ω and ∂/∂s at 1 of `of_rows(output).sum()`; None if there are no activations to start from."""
+        if self._known is None:
+            return None
+        with torch.no_grad():
+            return ReversePass(self.program, self.levels, self._prepared, self._known, self._slopes).run(of_rows)
+
+
+class LoweredGraphs(LoweredEngine):
+    """A batch of graphs: numbers of edges and nodes are those of each graph."""
+
+    def __init__(self, program: Program, levels: Levels, column: Tensor, node: Tensor) -> None:
+        super().__init__(program, levels, prepare(program))
+        self.union_column = levels.edge_id
+        self.edge_id, self.self_node = column[levels.edge_id], node
+
+
+def prepare(program: Program) -> dict[int, Any]:
+    """What each call can compute once, because it reads constants only."""
+    steps = [step for step in program.steps if isinstance(step, MessageStep) and isinstance(step.source, Rows)]
+    return {step.call: step.layer.prepare(step.source.tensor) for step in steps}  # type: ignore[union-attr]
+
+
+def _unbind(weight: Tensor) -> list[Tensor]:
+    """Rows; a single row that stands for all of them is not copied for each."""
+    return [weight[0]] * len(weight) if weight.stride(0) == 0 and len(weight) > 1 else list(weight.unbind(0))
+
+
+def run(
+    program: Program, levels: Levels, prepared: dict[int, Any], weight: LayerWeight, own: SelfWeight | None
+) -> dict[int, Tensor]:
+    """Every value of the program."""
+    weights, owns = _unbind(weight), None if own is None else _unbind(own)
+    values: dict[int, Tensor] = {}
+    for step in program.steps:
+        if isinstance(step, MessageStep):
+            from_nodes = isinstance(step.source, Rows)
+            table = prepared[step.call] if from_nodes else values[step.source.value]  # type: ignore[union-attr]
+            hop = levels.hop(step.call, from_nodes=from_nodes)
+            if not from_nodes:
+                table = table[: hop.table_size]  # made several calls earlier, it has rows that nobody reads any more
+            mine = None if owns is None else owns[step.call][: hop.num_heads]
+            values[step.output] = step.layer.forward(table, hop, weights[step.call][: len(hop.tail)], mine)
+        else:
+            values[step.output] = step.run([_rows(source, step, levels, values, owns) for source in step.sources])
+    return values
+
+
+def _rows(
+    source: Source, step: RowStep, levels: Levels, values: dict[int, Tensor], owns: list[Tensor] | None
+) -> Tensor:
+    if isinstance(source, Ref):
+        rows = values[source.value]
+        rows = rows if levels.whole else rows[: levels.pairs_after(step.calls_done)]
+    else:
+        rows = levels.gather(source.tensor, step.calls_done)
+    if source.own_call is not None and owns is not None:
+        rows = rows * owns[source.own_call][: len(rows)].view(-1, *[1] * (rows.dim() - 1))
+    return rows

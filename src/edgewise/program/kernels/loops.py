@@ -1,0 +1,19 @@
+"""Loops for numba; imported only by `compiled.py`. Arrays in, arrays out; what they do is written where they are called."""
+
+from edgewise.program.kernels.gradient_loops import grow, pull
+from edgewise.program.kernels.occlusion_loops import carry, carry_to_targets, rectify, spread
+from edgewise.program.kernels.walk_loops import box_image, hull, pair_scores, rows_times, times_rows
+
+__all__ = [
+    "box_image",
+    "carry",
+    "carry_to_targets",
+    "grow",
+    "hull",
+    "pair_scores",
+    "pull",
+    "rectify",
+    "rows_times",
+    "spread",
+    "times_rows",
+]

@@ -1,0 +1,179 @@
+"""z_v = B Σ_e ω_e c_e x_u + s_v · (own term) + b: GCN, SAGE, GIN, GraphConv and SGC are of this form."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from edgewise.program.kernels import arrays, kernels_for
+from edgewise.program.layers.base import Layer
+from edgewise.program.levels import Hop, grouped_sum, pair_products, weighted_sum
+
+
+@dataclass(frozen=True, eq=False)
+class _Constant:
+    """Features that no weight changes: what is sent (through the matrix already, if that makes rows shorter), and own terms."""
+
+    sent: Tensor
+    projected: bool
+    own: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class AffineLayer(Layer):
+    """Coefficients per edge, a matrix for senders, and the own term: an added loop, a matrix or a number."""
+
+    coefficient: Tensor | None
+    """`[E]`: after normalisation; None: 1."""
+    matrix: Tensor | None = None
+    """`[out, in]` for what is heard; None: as it is."""
+    loop: Tensor | None = None
+    """`[N]`: coefficient of the added self-loop, heard through `matrix`."""
+    root: Tensor | float | None = None
+    """`[out, in]`, or a number."""
+    bias: Tensor | None = None
+
+    def prepare(self, table: Tensor) -> Any:
+        """Own terms, and the matrix where it makes rows shorter: once for all targets."""
+        everyone = torch.arange(len(table), device=table.device)
+        narrow = self.matrix is not None and self.matrix.size(0) < self.matrix.size(1)
+        return _Constant(self.difference(table) if narrow else table, narrow, self.own_difference(table, everyone))
+
+    # --- forwards -----------------------------------------------------------------------------------------------------
+
+    def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
+        """Sum first, then the matrix: heads are fewer than tails."""
+        sent = table.sent if isinstance(table, _Constant) else table
+        heard = weighted_sum(self._of_edges(hop, weight), sent, hop)
+        if isinstance(table, _Constant):
+            return self._finish(heard, self._constant_rest(table, hop, own), projected=table.projected)
+        if self.loop is not None:
+            mine = self.loop.index_select(0, hop.node)
+            heard = torch.addcmul(heard, hop.own_rows(table), (mine if own is None else mine * own).view(-1, 1))
+        if isinstance(self.root, float):
+            heard = heard + _scaled(hop.own_rows(table), own) * self.root
+        rest = self.bias
+        if isinstance(self.root, Tensor):
+            rest = functional.linear(_scaled(hop.own_rows(table), own), self.root, self.bias)
+        return self._finish(heard, rest, projected=False)
+
+    def _finish(self, heard: Tensor, rest: Tensor | None, *, projected: bool) -> Tensor:
+        """B · heard + rest."""
+        if self.matrix is None or projected:
+            return heard if rest is None else heard + rest
+        return heard @ self.matrix.t() if rest is None else torch.addmm(rest, heard, self.matrix.t())
+
+    def _constant_rest(self, table: _Constant, hop: Hop, own: Tensor | None) -> Tensor | None:
+        terms, bias = table.own, self.bias
+        if terms is None:
+            return bias
+        rows = hop.remembered("own", lambda: hop.own_rows(terms))
+        if bias is None:
+            return rows if own is None else rows * own.view(-1, 1)
+        if own is not None:
+            return rows * own.view(-1, 1) + bias
+        return hop.remembered("rest", lambda: rows + bias)
+
+    def _of_edges(self, hop: Hop, weight: Tensor) -> Tensor:
+        if self.coefficient is None:
+            return weight
+        coefficient = self.coefficient
+        return weight * hop.remembered("coefficient", lambda: coefficient.index_select(0, hop.edge_id))
+
+    # --- backwards, at ω = s = 1 --------------------------------------------------------------------------------------
+
+    def backward(
+        self, table: Any, near: Hop, gradient: Tensor, onto: Hop | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """By hand: with activations at hand nothing has to be run forwards."""
+        constant = table if isinstance(table, _Constant) else None
+        projected = constant is not None and constant.projected
+        onward = gradient if projected or self.matrix is None else gradient @ self.matrix
+        own_onward: Tensor | None = None
+        if constant is None:
+            of_own, own_onward = self._own_backward(near.own_rows(table), near, gradient, onward)
+        elif constant.own is None:
+            of_own = gradient.new_zeros(near.num_heads)
+        else:
+            of_own = _row_dot(gradient, near.own_rows(constant.own))
+        of_edges, found = self._pull(onward, table.sent if constant else table, near, onto, own_onward)
+        return of_edges, of_own, found
+
+    def _pull(
+        self, onward: Tensor, sent: Tensor, near: Hop, onto: Hop | None, own: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Products of the onward gradient with what each edge brought, and the gradient of the senders (`onto`)."""
+        kernels = kernels_for(onward.numel(), onward)
+        if kernels is not None:
+            nothing = onward.new_zeros(0, 0)
+            coefficient = nothing.view(-1) if self.coefficient is None else self.coefficient.to(onward.dtype)
+            tail, size = (near.tail[:0], 0) if onto is None else (onto.tail, onto.table_size)
+            rows = (onward.contiguous(), sent.contiguous(), nothing if own is None else own.contiguous(), coefficient)
+            of_edges, found = kernels.pull(*arrays(*rows, near.start, near.tail, near.edge_id, tail), size)
+            return torch.from_numpy(of_edges), None if onto is None else torch.from_numpy(found)
+        products = self._of_edges(near, pair_products(onward, sent, near))
+        if onto is None:
+            return products, None
+        start, heads, order = onto.backwards()
+        back = grouped_sum(
+            onward, heads, start, self._of_edges(near, onward.new_ones(len(order))).index_select(0, order)
+        )
+        if own is not None:
+            back[: near.num_heads] += own
+        return products, back
+
+    def _own_backward(self, rows: Tensor, hop: Hop, gradient: Tensor, onward: Tensor) -> tuple[Tensor, Tensor | None]:
+        back: Tensor | None = None
+        if self.loop is not None:
+            back = onward * self.loop.index_select(0, hop.node).view(-1, 1)
+        if self.root is not None:
+            through = gradient @ self.root if isinstance(self.root, Tensor) else onward * self.root
+            back = through if back is None else back + through
+        return (gradient.new_zeros(hop.num_heads) if back is None else _row_dot(back, rows)), back
+
+    # --- differences --------------------------------------------------------------------------------------------------
+
+    def difference(self, change: Tensor) -> Tensor:
+        """What a change of what is heard changes in the output."""
+        return change if self.matrix is None else functional.linear(change, self.matrix)
+
+    def own_difference(self, change: Tensor, node: Tensor) -> Tensor | None:
+        """What a change of the nodes' own features changes through their own term; None: they do not hear themselves."""
+        total: Tensor | None = None
+        if self.loop is not None:
+            total = self.difference(change * self.loop.index_select(0, node).view(-1, 1))
+        if self.root is not None:
+            through = functional.linear(change, self.root) if isinstance(self.root, Tensor) else change * self.root
+            through = self.difference(through) if isinstance(self.root, float) else through
+            total = through if total is None else total + through
+        return total
+
+    def message(self, table: Any, edge: Tensor, sender: Tensor) -> Tensor:
+        """What some edges add to the outputs of their receivers."""
+        rows = (table.sent if isinstance(table, _Constant) else table).index_select(0, sender)
+        rows = rows if isinstance(table, _Constant) and table.projected else self.difference(rows)
+        return self.weighted(edge, rows)
+
+    def own_term(self, table: Any, node: Tensor) -> Tensor | None:
+        """What some nodes' own terms add to their outputs."""
+        if isinstance(table, _Constant):
+            return None if table.own is None else table.own.index_select(0, node)
+        return self.own_difference(table.index_select(0, node), node)
+
+    def weighted(self, edge: Tensor, rows: Tensor) -> Tensor:
+        """Rows times the coefficients of their edges."""
+        return rows if self.coefficient is None else rows * self.coefficient.index_select(0, edge).view(-1, 1)
+
+    def coefficients(self, edge: Tensor, like: Tensor) -> Tensor:
+        """Of some columns, `[edges]`."""
+        return like.new_ones(len(edge)) if self.coefficient is None else self.coefficient.index_select(0, edge)
+
+
+def _scaled(rows: Tensor, own: Tensor | None) -> Tensor:
+    return rows if own is None else rows * own.view(-1, 1)
+
+
+def _row_dot(a: Tensor, b: Tensor) -> Tensor:
+    return torch.linalg.vecdot(a, b)

@@ -1,0 +1,48 @@
+"""What every lowered layer can do."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.program.levels import Hop
+
+
+class Layer(ABC):
+    """One message-passing call: a table of senders' features to what the heads make of them, before activation."""
+
+    uses_model = False
+    """Whether it calls modules of the user's model, which must then be borrowed."""
+
+    def prepare(self, table: Tensor) -> Any:
+        """What can be computed once for a table that no weight changes (the features); handed to `forward`."""
+        return table
+
+    @abstractmethod
+    def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
+        """The outputs of the heads, `[heads, width]`, under ω `[edges]` and s `[heads]` (None: 1)."""
+
+    def backward(
+        self, table: Any, near: Hop, gradient: Tensor, onto: Hop | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """At ω = s = 1: the gradients of edges, of self edges and of the senders, from that of the outputs.
+
+        `near` reads the table by node: activations are the same for all targets. `onto` names the senders as pairs, to which
+        their gradients belong; None: nobody asks for them.
+        """
+        weight = torch.ones(len(near.tail), dtype=gradient.dtype, device=gradient.device).requires_grad_()
+        own = torch.ones(near.num_heads, dtype=gradient.dtype, device=gradient.device).requires_grad_()
+        inputs, hop = [weight, own], near
+        if onto is not None:
+            hop, table = onto, table.index_select(0, onto.table_node).requires_grad_()
+            inputs.append(table)
+        with torch.enable_grad():
+            output = self.forward(table, hop, weight, own)
+        found = torch.autograd.grad(output, inputs, gradient, allow_unused=True)
+        full = [torch.zeros_like(i) if g is None else g for i, g in zip(inputs, found, strict=True)]
+        return full[0], full[1], full[2] if onto is not None else None
+
+
+class Unsupported(Exception):  # noqa: N818 (not an error: another way is taken)
+    """A part of the model that is not known; never shown to the user but in the debug log."""

@@ -1,0 +1,42 @@
+"""GINEConv: messages relu(x_u + e), so edge features count; plus (1 + ε) times the node, then a small network."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.nn import GINEConv
+
+from edgewise.model.trace import Call
+from edgewise.program.layers.affine_convs import inner_network
+from edgewise.program.layers.base import Layer, Unsupported
+from edgewise.program.levels import Hop
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeReluLayer(Layer):
+    """Σ ω relu(x_u + e) + s (1 + ε) x."""
+
+    edge_features: Tensor
+    root: Tensor
+
+    def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
+        """Messages one by one: the ReLU sits on the edge."""
+        messages = (table.index_select(0, hop.tail) + self.edge_features.index_select(0, hop.edge_id)).relu()
+        heard = torch.zeros(hop.num_heads, messages.size(1), dtype=messages.dtype, device=messages.device)
+        heard = heard.index_add(0, hop.head, messages * weight.view(-1, 1))
+        rows = hop.own_rows(table) * self.root
+        return heard + (rows if own is None else rows * own.view(-1, 1))
+
+
+def lower_gine(conv: GINEConv, calls: list[Call], data: Data) -> list[Any]:
+    """The edge features through their matrix, once."""
+    network = inner_network(conv, calls[0], data)
+    if calls[0].slots.numel() != data.edge_index.size(1):
+        raise Unsupported(f"{calls[0].name} is called with some of the edges only")
+    features = calls[0].arguments["edge_attr"]
+    with torch.no_grad():
+        features = features if conv.lin is None else conv.lin(features)
+    features = torch.empty_like(features).index_copy_(0, calls[0].slots, features)
+    return [EdgeReluLayer(features, (1 + conv.eps).detach()), network]

@@ -1,0 +1,116 @@
+"""A message-passing module that nobody lowered: run as it is, on the graph, or on private copies of what each node hears.
+
+Its blocks are derivatives. Every receiver gets its own copies of its senders, so that one backward pass per output column
+separates them. A sender's copy keeps its own in-edges (from further copies, which do not count), because some layers read the
+degree of the sender.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch_geometric.data import Data
+
+from edgewise.errors import ModelError
+from edgewise.graph.computation_graph import InEdges
+from edgewise.model.residuals import Operation, keys_of
+from edgewise.program.layers.base import Layer, Unsupported
+from edgewise.program.levels import Hop
+from edgewise.question.proof import close
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleLayer(Layer):
+    """One call of a module with the arguments it was recorded with."""
+
+    uses_model = True
+
+    module: Any
+    leaves: tuple[Any, ...]
+    """Flattened arguments; `None` in `roles` says what each is."""
+    form: Any
+    roles: tuple[str, ...]
+    """Per leaf: `"x"`, `"edge_index"`, `"edge"` (a row per column), `"node"` (a row per node) or `"other"`."""
+    in_edges: InEdges
+    name: str
+
+    def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
+        """On the graph itself, or (`hop.own`) on private copies."""
+        return self._run(table) if hop.own is None else self._on_copies(table, hop)
+
+    def _run(self, x: Tensor) -> Tensor:
+        leaves = [x if role == "x" else leaf for leaf, role in zip(self.leaves, self.roles, strict=True)]
+        return self._call(leaves)
+
+    def _call(self, leaves: list[Any]) -> Tensor:
+        args, kwargs = tree_unflatten(leaves, self.form)
+        result = self.module(*args, **kwargs)
+        found: Tensor = result if isinstance(result, Tensor) else result[0]
+        return found
+
+    def _on_copies(self, rows: Tensor, hop: Hop) -> Tensor:
+        graph = self.in_edges
+        edges, nodes = len(hop.tail), graph.num_nodes
+        everyone = torch.arange(nodes, device=rows.device)
+        head = torch.repeat_interleave(everyone, graph.start.diff())
+        copy, place = graph.of_nodes(graph.sender)  # the in-edges of each sender's copy
+        rim = edges + nodes + torch.arange(len(copy), device=rows.device)
+        source = torch.cat([torch.arange(edges, device=rows.device), rim])
+        receiver = torch.cat([edges + head, copy])
+        column = torch.cat([graph.edge, graph.edge[place]])
+        node = torch.cat([graph.sender, everyone, graph.sender[place]])
+        known = self._table(rows, edges)
+        x = torch.cat([rows, known.index_select(0, graph.sender[place])])
+        leaves = []
+        for leaf, role in zip(self.leaves, self.roles, strict=True):
+            if role == "x":
+                leaves.append(x)
+            elif role == "edge_index":
+                ends = (source, receiver) if self.module.flow == "source_to_target" else (receiver, source)
+                leaves.append(torch.stack(ends))
+            else:
+                places = {"edge": column, "node": node}.get(role)
+                leaves.append(leaf if places is None else leaf.index_select(0, places))
+        found = self._call(leaves)[edges : edges + nodes]
+        with torch.no_grad():
+            if not close(found, self._run(known)):
+                raise ModelError(
+                    f"The walks of this model cannot be followed: layer {self.name} ({type(self.module).__name__}) gives a "
+                    f"node another output when its neighbourhood stands alone. Explain its edges instead: ew.explain(...)."
+                )
+        return found
+
+    @staticmethod
+    def _table(rows: Tensor, edges: int) -> Tensor:
+        """What every node has: the receivers' own rows."""
+        return rows[edges:].detach()
+
+
+def module_layer(operation: Operation, data: Data) -> list[Any]:
+    """A layer for a module with one call, one kind of features and the graph's own edges; otherwise `Unsupported`."""
+    if len(operation.calls) != 1:
+        raise Unsupported(f"{operation.name} passes messages {len(operation.calls)} times inside")
+    leaves, form = tree_flatten((operation.args, operation.kwargs or {}))
+    keys = keys_of((operation.args, operation.kwargs or {}))
+    roles = [_role(leaf, key, operation, data) for leaf, key in zip(leaves, keys, strict=False)]
+    if roles.count("x") != 1 or roles.count("edge_index") != 1:
+        raise Unsupported(f"{operation.name} is not called with features and the graph's own edge_index")
+    flow = operation.function.flow
+    in_edges = InEdges.of(data.edge_index, data.num_nodes, flow)
+    kept = tuple(leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in leaves)
+    return [ModuleLayer(operation.function, kept, form, tuple(roles), in_edges, operation.name)]
+
+
+def _role(leaf: Any, key: Any, operation: Operation, data: Data) -> str:
+    if not isinstance(leaf, Tensor) or leaf.dim() == 0:
+        return "other"
+    own = operation.own_input
+    if key == own or (own is None and leaf.is_floating_point() and leaf.shape == data.x.shape):
+        return "x"
+    if leaf.shape == data.edge_index.shape and bool(torch.equal(leaf, data.edge_index)):
+        return "edge_index"
+    if leaf.size(0) == data.edge_index.size(1):
+        return "edge"
+    return "node" if leaf.size(0) == data.num_nodes else "other"

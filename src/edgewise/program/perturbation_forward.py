@@ -1,0 +1,253 @@
+"""A block of missing messages on their way through the calls: who hears of them, and what it changes there."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.program.compile import rectifier
+from edgewise.program.ir import MessageStep, Ref, Rows, RowStep
+from edgewise.program.kernels import arrays, kernels_for
+from edgewise.program.layers.affine import AffineLayer
+from edgewise.program.levels import Hop
+from edgewise.program.perturbation import Differences, Pairs, Slots
+
+
+class ForwardChange:
+    """Some slots on their way through the calls."""
+
+    def __init__(self, differences: Differences, slots: Slots) -> None:
+        self.all, self.slots = differences, slots
+        size = differences.lowering.in_edges.num_nodes
+        self.numbering = differences.numbering(0, len(slots))
+        self.num_nodes = size
+        self.pairs = Pairs(slots.item[:0], size)
+        self.change: dict[int, Tensor] = {}
+        self.live = differences.live
+
+    def through(self, step: MessageStep, segment: list[RowStep]) -> None:
+        """Through a call and the row-wise steps behind it."""
+        change, pairs = self._through_messages(step)
+        read = {source.value for row in segment for source in row.sources if isinstance(source, Ref)}
+        self._move_to(pairs, read | self.live[step.call])
+        self.change[step.output] = change
+        if not self._through_rectifier(step, segment):
+            self._through_rows(segment)
+            self._forget(step.call)
+
+    # --- where the change goes ----------------------------------------------------------------------------------------
+
+    def near(self, node: Tensor, call: int) -> Tensor:
+        """Whether what a node hears in this call can still reach a target."""
+        return self.all.distance[node] < self.all.program.num_calls - call
+
+    def missing(self, call: int) -> Tensor:
+        """Slots whose message is missing in this call."""
+        at = self.slots.item if self.slots.of_self else self.all.receiver[self.slots.item]
+        active = (self.slots.call == call) | (self.slots.call < 0)
+        return (active & self.near(at, call)).nonzero().view(-1)
+
+    def silent(self, call: int) -> Tensor:
+        """Per slot: the edge that carries nothing in this call, or −1."""
+        if self.slots.of_self:
+            return torch.full_like(self.slots.item, -1)
+        return torch.where((self.slots.call == call) | (self.slots.call < 0), self.slots.item, -1)
+
+    def silent_self(self, call: int) -> Tensor:
+        """Per slot: the node that does not hear itself in this call, or −1."""
+        if not self.slots.of_self:
+            return torch.full_like(self.slots.item, -1)
+        return torch.where((self.slots.call == call) | (self.slots.call < 0), self.slots.item, -1)
+
+    def spread(self, pairs: Pairs, call: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Out-edges of changed nodes that still matter: the pair, the column, and the key of who hears it."""
+        out, silent = self.all.out_edges, self.silent(call)
+        kernels = kernels_for(len(pairs), pairs.key)
+        if kernels is not None:
+            geometry = (out.start, out.edge, out.sender, self.all.distance)
+            reach = self.all.program.num_calls - call
+            found = kernels.spread(pairs.key.numpy(), self.num_nodes, *arrays(*geometry), reach, silent.numpy())
+            source, edge, heard = (torch.from_numpy(array) for array in found)
+            return source, edge, heard
+        source, place = out.of_nodes(pairs.node)
+        edge, hearer, slot = out.edge[place], out.sender[place], pairs.slot[source]
+        kept = (self.near(hearer, call) & (edge != silent[slot])).nonzero().view(-1)
+        return source[kept], edge[kept], (slot * self.num_nodes + hearer)[kept]
+
+    def own_kept(self, pairs: Pairs, call: int) -> Tensor:
+        """Whether a pair's node still hears itself in this call."""
+        if not self.slots.of_self:
+            return torch.ones(len(pairs), dtype=torch.bool, device=pairs.key.device)
+        slot = pairs.slot
+        missing = (self.slots.item[slot] == pairs.node) & (
+            (self.slots.call[slot] == call) | (self.slots.call[slot] < 0)
+        )
+        return ~missing
+
+    # --- through a call -----------------------------------------------------------------------------------------------
+
+    def _through_messages(self, step: MessageStep) -> tuple[Tensor, Pairs]:
+        missing = self.missing(step.call)
+        at = self.slots.item[missing] if self.slots.of_self else self.all.receiver[self.slots.item[missing]]
+        extra = missing * self.num_nodes + at
+        if isinstance(step.layer, AffineLayer):
+            gone = self.missing_rows(step, step.layer, missing)
+            kernels = kernels_for(len(self.pairs) + len(extra), self.pairs.key)
+            if kernels is not None:
+                return self._carry(kernels, step, step.layer, extra, gone)
+        source, edge, heard = self.spread(self._changed(step), step.call)
+        stay = self.pairs.key[self.near(self.pairs.node, step.call)]
+        pairs = self.numbering.number(stay, heard, extra)
+        if not isinstance(step.layer, AffineLayer):
+            return self._again(step, pairs), pairs
+        change = self._heard(step, step.layer, pairs, (source, edge, heard))
+        if gone is not None:
+            change.index_add_(0, self.numbering.find(extra), gone, alpha=-1)
+        return change, pairs
+
+    def rows_to_carry(self, step: MessageStep, layer: AffineLayer) -> tuple[Tensor, Tensor, Tensor]:
+        """For compiled loops: what each changed node sends, what it tells itself (maybe nothing), and coefficients."""
+        nothing = self.all.known[step.output].new_zeros(0, 0)
+        coefficient = nothing.view(-1) if layer.coefficient is None else layer.coefficient.to(nothing.dtype)
+        if isinstance(step.source, Rows):  # constants: nobody sends anything new
+            return nothing, nothing, coefficient
+        moved = self.change[step.source.value]
+        own = layer.own_difference(moved, self.pairs.node)
+        return layer.difference(moved).contiguous(), nothing if own is None else own.contiguous(), coefficient
+
+    def _carry(
+        self, kernels: Any, step: MessageStep, layer: AffineLayer, extra: Tensor, gone: Tensor | None
+    ) -> tuple[Tensor, Pairs]:
+        """The compiled way: all that the pairs hear, slot by slot."""
+        self.group()
+        moved, own, coefficient = self.rows_to_carry(step, layer)
+        width = self.all.known[step.output].size(1)
+        if gone is None:
+            gone = moved.new_zeros(len(extra), width)
+        out, reach = self.all.out_edges, self.all.program.num_calls - step.call
+        geometry = (out.start, out.edge, out.sender, self.all.distance)
+        skips = (self.silent(step.call), self.silent_self(step.call))
+        key, change = kernels.carry(
+            *arrays(self.pairs.key, extra, gone), self.num_nodes, *arrays(*geometry), reach, *arrays(*skips),
+            *arrays(coefficient, moved, own),
+        )  # fmt: skip
+        return torch.from_numpy(change), Pairs(torch.from_numpy(key), self.num_nodes, grouped=True)
+
+    def group(self) -> None:
+        """Pairs ordered by slot, as compiled loops want them."""
+        if not self.pairs.grouped:
+            key, order = self.pairs.key.sort()
+            self.pairs = Pairs(key, self.num_nodes, grouped=True)
+            self.change = {value: change.index_select(0, order) for value, change in self.change.items()}
+
+    def _changed(self, step: MessageStep) -> Pairs:
+        """The pairs whose features this call reads changed: none if it reads constants."""
+        return self.pairs if isinstance(step.source, Ref) else Pairs(self.pairs.key[:0], self.num_nodes)
+
+    def _heard(self, step: MessageStep, layer: AffineLayer, pairs: Pairs, spread: tuple[Tensor, ...]) -> Tensor:
+        """What the pairs hear of changed nodes, and of themselves."""
+        change = torch.zeros_like(self.all.known[step.output][:1]).expand(len(pairs), -1).contiguous()
+        if isinstance(step.source, Rows):
+            return change
+        moved, (source, edge, heard) = self.change[step.source.value], spread
+        change.index_add_(
+            0, self.numbering.find(heard), layer.weighted(edge, layer.difference(moved).index_select(0, source))
+        )
+        stays = (self.own_kept(self.pairs, step.call) & self.near(self.pairs.node, step.call)).nonzero().view(-1)
+        own = layer.own_difference(moved.index_select(0, stays), self.pairs.node[stays])
+        if own is not None:
+            change.index_add_(0, self.numbering.find(self.pairs.key[stays]), own)
+        return change
+
+    def missing_rows(self, step: MessageStep, layer: AffineLayer, missing: Tensor) -> Tensor | None:
+        """The missing messages themselves."""
+        item, table = self.slots.item[missing], self.table(step)
+        if self.slots.of_self:
+            return layer.own_term(table, item)
+        return layer.message(table, item, self.all.sender[item])
+
+    def table(self, step: MessageStep) -> Any:
+        """What the call reads when nothing is missing."""
+        return (
+            self.all.lowering.prepared[step.call]
+            if isinstance(step.source, Rows)
+            else self.all.known[step.source.value]
+        )
+
+    def _again(self, step: MessageStep, pairs: Pairs) -> Tensor:
+        """Any other layer: run it again for the nodes that hear something new, with all that they hear."""
+        graph = self.all.lowering.in_edges
+        head, place = graph.of_nodes(pairs.node)
+        edge, tail = graph.edge[place], graph.sender[place]
+        start = torch.zeros(len(pairs) + 1, dtype=torch.long, device=edge.device)
+        start[1:] = torch.bincount(head, minlength=len(pairs)).cumsum(0)
+        own, table = pairs.node, self.table(step)
+        if isinstance(step.source, Ref):
+            before = self.all.numbering(1, len(self.slots))
+            before.number(self.pairs.key)
+            rows = table.index_select(0, self.pairs.node) + self.change[step.source.value]
+            changed = before.find(pairs.slot[head] * self.num_nodes + tail)
+            tail = torch.where(changed >= 0, self.num_nodes + changed, tail)
+            mine = before.find(pairs.key)
+            own = torch.where(mine >= 0, self.num_nodes + mine, own)
+            table = torch.cat([table, rows])
+        slot = pairs.slot[head]
+        weight = torch.ones(len(edge), dtype=self.all.value.dtype, device=edge.device)
+        if not self.slots.of_self:
+            call = self.slots.call[slot]
+            weight[(edge == self.slots.item[slot]) & ((call == step.call) | (call < 0))] = 0
+        hop = Hop(start, tail, edge, own, pairs.node, self.num_nodes + len(self.pairs))
+        kept = self.own_kept(pairs, step.call).to(weight.dtype)
+        return step.layer.forward(table, hop, weight, kept) - self.all.known[step.output].index_select(0, pairs.node)
+
+    # --- between calls ------------------------------------------------------------------------------------------------
+
+    def _move_to(self, pairs: Pairs, wanted: set[int]) -> None:
+        """Changes of earlier values that are still read, as rows of the new pairs."""
+        self.change = {value: change for value, change in self.change.items() if value in wanted}
+        if self.change and pairs.grouped:  # compiled loops leave no numbers behind
+            self.numbering.number(pairs.key)
+        for value, change in self.change.items():
+            near = self.numbering.find(self.pairs.key)
+            kept = (near >= 0).nonzero().view(-1)
+            moved = change.new_zeros(len(pairs), *change.shape[1:])
+            moved[near[kept]] = change.index_select(0, kept)
+            self.change[value] = moved
+        self.pairs = pairs
+
+    def _through_rectifier(self, step: MessageStep, segment: list[RowStep]) -> bool:
+        """The compiled way through a segment that is a single ReLU; whether it was taken."""
+        kernels = kernels_for(len(self.pairs), self.pairs.key)
+        slope = rectifier(segment)
+        if kernels is None or slope is None or len(self.change) > 1 or step.output in self.live[step.call]:
+            return False
+        before, change = self.all.known[step.output], self.change.pop(step.output)
+        key, rows = kernels.rectify(*arrays(self.pairs.key), self.num_nodes, *arrays(before, change), slope)
+        self.pairs = Pairs(torch.from_numpy(key), self.num_nodes, self.pairs.grouped)
+        self.change[segment[-1].output] = torch.from_numpy(rows)
+        return True
+
+    def _through_rows(self, segment: list[RowStep]) -> None:
+        node = self.pairs.node
+        for step in segment:
+            rows = []
+            for source in step.sources:
+                row = (source.tensor if isinstance(source, Rows) else self.all.known[source.value]).index_select(
+                    0, node
+                )
+                if isinstance(source, Ref) and source.value in self.change:
+                    row = row + self.change[source.value]
+                if source.own_call is not None:
+                    row = row * self.own_kept(self.pairs, source.own_call).to(row.dtype).view(-1, 1)
+                rows.append(row)
+            self.change[step.output] = step.run(rows) - self.all.known[step.output].index_select(0, node)
+
+    def _forget(self, call: int) -> None:
+        """Drop values that nobody reads any more, and pairs where nothing changed after all."""
+        self.change = {value: change for value, change in self.change.items() if value in self.live[call]}
+        moved = torch.zeros(len(self.pairs), dtype=torch.bool, device=self.pairs.key.device)
+        for change in self.change.values():
+            moved |= (change != 0).any(dim=1)
+        kept = moved.nonzero().view(-1)
+        self.pairs = Pairs(self.pairs.key[kept], self.num_nodes, self.pairs.grouped)
+        self.change = {value: change.index_select(0, kept) for value, change in self.change.items()}

@@ -1,0 +1,148 @@
+"""Occlusion, start to end: a block of missing messages through all calls, and what each target loses by it.
+
+Mostly the explained numbers are columns of what the last layer sums up; then that call needs one number for each
+(slot, target), not a row.
+"""
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from edgewise.graph.computation_graph import InEdges
+from edgewise.program.ir import MessageStep, Ref
+from edgewise.program.kernels import arrays, kernels_for
+from edgewise.program.layers.affine import AffineLayer
+from edgewise.program.perturbation import Differences, Drops, Slots
+from edgewise.program.perturbation_forward import ForwardChange
+
+_Parts: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def drops(differences: Differences, slots: Slots) -> Drops:
+    """What every target loses by each of these missing messages."""
+    block = ForwardChange(differences, slots)
+    for step, segment in zip(differences.steps, differences.segments, strict=True):
+        if step is differences.steps[-1] and differences.columns_only:
+            return _last_columns(block, step)
+        block.through(step, segment)
+    output = differences.program.output
+    return _read_off(block, differences.known[output].index_select(0, block.pairs.node) + block.change[output])
+
+
+def _positions(block: ForwardChange) -> tuple[Tensor, Tensor]:
+    """Targets grouped by node (one may be asked for twice): where each node's group starts, and the positions."""
+    targets = block.all.targets
+    order = targets.argsort(stable=True)
+    start = torch.zeros(block.num_nodes + 1, dtype=torch.long, device=order.device)
+    start[1:] = torch.bincount(targets, minlength=block.num_nodes).cumsum(0)
+    return start, order
+
+
+def _read_off(block: ForwardChange, rows: Tensor) -> Drops:
+    """From the changed rows of the model's output."""
+    start, order = _positions(block)
+    pair, place = InEdges(start, order, order, block.num_nodes).of_nodes(block.pairs.node)
+    position = order[place]
+    drop = block.all.value[position] - block.all.target.select(position).value(rows.index_select(0, pair))
+    kept = (drop != 0).nonzero().view(-1)
+    return Drops(position[kept], block.pairs.slot[pair][kept], drop[kept])
+
+
+def _last_columns(block: ForwardChange, step: MessageStep) -> Drops:
+    """The last call, one number for each (slot, target): only the target's own column is summed up."""
+    target, value, width = block.all.target, block.all.value, len(block.all.targets)
+    binary = target.mode == "binary"
+    column = torch.zeros_like(target.column) if binary else target.column
+    sign = torch.where(target.column == 1, 1, -1).to(value) if binary else torch.ones_like(value)
+    kernels = kernels_for(len(block.pairs), block.pairs.key)
+    if kernels is not None:
+        return _last_compiled(kernels, block, step, column, sign)
+    start, order = _positions(block)
+    entries = []
+    for slot, node, weight, rows in _last_parts(block, step):
+        entry, place = InEdges(start, order, order, block.num_nodes).of_nodes(node)
+        position = order[place]
+        amount = rows.reshape(-1).index_select(0, entry * rows.size(1) + column[position]) * weight[entry]
+        entries.append((slot[entry] * width + position, -amount * sign[position]))
+    if not entries:
+        return Drops(order[:0], order[:0], value[:0])
+    key, amount = (torch.cat(column) for column in zip(*entries, strict=True))
+    if len(block.pairs):  # several ways lead to one target
+        key, inverse = key.unique(return_inverse=True)
+        amount = amount.new_zeros(len(key)).index_add_(0, inverse, amount)
+    kept = amount.nonzero().view(-1)
+    return Drops(key[kept] % width, key[kept] // width, amount[kept])
+
+
+def _last_compiled(kernels: Any, block: ForwardChange, step: MessageStep, column: Tensor, sign: Tensor) -> Drops:
+    """The same; a node that is asked for several times (with other classes) is gone through as often."""
+    assert isinstance(step.layer, AffineLayer)
+    block.group()
+    moved, own, coefficient = block.rows_to_carry(step, step.layer)
+    out, skips = block.all.out_edges, (block.silent(step.call), block.silent_self(step.call))
+    geometry = (out.start, out.edge, out.sender, *skips, coefficient, moved, own)
+    missing = [(slot * block.num_nodes + node, node, rows) for slot, node, _, rows in _missing_parts(block, step)]
+    found = []
+    for position in _once_each(block):
+        of_node = torch.full((block.num_nodes,), -1, device=column.device)
+        of_node[block.all.targets[position]] = position
+        extra, amount = moved.new_zeros(0, dtype=torch.long), sign[:0]
+        for key, node, rows in missing:
+            hit = (of_node[node] >= 0).nonzero().view(-1)
+            extra, amount = key[hit], -rows[hit].gather(1, column[of_node[node[hit]]].view(-1, 1)).view(-1)
+        found.append(
+            kernels.carry_to_targets(
+                *arrays(block.pairs.key, extra, amount), block.num_nodes, *arrays(*geometry), *arrays(of_node, column)
+            )
+        )
+    position, slot, change = (torch.cat([torch.from_numpy(a) for a in parts]) for parts in zip(*found, strict=True))
+    return Drops(position, slot, -change if block.all.target.mode != "binary" else -change * sign[position])
+
+
+def _once_each(block: ForwardChange) -> list[Tensor]:
+    """Positions in rounds, no node twice in a round."""
+    _, order = _positions(block)
+    nodes = block.all.targets[order]
+    rank = torch.arange(len(order), device=order.device) - torch.searchsorted(nodes, nodes)
+    return [order[rank == turn] for turn in range(int(rank.max()) + 1)]
+
+
+# Parts of the last call: (slot, node that hears, coefficient, change of its output).
+
+
+def _last_parts(block: ForwardChange, step: MessageStep) -> Iterator[_Parts]:
+    yield from _missing_parts(block, step)
+    if isinstance(step.source, Ref):
+        yield from _own_parts(block, step, block.change[step.source.value])
+        yield from _carried_parts(block, step, block.change[step.source.value])
+
+
+def _carried_parts(block: ForwardChange, step: MessageStep, moved: Tensor) -> Iterator[_Parts]:
+    """What changed senders change."""
+    assert isinstance(step.layer, AffineLayer)
+    source, edge, heard = block.spread(block.pairs, step.call)
+    carried = step.layer.difference(moved).index_select(0, source)
+    yield heard // block.num_nodes, heard % block.num_nodes, step.layer.coefficients(edge, carried), carried
+
+
+def _own_parts(block: ForwardChange, step: MessageStep, moved: Tensor) -> Iterator[_Parts]:
+    """What changed nodes change in themselves."""
+    assert isinstance(step.layer, AffineLayer)
+    kept = block.own_kept(block.pairs, step.call) & block.near(block.pairs.node, step.call)
+    stays = kept.nonzero().view(-1)
+    own = step.layer.own_difference(moved.index_select(0, stays), block.pairs.node[stays])
+    if own is not None:
+        yield block.pairs.slot[stays], block.pairs.node[stays], torch.ones_like(own[:, 0]), own
+
+
+def _missing_parts(block: ForwardChange, step: MessageStep) -> Iterator[_Parts]:
+    """The missing message itself."""
+    assert isinstance(step.layer, AffineLayer)
+    missing = block.missing(step.call)
+    item = block.slots.item[missing]
+    rows = block.missing_rows(step, step.layer, missing)
+    if rows is not None:
+        node = item if block.slots.of_self else block.all.receiver[item]
+        yield missing, node, -torch.ones_like(rows[:, 0]), rows

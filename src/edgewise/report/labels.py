@@ -1,0 +1,92 @@
+"""What is written at the nodes of a picture: labels and classes, as the user gave them, made safe to print."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgewise.report import colours
+from edgewise.results.node_labels import plain_text, read_classes, read_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+
+# --- How nodes look: which colour, what is written in them, and the keys of the legend ---------------------------------
+
+
+SHORT = 4  # letters that fit into a circle
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The looks of the nodes of one picture: an own colour for each group that is shown, a mark before a class."""
+
+    labels: Mapping[int, str]
+    group: Mapping[int, str]
+    """Node → the group whose colour it has."""
+    colour_of: Mapping[str, str]
+    """Group → colour, in the order of the legend."""
+    long: bool
+    """Whether a shown label is too long for a circle: then all stand outside."""
+    radius: float
+    """In points."""
+
+    @classmethod
+    def read(
+        cls,
+        shown: Iterable[int],
+        num_nodes: int,
+        labels: Any,
+        classes: Any,
+        marked: Mapping[str, Collection[int]] | None,
+    ) -> Nodes:
+        """From what the user gave; a group that no shown node belongs to gets no colour.
+
+        Short labels that several nodes share, such as the symbols of atoms, are followed by the node's number.
+        """
+        shown = sorted(shown)
+        named, group = read_labels(labels, num_nodes), read_classes(classes, num_nodes)
+        marks = {plain_text(name): {int(node) for node in nodes} for name, nodes in (marked or {}).items()}
+        for name, nodes in reversed(marks.items()):
+            group |= dict.fromkeys(nodes, name)
+        sizes = Counter(group[node] for node in shown if node in group)
+        by_size = sorted(sizes, key=lambda name: (name not in marks, -sizes[name], name))
+        chosen = dict(zip(by_size, colours.GROUPS, strict=False))
+        long = any(len(named[node]) > SHORT for node in shown if node in named)
+        if not long and len(shared := {named[node] for node in shown if node in named}) < len(set(shown) & set(named)):
+            named |= {node: f"{named[node]}{node}" for node in shown if named.get(node) in shared}
+        inside = (str(node) if long else named.get(node, str(node)) for node in shown)
+        longest = max(map(len, inside), default=1)
+        return cls(named, group, dict(sorted(chosen.items())), long, max(8.5, 2.3 * min(longest, 8)))
+
+    def colour(self, node: int, *, is_root: bool = False) -> str:
+        """White without a group; more groups than colours share white too."""
+        return self.colour_of.get(self.group.get(node, ""), colours.TARGET if is_root else colours.WHITE)
+
+    def inside(self, node: int) -> str:
+        """What stands in the circle."""
+        return str(node) if self.long else self.labels.get(node, str(node))
+
+    def outside(self, node: int) -> str | None:
+        """What stands beside it."""
+        return self.labels.get(node) if self.long else None
+
+    def keys(self, root: int | None, root_name: str) -> list[tuple[str, Any]]:
+        """Of the legend; the explained node has the colour that it has in the picture."""
+        from matplotlib.lines import Line2D
+
+        keys = []
+        if root is not None:
+            colour = self.colour(root, is_root=True)
+            square = Line2D([], [], linestyle="", marker="s", markersize=10, markeredgewidth=2, markeredgecolor="black")
+            square.set_markerfacecolor(colour)
+            keys.append((root_name, square))
+        for name, colour in self.colour_of.items():
+            circle = Line2D(
+                [], [], linestyle="", marker="o", markersize=9, markerfacecolor=colour, markeredgecolor="0.4"
+            )
+            keys.append((name, circle))
+        return keys

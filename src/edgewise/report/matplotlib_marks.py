@@ -1,0 +1,196 @@
+"""Matplotlib's part: nodes, arrows, colour bar and legend of a picture."""
+
+from __future__ import annotations
+
+from collections import Counter
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgewise.report import colours
+from edgewise.report.colours import signed_colour, width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.figure import Figure
+
+    from edgewise.report.labels import Nodes
+    from edgewise.report.layout import Position
+    from edgewise.report.scene import Picture, Spot
+
+OUTLINE_WIDTH = 0.9  # in points, in all
+DASHES = (0, (2.2, 1.1))
+
+
+def draw_context(axes: Axes, picture: Picture) -> None:
+    """Dotted lines: edges without a score, or ways through edges that are too weak to be drawn."""
+    for start, end in picture.context:
+        (x0, y0), (x1, y1) = picture.place[start], picture.place[end]
+        axes.plot([x0, x1], [y0, y1], color="0.7", linewidth=0.9, linestyle=":", zorder=1)
+
+
+def draw_arrows(axes: Axes, picture: Picture, radius: float) -> None:
+    """An arrow for every step; the weakest first."""
+    from matplotlib.patches import FancyArrowPatch
+
+    copies: Counter[tuple[Spot, Spot]] = Counter()
+    largest = picture.strongest.largest
+    ways = [picture.ends(step) for step in picture.strongest.steps]
+    thinner = picture.strongest.crowding
+    for order, (step, (start, end)) in enumerate(zip(picture.strongest.steps, ways, strict=True)):
+        copies[start, end] += 1
+        apart = copies[start, end] - ((end, start) not in ways)
+        width, colour = thinner * width_of(step.score, largest), signed_colour(step.score, largest)
+        course = _course(picture.place[start], picture.place[end], apart, copies[start, end])
+        arrow = FancyArrowPatch(
+            **course,
+            arrowstyle="-|>",
+            mutation_scale=6 + 2 * width,
+            shrinkA=0 if "path" in course else radius,
+            shrinkB=radius + 1,
+            color=colour,
+            linewidth=width,
+            linestyle=DASHES if picture.num_layers and step.column is None else "solid",
+            **_outlined(width),
+            zorder=2 + order / 1000,
+        )
+        axes.add_patch(arrow)
+
+
+def _course(start: Position, end: Position, apart: int, copy: int) -> dict[str, Any]:
+    """How an arrow runs: bent, so that both directions and parallel edges are seen apart; straight if alone; or a loop."""
+    from matplotlib.path import Path
+
+    if start != end:
+        return {"posA": start, "posB": end, "connectionstyle": f"arc3,rad={0.16 * apart}"}
+    away = np.array(start) / np.hypot(*start) if any(start) else np.array([0.0, 1.0])  # from the centre
+    aside = np.array([-away[1], away[0]])
+    bulges = [np.array(start) + (0.5 + 0.2 * copy) * (away + side * aside) for side in (0.6, -0.6)]
+    corners = np.array([start, *bulges, start])
+    return {"path": Path(corners, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])}
+
+
+def colour_bar(figure: Figure, axes: Axes, largest: float) -> None:
+    """The scale of `signed_colour`, with numbers."""
+    shrink = min(0.6, 3.6 / figure.get_figheight())  # tall figures have many rows, not many colours
+    figure.colorbar(
+        _scale(largest), ax=axes, shrink=shrink, aspect=25, pad=0.02, label="score  (− opposes, + supports)"
+    )
+
+
+def _scale(largest: float) -> ScalarMappable:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import FuncNorm, LinearSegmentedColormap
+
+    norm = FuncNorm((lambda x: np.sign(x) * abs(x) ** 0.5, lambda x: np.sign(x) * x**2), -largest, largest)
+    return ScalarMappable(
+        norm, LinearSegmentedColormap.from_list("signed", [colours.OPPOSES, colours.WHITE, colours.SUPPORTS])
+    )
+
+
+def score_keys(picture: Picture) -> list[tuple[str, Artist]]:
+    """Sample lines with their numbers: the strongest support, the strongest opposition, the weakest that is drawn."""
+    from matplotlib.lines import Line2D
+
+    strongest = picture.strongest
+    scores = [step.score for step in strongest.steps]
+    samples = {
+        "strongest support": max((score for score in scores if score > 0), default=None),
+        "strongest opposition": min((score for score in scores if score < 0), default=None),
+        "weakest drawn": scores[0] if len(scores) > 2 else None,
+    }
+    keys: list[tuple[str, Artist]] = []
+    for name, score in samples.items():
+        if score is not None:
+            width = strongest.crowding * width_of(score, strongest.largest)
+            colour = signed_colour(score, strongest.largest)
+            keys.append((f"{name} {signed(score)}", Line2D([], [], color=colour, linewidth=width, **_outlined(width))))
+    if picture.num_layers and any(step.column is None for step in strongest.steps):
+        keys.append(("stays on the node (self score)", Line2D([], [], color="0.4", linewidth=2.5, linestyle=DASHES)))
+    return keys
+
+
+def signed(score: float) -> str:
+    """With its sign, three digits and a minus that is as wide as a plus."""
+    return f"{score:+.3g}".replace("-", "−")
+
+
+def _outlined(width: float) -> dict[str, Any]:
+    from matplotlib.patheffects import Normal, Stroke
+
+    return {"path_effects": [Stroke(linewidth=width + OUTLINE_WIDTH, foreground=colours.OUTLINE), Normal()]}
+
+
+def write_legend(figure: Figure, sentence: str, keys: list[tuple[str, Artist]]) -> None:
+    """Below the picture, no wider than it; text from data is printed as it is, never read as a formula."""
+    widest = max((len(name) for name, _ in keys), default=1)
+    columns = max(1, min(4, int(figure.get_figwidth() / (0.068 * widest + 0.7))))
+    room = int(figure.get_figwidth() / 0.078)
+    sentence = "\n".join(line for part in sentence.split("\n") for line in wrap(part, room))
+    for _, artist in keys:
+        artist.set_label("·")  # matplotlib hides labels that begin with an underscore
+    legend = figure.legend(
+        handles=[artist for _, artist in keys],
+        loc="outside lower center",
+        ncols=columns,
+        title=sentence,
+        title_fontsize=9,
+        fontsize=8.5,
+        frameon=False,
+    )
+    legend.get_title().set(parse_math=False, multialignment="center")
+    for text, (name, _) in zip(legend.get_texts(), keys, strict=True):
+        text.set_parse_math(False)
+        text.set_text(name)
+
+
+def draw_nodes(axes: Axes, picture: Picture, nodes: Nodes) -> None:
+    """Circles, the explained one a larger square, with numbers or short labels inside and long labels outside."""
+    area = (2 * nodes.radius) ** 2
+    for spot, (x, y) in picture.place.items():
+        is_root = spot == picture.root
+        axes.scatter(
+            [x],
+            [y],
+            s=1.5 * area if is_root else area,
+            marker="s" if is_root else "o",
+            facecolor=nodes.colour(spot[1], is_root=is_root),
+            edgecolor="black" if is_root else "0.4",
+            linewidth=2.2 if is_root else 1.0,
+            zorder=4,
+            gid=f"node-{spot[0]}-{spot[1]}",
+        )
+        axes.text(
+            x, y, nodes.inside(spot[1]), fontsize=6.8, ha="center", va="center_baseline", zorder=5, parse_math=False
+        )
+
+
+def outside_labels(axes: Axes, picture: Picture, labels: Mapping[Spot, str], radius: float) -> None:
+    """Long labels beside their nodes, away from the middle of the picture."""
+    from matplotlib.patheffects import Normal, Stroke
+
+    middle = picture.place[picture.root] if picture.root else np.mean(list(picture.place.values()), axis=0)
+    for spot, label in labels.items():
+        x, y = picture.place[spot]
+        angle = float(np.degrees(np.arctan2(y - middle[1], x - middle[0])))
+        to_left = abs(angle) > 90
+        turn = np.radians(angle) if spot != picture.root else np.radians(-60)
+        axes.annotate(
+            label,
+            (x, y),
+            xytext=(1.6 * radius * np.cos(turn), 1.6 * radius * np.sin(turn)),
+            textcoords="offset points",
+            rotation=0 if spot == picture.root else (angle + 180 if to_left else angle),
+            rotation_mode="anchor",
+            ha="right" if to_left and spot != picture.root else "left",
+            va="center",
+            fontsize=7.5,
+            parse_math=False,
+            path_effects=[Stroke(linewidth=2.5, foreground="white"), Normal()],
+            zorder=6,
+        )

@@ -1,0 +1,216 @@
+"""Everything that the page's script reads, as plain data: what all targets share, and a record for each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from edgewise.graph.copies import enumerated
+from edgewise.metrics.runs import YARDSTICKS
+from edgewise.report import colours
+from edgewise.report.labels import Nodes
+from edgewise.report.page.html import floats, integers, number
+from edgewise.report.page.molecule_svg import atom_names, bond_ends, molecule_of, molecule_svg
+from edgewise.report.page.page_scene import Scene, place_nodes
+from edgewise.report.page.page_words import class_names, groups_of, names_of, outputs
+from edgewise.report.page.top_edges import Keeper, Kept
+from edgewise.report.scene import WHOLE_GRAPH
+from edgewise.results.comparison import MEASURES
+from edgewise.results.score_rows import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from edgewise.question import Question
+    from edgewise.report.page.page_run import Findings
+    from edgewise.report.page.request import PageRequest
+    from edgewise.results.comparison import Agreement
+
+
+# --- What a page says about each target, as plain data -----------------------------------------------------------------
+
+
+FAINT = 0.01
+"""The weight of yardsticks where methods decide together how nodes are ordered."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """As the user gave them."""
+
+    nodes: Any = None
+    node_classes: Any = None
+    classes: Any = None
+
+
+class Records:
+    """Made for all targets at once, as far as that is possible, then told one by one."""
+
+    def __init__(self, asked: PageRequest, found: Findings, names: Names) -> None:
+        self._asked, self._names, self._question = asked, names, asked.question
+        self._walks = found.walks
+        self._any_set = next(iter(found.sets.values()))
+        labels = [one.label for one in asked.contenders]
+        keeper = Keeper(found.sets, labels, asked.levels, asked.question.num_layers, asked.edges)
+        self._kept = keeper.keep(_of_small_graphs(asked.question, keeper))
+        self._matter = rows_of(self._any_set, edges_only=True)
+        is_yardstick = [one.method.name in YARDSTICKS for one in asked.contenders]
+        self._weights = torch.where(torch.tensor(is_yardstick), FAINT, 1.0).double()
+        self._outputs = outputs(asked.question.target)
+        self._class_names = class_names(names.classes, asked.question.target)
+
+    def every(self) -> list[dict[str, Any]]:
+        """In the order of `index`."""
+        return [self._one(position) for position in range(len(self._asked.index))]
+
+    def _one(self, position: int) -> dict[str, Any]:
+        index, kept = self._asked.index[position], self._kept[position]
+        edge_index, num_nodes = self._any_set.graph(position)
+        scene = self._scene(position, edge_index.cpu(), num_nodes)
+        compound = molecule_of(self._question.graphs[index]) if self._question.task == "graph" else None
+        logits, chances = self._outputs
+        return {
+            "index": index,
+            "target": int(self._question.target.column[position]),
+            "value": number(float(self._any_set.value[position])),
+            "logits": [number(value) for value in logits[position].tolist()],
+            "chances": None if chances is None else [number(value) for value in chances[position].tolist()],
+            **_nodes(scene, self._look(position, scene, num_nodes, compound)),
+            **_scores(scene, kept, edge_index.cpu()),
+            **self._walks_of(position, scene),
+            "molecule": None if compound is None else _molecule(compound, scene),
+        }
+
+    def _scene(self, position: int, edge_index: Tensor, num_nodes: int) -> Scene:
+        matters = torch.zeros(edge_index.size(1))
+        matters[self._matter.column[self._matter.row == position]] = 1.0
+        root = self._asked.index[position] if self._question.task == "node" else None
+        walks = [walk.nodes for walk in self._walks[position]] if self._walks else []
+        return place_nodes(self._kept[position], edge_index, num_nodes, root, self._weights, walks, matters)
+
+    def _look(self, position: int, scene: Scene, num_nodes: int, compound: Any) -> Nodes:
+        task, index = self._question.task, self._asked.index[position]
+        names = names_of(self._names.nodes, task, index)
+        if names is None and compound is not None:
+            names = atom_names(compound)
+        groups = names_of(self._names.node_classes, task, index)
+        if task == "node":  # nodes have the classes that are predicted
+            groups = groups_of(groups, self._class_names)
+        return Nodes.read(scene.nodes, num_nodes, names, groups, None)
+
+    def _walks_of(self, position: int, scene: Scene) -> dict[str, Any]:
+        if self._walks is None:
+            return {"walks": [], "certain": True, "bound": None}
+        found, place = self._walks[position], _places(scene)
+        walks = [{"score": number(walk.score), "nodes": [place[node] for node in walk.nodes]} for walk in found]
+        return {"walks": walks, "certain": found.exact, "bound": number(found.upper_bound)}
+
+
+def _places(scene: Scene) -> dict[int, int]:
+    """Node → its position in the record."""
+    return {node: position for position, node in enumerate(scene.nodes)}
+
+
+def _of_small_graphs(question: Question, keeper: Keeper) -> Tensor:
+    """`[2, edges]`: (target, column) of all edges of the graphs that are shown whole."""
+    small = (keeper.num_nodes <= WHOLE_GRAPH) & (question.task == "graph")
+    return torch.stack(enumerated(torch.where(small, keeper.num_edges, 0)))
+
+
+def _nodes(scene: Scene, look: Nodes) -> dict[str, Any]:
+    place = _places(scene)
+    return {
+        "nodes": integers(scene.nodes),
+        "inside": [look.inside(node) for node in scene.nodes],
+        "outside": [look.outside(node) for node in scene.nodes] if look.long else None,
+        "fill": [look.colour(node) for node in scene.nodes],
+        "rootFill": None if scene.root is None else look.colour(scene.root, is_root=True),
+        "groups": list(look.colour_of.items()),
+        "root": None if scene.root is None else place[scene.root],
+        "ways": integers([part for node, way in scene.ways.items() for part in (place[node], place[way])]),
+        "rows": integers([place[node] for node in scene.rows]),
+        "place": None if scene.place is None else floats(torch.tensor([scene.place[node] for node in scene.nodes])),
+        "context": integers([place[node] for pair in scene.context for node in pair]),
+    }
+
+
+def _scores(scene: Scene, kept: Kept, edge_index: Tensor) -> dict[str, Any]:
+    """Ends are positions in `nodes`."""
+    nodes = torch.tensor(scene.nodes)
+    source, receiver = torch.searchsorted(nodes, edge_index[:, kept.edges.item].contiguous())
+    return {
+        "source": integers(source),
+        "receiver": integers(receiver),
+        "column": integers(kept.edges.item),
+        "scores": {level: floats(part) for level, part in kept.edges.scores.items()},
+        "ownNode": integers(torch.searchsorted(nodes, kept.own.item)),
+        "own": {level: floats(part) for level, part in kept.own.scores.items()},
+        "totals": {view: [[int(c), number(t)] for c, t in part.tolist()] for view, part in kept.totals.items()},
+    }
+
+
+def _molecule(compound: Any, scene: Scene) -> dict[str, Any]:
+    place = _places(scene)
+    return {
+        "svg": molecule_svg(compound),
+        "bonds": [[place[one], place[other]] for one, other in bond_ends(compound)],
+        "atoms": [place[atom] for atom in range(compound.GetNumAtoms())],
+    }
+
+
+# --- The whole ---------------------------------------------------------------------------------------------------------
+
+
+def contents(asked: PageRequest, found: Findings, names: Names) -> dict[str, Any]:
+    """The data of a page."""
+    question = asked.question
+    labels = [one.label for one in asked.contenders]
+    return {
+        "task": question.task,
+        "mode": question.target.mode,
+        "of": question.target.of,
+        "layers": question.num_layers,
+        "methods": labels,
+        "levels": list(asked.levels),
+        "absent": [[*key, reason] for key, reason in found.absent.items()],
+        "edges": asked.edges,
+        "noWalks": found.no_walks,
+        "classes": class_names(names.classes, question.target),
+        "colours": _colours(),
+        "agreement": _agreement(found, labels),
+        "targets": Records(asked, found, names).every(),
+    }
+
+
+def _colours() -> dict[str, Any]:
+    """Those of the pictures."""
+    return {
+        "supports": colours.SUPPORTS,
+        "opposes": colours.OPPOSES,
+        "target": colours.TARGET,
+        "walks": list(colours.WALKS),
+        "thinnest": colours.THINNEST,
+        "widest": colours.WIDEST,
+    }
+
+
+def _agreement(found: Findings, labels: Sequence[str]) -> list[dict[str, Any]]:
+    """For every level, layer and measure: `[methods, methods]`, the mean over the targets, and that of each target."""
+
+    def cell(a: str, b: str, level: str, layer: int | None, measure: str) -> Agreement:
+        first, second = sorted((a, b), key=labels.index)
+        return found.agreements[first, second, level, layer, measure]
+
+    records = []
+    for level, layer in dict.fromkeys((level, layer) for _, _, level, layer, _ in found.agreements):
+        for measure in MEASURES:
+            cells = [[cell(a, b, level, layer, measure) for b in labels] for a in labels]
+            each = torch.stack([torch.stack([one.value[0] for one in row]) for row in cells])
+            mean = [[number(one.mean) for one in row] for row in cells]
+            record = {"level": level, "layer": layer, "measure": measure, "mean": mean}
+            records.append({**record, "each": floats(each.permute(2, 0, 1))})
+    return records

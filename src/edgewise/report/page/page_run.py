@@ -1,0 +1,107 @@
+"""Everything that a page tells, found: scores of every method and level, walks, agreement, and what `check` says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgewise.api.check import check
+from edgewise.api.explain import explain
+from edgewise.api.walks import walks
+from edgewise.errors import EdgewiseError
+from edgewise.metrics.pairwise import PairwiseAgreement
+from edgewise.metrics.runs import Runs, check_some_ran, run_all
+from edgewise.progress import progress_bar
+from edgewise.results.score_rows import as_set
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from edgewise.metrics.runs import Contender, RunOne
+    from edgewise.report.page.request import PageRequest
+    from edgewise.results.comparison import Agreement, Key
+    from edgewise.results.explanation_set import ExplanationSet
+    from edgewise.results.walk_set import WalkSet
+    from edgewise.trust.report import Report
+
+STRONGEST = 10
+"""Edges in the overlap of two methods."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Results, or the sentence that says why there is none."""
+
+    sets: Mapping[tuple[str, str], ExplanationSet]
+    """(method, level) → the explanations of all targets."""
+    absent: Mapping[tuple[str, str], str]
+    """(method, level) → why it has none."""
+    walks: tuple[WalkSet, ...] | None
+    no_walks: str
+    agreements: Mapping[Key, Agreement]
+    report: Report | None
+    no_report: str
+
+
+def find(asked: PageRequest, *, progress: bool) -> Findings:
+    """Run everything, all targets at once; what a method itself refuses is noted, unless none is left."""
+    steps = len(asked.contenders) * len(asked.levels) + bool(asked.walks) + asked.check
+    with progress_bar(progress, steps, "page", "step") as advance:
+        runs = {
+            level: run_all(asked.contenders, level, (asked.seed,), _runner(asked), advance) for level in asked.levels
+        }
+        check_some_ran([one for part in runs.values() for one in part])
+        found_walks, no_walks = _walks(asked)
+        advance(bool(asked.walks))
+        report, no_report = _report(asked)
+        advance(asked.check)
+    every = [(one.label, level, one) for level, part in runs.items() for one in part]
+    return Findings(
+        {(label, level): one.sets[0] for label, level, one in every if one.sets},
+        {(label, level): one.absent for label, level, one in every if one.absent},
+        found_walks,
+        no_walks,
+        _agreements(asked, runs),
+        report,
+        no_report,
+    )
+
+
+def _runner(asked: PageRequest) -> RunOne:
+    """How one method explains all targets of the page at one level."""
+
+    def run(one: Contender, level: str, seed: int) -> ExplanationSet:
+        own = {"method": one.method, "level": level, "seed": seed, **one.settings}
+        found: Any = explain(asked.model, asked.data, asked.index, **own, **asked.options, **asked.sizes)
+        return as_set(found, "a page")
+
+    return run
+
+
+def _walks(asked: PageRequest) -> tuple[tuple[WalkSet, ...] | None, str]:
+    if not asked.walks:
+        return None, "No walks were asked for."
+    memory = {"memory": asked.sizes["memory"]}
+    try:
+        return tuple(walks(asked.model, asked.data, asked.index, k=asked.walks, **asked.options, **memory)), ""
+    except EdgewiseError as error:
+        return None, str(error)
+
+
+def _report(asked: PageRequest) -> tuple[Report | None, str]:
+    if not asked.check:
+        return None, "Not asked for."
+    try:
+        found = check(asked.model, asked.data, asked.index, seed=asked.seed, **asked.options, **asked.sizes)
+    except EdgewiseError as error:
+        return None, str(error)
+    return found, ""
+
+
+def _agreements(asked: PageRequest, runs: Mapping[str, list[Runs]]) -> dict[Key, Agreement]:
+    found: dict[Key, Agreement] = {}
+    for level, part in runs.items():
+        if len(part) > 1 and any(one.sets for one in part):
+            table = PairwiseAgreement(part, level, asked.question.num_layers, STRONGEST, "magnitude")
+            found |= table.agreements(resamples=1, confidence=0.95)  # a page shows means, not intervals
+    return found

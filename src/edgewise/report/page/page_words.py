@@ -1,0 +1,136 @@
+"""Names of targets, classes and nodes on a page, predictions, and the settings that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import edgewise
+from edgewise.errors import InputError
+from edgewise.results.node_labels import plain_text
+
+if TYPE_CHECKING:
+    from edgewise.question.target import Target
+    from edgewise.report.page.page_run import Findings
+    from edgewise.report.page.request import PageRequest
+
+_QUIET = ("of", "mode", "task", "top", "hops", "flow", "bypass", "way", "seed")
+"""Settings that are the same for every method, or that no reader asks for."""
+_WAYS = {
+    "lowered": "computed with the model's layers, taken apart",
+    "copies": "computed with the model itself, on each target's neighbourhood",
+    "whole graph": "computed with the model itself, on the whole graph",
+    "outside": "computed by PyG's explainer",
+}
+
+
+def class_names(given: Any, target: Target) -> list[str]:
+    """A name for every class (of a regression: every output).
+
+    >>> from edgewise.target import choose_target
+    >>> class_names({1: "toxic"}, choose_target(torch.tensor([[0.5]]), None, None, "logit"))
+    ['class 0', 'toxic']
+    """
+    count = 2 if target.mode == "binary" else target.truth.size(1)
+    noun = "output" if target.mode == "regression" else "class"
+    names = [f"{noun} {number}" for number in range(count)]
+    if given is None:
+        return names
+    if isinstance(given, Mapping):
+        return [plain_text(given.get(number, name)) for number, name in enumerate(names)]
+    if isinstance(given, str) or not hasattr(given, "__len__") or len(given) != count:
+        raise InputError(
+            f"class_names is {plain_text(given)}; needed is a name for each of the {count}, such as class_names=('no', "
+            f"'yes'), or a mapping {{class: name}}."
+        )
+    return [plain_text(name) for name in given]
+
+
+def groups_of(given: Any, names: list[str]) -> Any:
+    """Classes of nodes by their names, where they are the numbers of the model's classes.
+
+    >>> groups_of([0, 1, "other"], ["no", "yes"])
+    ['no', 'yes', 'other']
+    """
+    values = given.tolist() if hasattr(given, "tolist") else given
+
+    def name(value: Any) -> Any:
+        is_class = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names)
+        return names[value] if is_class else value
+
+    if isinstance(values, Mapping):
+        return {node: name(value) for node, value in values.items()}
+    return [name(value) for value in values] if isinstance(values, list | tuple) else values
+
+
+def outputs(target: Target) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """`[targets, classes]`: the logits, and the probabilities; a regression has none."""
+    truth = target.truth.detach().cpu().double()
+    if target.mode == "regression":
+        return truth, None
+    if target.mode == "binary":
+        truth = torch.cat([-truth, truth], dim=1)
+        return truth, truth.sigmoid()
+    return truth, truth.softmax(dim=1)
+
+
+def names_of(given: Any, task: str, index: int) -> Any:
+    """The names of the nodes of one target's graph: of a graph task, those of that graph.
+
+    >>> names_of({7: ["C", "O"]}, "graph", 7)
+    ['C', 'O']
+    """
+    if given is None or task == "node":
+        return given
+    if isinstance(given, Mapping):
+        return given.get(index)
+    try:
+        return given[index]
+    except (IndexError, KeyError, TypeError) as error:
+        raise InputError(
+            f"For graphs, names of nodes are a mapping {{graph: names}} or a list with an entry for every graph; there is none "
+            f"for graph {index}."
+        ) from error
+
+
+def settings_rows(asked: PageRequest, found: Findings, given: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """What made the page: (name, value)."""
+    target = asked.question.target
+    rows = [
+        ("model", type(asked.model).__name__),
+        ("explained", f"{target.of} ({target.mode}), {asked.question.task} task, {asked.question.num_layers} layers"),
+        ("levels", ", ".join(asked.levels)),
+        ("edges kept", f"the {asked.edges} strongest of every method, level and layer"),
+        ("seed", str(asked.seed)),
+    ]
+    if found.walks:
+        rows.append(("walks", f"{asked.walks} best, exact search"))
+    rows += _of_methods(asked, found)
+    import torch_geometric
+
+    versions = f"edgewise {edgewise.__version__}, torch {torch.__version__}, PyG {torch_geometric.__version__}"
+    rows.append(("versions", versions))
+    return [*rows, *((str(name), str(value)) for name, value in (given or {}).items())]
+
+
+def _of_methods(asked: PageRequest, found: Findings) -> list[tuple[str, str]]:
+    """The settings of each method, and how the model was run; once, where the levels do not differ."""
+    rows = []
+    for one in asked.contenders:
+        told: dict[str, str] = {}
+        for level in asked.levels:
+            if (made := found.sets.get((one.label, level))) is None:
+                told[level] = "did not run"
+                continue
+            own = {name: value for name, value in made.settings.items() if name not in _QUIET and value is not None}
+            text = ", ".join(f"{name}={value}" for name, value in own.items())
+            told[level] = (
+                "; ".join(part for part in (text, _WAYS.get(str(made.settings.get("way")), "")) if part)
+                or "drawn at random"
+            )
+        if len(set(told.values())) == 1:
+            told = {"": next(iter(told.values()))}
+        rows += [(f"{one.label}{f', {level} level' if level else ''}", text) for level, text in told.items()]
+    return rows

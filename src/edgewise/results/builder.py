@@ -1,0 +1,115 @@
+"""SetBuilder: the scores of blocks of targets, put together to an `ExplanationSet`, sparse from the start."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.algorithms.copy_scores import CopyScores, SparseScores
+from edgewise.algorithms.registry import Method
+from edgewise.question import Question
+from edgewise.results.explanation_set import Entries, ExplanationSet, Part, strongest
+from edgewise.results.settings import Settings
+from edgewise.score import Score
+
+
+class SetBuilder:
+    """Results of blocks, sparse from the start."""
+
+    def __init__(self, question: Question, method: Method, level: str, top: int | None) -> None:
+        self.question, self.method, self.level, self.top = question, method, level, top
+        self.edges: list[Part] = []
+        self.own: list[Part] = []
+        self.errors: list[Part] = []
+        self.ways: list[str] = []
+
+    def _went(self, way: str) -> None:
+        if way not in self.ways:
+            self.ways.append(way)
+
+    @property
+    def way(self) -> str:
+        """How the model was run; several ways if blocks differed."""
+        return ", ".join(self.ways) or "none"
+
+    def add(self, positions: Tensor, score: Score, found: CopyScores) -> None:
+        """The scores of one block."""
+        self._went(score.way)
+        copies = (score.owner, score.edge_id, score.num_edges)
+        self.edges += self._parts(positions, copies, found.edge, score.edges_of, self.top)
+        if found.error is not None:
+            self.errors += self._parts(positions, copies, found.error, score.edges_of, None)
+        if found.own is not None:
+            copies = (score.self_owner, score.self_node, score.num_nodes)
+            self.own += self._parts(positions, copies, found.own, score.pairs_of, self.top)
+
+    def add_sparse(self, found: SparseScores, way: str) -> None:
+        """Entries that belong to targets already."""
+        self._went(way)
+        nodes, edges = self.question.sizes(found.position.cpu())
+        width = (nodes if found.of_self else edges).to(found.item.device)
+        part = self._strongest(found.position, found.layer * width + found.item, found.score)
+        (self.own if found.of_self else self.edges).append(part)
+
+    def _parts(
+        self,
+        positions: Tensor,
+        copies: tuple[Tensor, Tensor, Tensor],
+        found: Tensor,
+        counts: list[int] | None,
+        top: int | None,
+    ) -> Iterator[Part]:
+        """What is not zero of scores `[copies]` or `[L, copies]`; only the first `counts[layer]` copies can matter."""
+        owner, column, width = copies
+        rows = found.detach().reshape(1 if self.level == "input" else self.question.num_layers, len(owner))
+        pieces = []
+        for layer, scores in enumerate(rows):
+            scores = scores if counts is None or self.level == "input" else scores[: counts[layer]]
+            copy = scores.nonzero().view(-1)
+            row = owner.index_select(0, copy)
+            place = column.index_select(0, copy)
+            if layer:
+                place = place + layer * (width[0] if len(width) == 1 else width[row])
+            pieces.append((positions.to(row.device)[row], place, scores.index_select(0, copy)))
+        if top is None:
+            return (Part(*(t.cpu() for t in piece)) for piece in pieces)
+        return iter([self._strongest(*(torch.cat(column) for column in zip(*pieces, strict=True)))])
+
+    def _strongest(self, row: Tensor, place: Tensor, score: Tensor) -> Part:
+        if self.top is not None:
+            kept = strongest(row, score.abs(), self.top)
+            row, place, score = row[kept], place[kept], score[kept]
+        return Part(row.cpu(), place.cpu(), score.cpu())
+
+    def assemble(self, settings: dict[str, Any]) -> ExplanationSet:
+        """Everything as one set."""
+        question = self.question
+        nodes, _ = question.sizes(torch.arange(len(question.index)))
+        graphs = [(question.source_edge_index(i).clone(), count) for i, count in enumerate(nodes.tolist())]
+        missing = tuple(i for i, separable in enumerate(question.separable) if not separable)
+        init = settings.get("init")
+        if init is not None:
+            settings["init"] = f"given {list(init.shape)}" if isinstance(init, Tensor) else "given"
+        return ExplanationSet(
+            index=question.index,
+            target=question.target.column.cpu(),
+            value=question.target.value(question.target.truth).detach().cpu(),
+            method=self.method.name,
+            level=self.level,
+            num_layers=question.num_layers,
+            graphs=tuple(graphs),
+            edges=None if self.method.is_drawn else self._entries(self.edges),
+            own=self._entries(self.own) if self.own else None,
+            own_missing=missing if self.own else (),
+            settings=Settings(settings),
+            errors=Entries(self.errors, len(question.index)) if self.errors else None,
+        )
+
+    def _entries(self, parts: list[Part]) -> Entries:
+        if (
+            self.top is not None and len(parts) > 1 and (self.method.lowered or self.method.walking)
+        ):  # blocks of edges: a target's best are spread
+            together = [torch.cat(column) for column in zip(*((p.row, p.place, p.score) for p in parts), strict=True)]
+            parts = [self._strongest(*together)]
+        return Entries(parts, len(self.question.index))

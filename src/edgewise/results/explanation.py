@@ -1,0 +1,177 @@
+"""Explanation: the scores of one target together with what they are scores of; frozen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import SettingError
+
+if TYPE_CHECKING:
+    from edgewise.results.subgraph import Subgraph
+
+ORDERS = ("support", "opposition", "magnitude")
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why the model gave one target its number: a signed score for every edge, `[E]`, or every layer and edge, `[L, E]`.
+
+    Positive supports the explained class, negative opposes it, zero cannot reach the target or changes nothing. Columns are
+    those of `edge_index`; layer 0 reads the features.
+
+    >>> import torch
+    >>> why = Explanation(torch.tensor([0.5, -2.0]), torch.tensor([[0, 1], [2, 2]]), 3, index=2, target=1, value=1.5)
+    >>> why.top(1, by="magnitude")
+    [(-2.0, 1, 2, 1)]
+    """
+
+    scores: Tensor
+    edge_index: Tensor
+    num_nodes: int
+    index: int
+    target: int
+    value: float
+    """The explained number."""
+    method: str = "gradient"
+    level: str = "input"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    self_scores: Tensor | None = None
+    """`[N]` or `[L, N]`: what the node told itself; NaN in a layer whose own term cannot be separated."""
+    standard_errors: Tensor | None = None
+    """Of the scores, in their shape, for methods that sample (`shapley`); NaN where one sample says nothing about it."""
+
+    def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
+        """The k strongest edges, best first: `(score, source, receiver, column)`, at layer level with `layer` behind.
+
+        `by="support"` takes only positive scores, `"opposition"` only negative ones, `"magnitude"` all but zeros.
+        """
+        if by not in ORDERS:
+            raise SettingError(f"by is {by!r}; known are {', '.join(ORDERS)}.")
+        if not isinstance(k, SupportsIndex) or int(k) < 0:
+            raise SettingError(f"k is {k!r}; needed is a whole number, such as top(10).")
+        flat = self.scores.reshape(-1)
+        strength = {"support": flat, "opposition": -flat, "magnitude": flat.abs()}[by]
+        order = strength.argsort(descending=True, stable=True)[: int(k)]
+        return [self._entry(int(place)) for place in order[strength[order] > 0]]
+
+    def _entry(self, place: int) -> tuple[Any, ...]:
+        layer, column = divmod(place, self.edge_index.size(1))
+        source, receiver = self.edge_index[:, column].tolist()
+        entry = (float(self.scores.reshape(-1)[place]), source, receiver, column)
+        return (*entry, layer) if self.level == "layer" else entry
+
+    def edge_scores(self) -> Tensor:
+        """`[E]`: the scores themselves, at layer level summed over the layers."""
+        return self.scores if self.level == "input" else self.scores.sum(dim=0)
+
+    def subgraph(
+        self,
+        k: int | None = None,
+        *,
+        by: str = "support",
+        threshold: float = 0.0,
+        connected: bool = False,
+        undirected: str | None = None,
+    ) -> "Subgraph":
+        """The k strongest edges, or all that are stronger than `threshold`; `.complement()` is the rest.
+
+        `by` as in `top`. With `connected` every edge hangs on the target through the others: they are attached one by one,
+        the strongest possible first, so that the k of them may be weaker than the k strongest anywhere. With `undirected`
+        the two directions of an edge are merged (see `merged`), chosen together and counted as one.
+        """
+        from edgewise.results.subgraph import select
+
+        return select(self, k, by, threshold, connected=connected, undirected=undirected)
+
+    def merged(self, undirected: str = "sum") -> "Explanation":
+        """Both directions of an edge with one score: the `"sum"`, the `"mean"` or the `"max"` (the signed one) of the two.
+
+        Both columns carry it, so the scores still fit `edge_index`; an edge without a twin keeps its own. Of parallel edges
+        the first is merged with the first, and so on.
+        """
+        from edgewise.results.subgraph import merge
+
+        return merge(self, undirected)
+
+    def plot(
+        self,
+        *,
+        edges: int | None = None,
+        view: str | None = None,
+        labels: Any = None,
+        classes: Any = None,
+        marked: Mapping[str, Any] | None = None,
+        title: str = "",
+    ) -> Any:
+        """A matplotlib figure of the strongest edges; at layer level of the computation graph, unrolled layer by layer.
+
+        The arguments are those of `edgewise.report.draw`. Save it with `why.plot().savefig("why.png")`. Needs
+        `edgewise[plot]`.
+        """
+        from edgewise.report import draw
+
+        return draw(self, edges=edges, view=view, labels=labels, classes=classes, marked=marked, title=title)
+
+    def _repr_html_(self) -> str:
+        from edgewise.report.notebook import html_of
+
+        return html_of(self)
+
+    def to_pyg(self) -> Any:
+        """A `torch_geometric.explain.Explanation` with `edge_mask` `[E]` and, at layer level, `layer_edge_mask` `[E, L]`."""
+        from torch_geometric.explain import Explanation as PyGExplanation
+
+        found = PyGExplanation(
+            edge_mask=self.edge_scores(),
+            edge_index=self.edge_index,
+            num_nodes=self.num_nodes,
+            index=torch.tensor([self.index]),
+            target=torch.tensor([self.target]),
+        )
+        if self.level == "layer":
+            found.layer_edge_mask = self.scores.t().contiguous()
+        return found
+
+    def to_networkx(self, *, edges: int | None = None) -> Any:
+        """A directed multigraph; every edge has `score` and `column`, at layer level also `layers`; nodes have `self_score`.
+
+        With `edges` only so many of the strongest edges, and their nodes. Needs `edgewise[plot]`.
+        """
+        from edgewise.results.export import explanation_network
+
+        return explanation_network(self, edges)
+
+    def to_graphml(self, path: Any, *, edges: int | None = None, labels: Any = None, classes: Any = None) -> None:
+        """Write the graph with its scores to a GraphML file, for Gephi, Cytoscape and others.
+
+        Attributes are plain numbers and texts: at layer level `score_layer_0` and so on; `weight` is the magnitude. `edges` as
+        for `to_networkx`; `labels` and `classes` as for `plot`. Needs `edgewise[plot]`.
+        """
+        from edgewise.results.export import write_graphml
+
+        write_graphml(self.to_networkx(edges=edges), path, self.num_nodes, labels, classes)
+
+    def to_rows(self, what: str = "edges") -> list[dict[str, Any]]:
+        """A dict for every score other than zero: `index`, `target`, at layer level `layer`, `column`, the ends, `score`.
+
+        `what="self"` gives the self scores instead, with `node`.
+        """
+        from edgewise.results.export import rows
+
+        return rows(self, what)
+
+    def to_frame(self, what: str = "edges") -> Any:
+        """The rows of `to_rows` as a pandas data frame. Needs `edgewise[table]`."""
+        from edgewise.results.export import frame
+
+        return frame(self, what)
+
+    def __repr__(self) -> str:
+        shape = "×".join(map(str, self.scores.shape))
+        return (
+            f"Explanation({self.method}, {self.level} level, index={self.index}, target={self.target}, "
+            f"value={self.value:.4g}, scores {shape}, {int((self.scores != 0).sum())} not zero)"
+        )

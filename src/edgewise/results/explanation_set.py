@@ -1,0 +1,269 @@
+"""ExplanationSet: the explanations of many targets, of which only the non-zero part is stored."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+from typing import Any, SupportsIndex, TypeAlias, overload
+
+import torch
+from torch import Tensor
+
+from edgewise.algorithms.baselines import random_scores
+from edgewise.errors import InputError
+from edgewise.groups import rank_in_group
+from edgewise.results.explanation import Explanation
+
+# --- Sparse rows, one for each target: how an `ExplanationSet` stores what is not zero ---------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Entries in any order: the row (target), the place in it, and the score."""
+
+    row: Tensor
+    place: Tensor
+    score: Tensor
+
+
+class Entries:
+    """Rows of (place, score); `place` is the layer times the width, plus the column. Ordered by row when first looked at."""
+
+    def __init__(self, parts: list[Part], num_rows: int) -> None:
+        self._parts, self.num_rows = parts, num_rows
+
+    @staticmethod
+    def of_rows(start: Tensor, place: Tensor, score: Tensor) -> "Entries":
+        """Already in order: those of row t are `start[t]:start[t + 1]`."""
+        entries = Entries([], len(start) - 1)
+        entries.__dict__["_ordered"] = (start, place, score)
+        return entries
+
+    @cached_property
+    def _ordered(self) -> tuple[Tensor, Tensor, Tensor]:
+        row = torch.cat([part.row for part in self._parts])
+        order = row.argsort(stable=True)
+        start = torch.zeros(self.num_rows + 1, dtype=torch.long)
+        start[1:] = torch.bincount(row, minlength=self.num_rows).cumsum(0)
+        place = torch.cat([part.place for part in self._parts]).index_select(0, order)
+        score = torch.cat([part.score for part in self._parts]).index_select(0, order)
+        self._parts = []
+        return start, place, score
+
+    @property
+    def start(self) -> Tensor:
+        """Where each row begins, and the end of the last."""
+        return self._ordered[0]
+
+    @property
+    def place(self) -> Tensor:
+        """The places, row after row."""
+        return self._ordered[1]
+
+    @property
+    def score(self) -> Tensor:
+        """The scores, row after row."""
+        return self._ordered[2]
+
+    def __len__(self) -> int:
+        return sum(len(part.score) for part in self._parts) if self._parts else len(self.score)
+
+    def rows(self) -> Tensor:
+        """The row of each entry."""
+        return torch.repeat_interleave(torch.arange(self.num_rows), self.start.diff())
+
+    def dense(self, row: int, size: int) -> Tensor:
+        """One row in full."""
+        full = self.score.new_zeros(size)
+        span = slice(int(self.start[row]), int(self.start[row + 1]))
+        full[self.place[span]] = self.score[span]
+        return full
+
+    @cached_property
+    def _by_key(self) -> tuple[Tensor, Tensor, int]:
+        stride = int(self.place.max()) + 1 if len(self.place) else 1
+        key, order = (self.rows() * stride + self.place).sort()
+        return key, self.score[order], stride
+
+    def at(self, row: Tensor, place: Tensor) -> Tensor:
+        """The scores of pairs (row, place); 0 where nothing is stored.
+
+        >>> entries = Entries([Part(torch.tensor([1, 0]), torch.tensor([4, 2]), torch.tensor([0.5, -1.0]))], num_rows=2)
+        >>> entries.at(torch.tensor([0, 0, 1]), torch.tensor([2, 4, 4]))
+        tensor([-1.0000,  0.0000,  0.5000])
+        """
+        key, score, stride = self._by_key
+        if len(key) == 0:
+            return score.new_zeros(row.shape)
+        asked = row * stride + place
+        found = torch.searchsorted(key, asked).clamp(max=len(key) - 1)
+        return torch.where((key[found] == asked) & (place < stride), score[found], 0.0)
+
+    def select(self, rows: Tensor) -> "Entries":
+        """Some of the rows, in the given order."""
+        count = self.start.diff()[rows]
+        new = torch.repeat_interleave(torch.arange(len(rows)), count)
+        begin = torch.cat([count.new_zeros(1), count.cumsum(0)])
+        source = torch.arange(len(new)) + (self.start[rows] - begin[:-1])[new]
+        return Entries.of_rows(begin, self.place[source], self.score[source])
+
+
+def strongest(row: Tensor, strength: Tensor, k: int | Tensor) -> Tensor:
+    """Positions of the k largest of each row, equals in their order; `k` is one number, or one for each row.
+
+    >>> strongest(torch.tensor([0, 0, 0, 1]), torch.tensor([1.0, 3.0, 3.0, 2.0]), k=2).tolist()
+    [1, 2, 3]
+    """
+    order = strength.argsort(descending=True, stable=True)
+    order = order[row[order].argsort(stable=True)]
+    return order[rank_in_group(row[order]) < (k[row[order]] if isinstance(k, Tensor) else k)]
+
+
+# --- The whole ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ExplanationSet:
+    """Explanations in the order of `index`: a sequence of `Explanation`, made from sparse rows when looked at.
+
+    `len(all_)`, `all_[3]`, `for why in all_`, `all_[:10]`, `all_.of(42)` (the one of node 42), `all_.save("all.npz")`.
+    """
+
+    index: Tensor
+    target: Tensor
+    value: Tensor
+    method: str
+    level: str
+    num_layers: int
+    graphs: tuple[tuple[Tensor, int], ...]
+    """`(edge_index, number of nodes)`: one, shared by all (node task), or one for each target (graph task)."""
+    edges: Entries | None
+    """`None` for `random`: drawn on demand."""
+    own: Entries | None = None
+    own_missing: tuple[int, ...] = ()
+    """Layers whose own term cannot be separated: their self scores are NaN."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    errors: Entries | None = None
+    """Standard errors of the scores, for methods that sample."""
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @overload
+    def __getitem__(self, item: int) -> Explanation: ...
+    @overload
+    def __getitem__(self, item: Any) -> "ExplanationSet": ...
+    def __getitem__(self, item: Any) -> "Explanation | ExplanationSet":
+        """One explanation by position, or a smaller set by slice, list or mask of positions."""
+        if (isinstance(item, SupportsIndex) and not isinstance(item, (bool, Tensor))) or _is_number(item):
+            return self._one(self._position(int(item)))
+        return self._some(torch.arange(len(self))[item])
+
+    def _position(self, item: int) -> int:
+        if not -len(self) <= item < len(self):
+            raise IndexError(
+                f"position {item} is outside the {len(self)} explanations; a node's number goes to .of({item})."
+            )
+        return item % len(self)
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return (self._one(position) for position in range(len(self)))
+
+    def of(self, index: int) -> Explanation:
+        """The explanation of the node or graph with that number."""
+        found = (self.index == index).nonzero()
+        if len(found) == 0:
+            raise InputError(
+                f"{index} is not among the {len(self)} explained ({self.index[:5].tolist()} …). Explain it first."
+            )
+        return self._one(int(found[0]))
+
+    def graph(self, position: int) -> tuple[Tensor, int]:
+        """`(edge_index, number of nodes)` of a target."""
+        return self.graphs[position if len(self.graphs) > 1 else 0]
+
+    def _shape(self, width: int) -> tuple[int, ...]:
+        return (width,) if self.level == "input" else (self.num_layers, width)
+
+    def _one(self, position: int) -> Explanation:
+        edge_index, num_nodes = self.graph(position)
+        shape, index = self._shape(edge_index.size(1)), int(self.index[position])
+        if self.edges is None:
+            layers = None if self.level == "input" else self.num_layers
+            scores = random_scores(self.settings["seed"], index, layers, edge_index.size(1)).to(self.value.dtype)
+        else:
+            scores = self.edges.dense(position, prod(shape)).view(shape)
+        return Explanation(
+            scores.to(edge_index.device),
+            edge_index,
+            num_nodes,
+            index,
+            int(self.target[position]),
+            float(self.value[position]),
+            self.method,
+            self.level,
+            self.settings,
+            self._own_scores(position, num_nodes),
+            None if self.errors is None else self.errors.dense(position, prod(shape)).view(shape).to(edge_index.device),
+        )
+
+    def _own_scores(self, position: int, num_nodes: int) -> Tensor | None:
+        if self.own is None:
+            return None
+        shape = self._shape(num_nodes)
+        own = self.own.dense(position, prod(shape)).view(shape).to(self.graph(position)[0].device)
+        if self.own_missing and self.level == "input":
+            own[:] = torch.nan  # a sum over layers of which one is unknown
+        for layer in self.own_missing if self.level == "layer" else ():
+            own[layer] = torch.nan
+        return own
+
+    def _some(self, positions: Tensor) -> "ExplanationSet":
+        graphs = self.graphs if len(self.graphs) == 1 else tuple(self.graphs[i] for i in positions.tolist())
+        return replace(
+            self,
+            index=self.index[positions],
+            target=self.target[positions],
+            value=self.value[positions],
+            graphs=graphs,
+            edges=None if self.edges is None else self.edges.select(positions),
+            own=None if self.own is None else self.own.select(positions),
+            errors=None if self.errors is None else self.errors.select(positions),
+        )
+
+    def save(self, path: Any) -> None:
+        """Write to `.npz`, or to `.parquet` (extra `table`); `ew.load(path)` reads it back, lossless."""
+        from edgewise.results.storage import save
+
+        save(self, path)
+
+    def to_rows(self, what: str = "edges") -> list[dict[str, Any]]:
+        """The rows of every explanation, as in `Explanation.to_rows`, with their `position` in the set."""
+        from edgewise.results.export import rows
+
+        return rows(self, what)
+
+    def to_frame(self, what: str = "edges") -> Any:
+        """The rows of `to_rows` as a pandas data frame. Needs `edgewise[table]`."""
+        from edgewise.results.export import frame
+
+        return frame(self, what)
+
+    def _repr_html_(self) -> str:
+        from edgewise.report.notebook import html_of
+
+        return html_of(self)
+
+    def __repr__(self) -> str:
+        entries = "drawn on demand" if self.edges is None else f"{len(self.edges)} scores"
+        return f"ExplanationSet({self.method}, {self.level} level, {len(self)} targets, {entries})"
+
+
+Sequence.register(ExplanationSet)  # not a base class: its method `index` would stand in the way of the field
+
+
+def _is_number(item: Any) -> bool:
+    return isinstance(item, Tensor) and item.dim() == 0 and item.dtype != torch.bool
+
+
+Explained: TypeAlias = Explanation | ExplanationSet

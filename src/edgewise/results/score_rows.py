@@ -1,0 +1,134 @@
+"""The scores of many targets, entry by entry: those of the edges that can matter to them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from edgewise import random_numbers
+from edgewise.errors import InputError
+from edgewise.graph.computation_graph import InEdges, reach
+from edgewise.graph.copies import enumerated
+from edgewise.results.explanation import Explanation
+from edgewise.results.explanation_set import Entries, Explained, ExplanationSet
+
+_TARGETS_AT_ONCE = 256
+
+
+def as_set(explained: Explained, metric: str) -> ExplanationSet:
+    """A result of `explain`, checked, as a set: a single explanation is a set of one."""
+    if isinstance(explained, Explanation):
+        explained = _set_of_one(explained)
+    if not isinstance(explained, ExplanationSet):
+        raise InputError(
+            f"{metric} got {type(explained).__name__}; needed is a result of explain(): an Explanation or a set of them."
+        )
+    if explained.edges is not None and not bool(torch.isfinite(explained.edges.score).all()):
+        bad = int(explained.edges.rows()[~torch.isfinite(explained.edges.score)][0])
+        raise InputError(
+            f"The scores of target {int(explained.index[bad])} have NaN or infinite entries, which {metric} cannot rank. "
+            f"Explain again after cleaning the model's weights and the data."
+        )
+    return explained
+
+
+def _set_of_one(why: Explanation) -> ExplanationSet:
+    shape = (*([why.scores.size(0)] if why.level == "layer" else []), why.edge_index.size(1))
+    if tuple(why.scores.shape) != shape:
+        raise InputError(
+            f"scores has shape {list(why.scores.shape)}; at {why.level} level it must be {list(shape)}, a number for each "
+            f"of the {why.edge_index.size(1)} columns of edge_index."
+        )
+    flat = why.scores.detach().reshape(-1).cpu()
+    flat = flat if flat.is_floating_point() else flat.to(torch.get_default_dtype())
+    place = flat.nonzero().view(-1)
+    return ExplanationSet(
+        index=torch.tensor([why.index]),
+        target=torch.tensor([why.target]),
+        value=torch.tensor([why.value], dtype=flat.dtype),
+        method=why.method,
+        level=why.level,
+        num_layers=shape[0] if why.level == "layer" else 1,
+        graphs=((why.edge_index, why.num_nodes),),
+        edges=Entries.of_rows(torch.tensor([0, len(place)]), place, flat[place]),
+        settings=why.settings,
+    )
+
+
+def parts_of(found: ExplanationSet) -> Iterator[ExplanationSet]:
+    """Some targets at a time."""
+    for start in range(0, len(found), _TARGETS_AT_ONCE):
+        yield found[start : start + _TARGETS_AT_ONCE]
+
+
+def widths(found: ExplanationSet) -> Tensor:
+    """`[targets]`: how many edges the graph of each has."""
+    return torch.tensor([edge_index.size(1) for edge_index, _ in found.graphs]).expand(len(found))
+
+
+@dataclass(frozen=True)
+class ScoreRows:
+    """An entry for every target and edge (at layer level: and layer) that can matter to it."""
+
+    row: Tensor
+    layer: Tensor
+    column: Tensor
+    score: Tensor
+    num_rows: int
+
+    def count(self, which: Tensor | None = None) -> Tensor:
+        """`[targets]`: how many entries each has, or how many of `which`."""
+        return torch.bincount(self.row if which is None else self.row[which], minlength=self.num_rows)
+
+    def total(self, values: Tensor) -> Tensor:
+        """`[targets]`: the sum of values, an entry each."""
+        return torch.zeros(self.num_rows, dtype=values.dtype).index_add_(0, self.row, values)
+
+
+def scores_at(found: ExplanationSet, row: Tensor, layer: Tensor, column: Tensor) -> Tensor:
+    """The scores of (target, layer, edge); 0 where nothing is stored."""
+    if found.edges is None:  # random: every edge of the graph has one
+        drawn = random_numbers.uniform(found.settings["seed"], found.index[row], layer, column)
+        return drawn.to(torch.float32).to(found.value.dtype)
+    return found.edges.at(row, layer * widths(found)[row] + column)
+
+
+def rows_of(found: ExplanationSet, *, edges_only: bool = False) -> ScoreRows:
+    """Every entry that can matter; with `edges_only` layerwise scores are summed over the layers."""
+    row, column, hops = _edges_that_matter(found)
+    layers = found.num_layers if found.level == "layer" else 1
+    if edges_only:
+        scores = [scores_at(found, row, torch.full_like(row, l), column) for l in range(layers)]
+        return ScoreRows(row, torch.zeros_like(row), column, torch.stack(scores).sum(dim=0), len(found))
+    inside = [
+        (hops <= layers - 1 - l) if layers > 1 else torch.ones_like(hops, dtype=torch.bool) for l in range(layers)
+    ]
+    layer = torch.cat([torch.full((int(part.sum()),), l) for l, part in enumerate(inside)])
+    row, column = (torch.cat([part[which] for which in inside]) for part in (row, column))
+    return ScoreRows(row, layer, column, scores_at(found, row, layer, column), len(found))
+
+
+def _edges_that_matter(found: ExplanationSet) -> tuple[Tensor, Tensor, Tensor]:
+    """(target, column, hops from the receiver to the target): the computation graph, or all edges where that is unknown."""
+    hops = found.settings.get("hops")
+    if hops is None:
+        row, column = enumerated(widths(found))
+        return row, column, torch.zeros_like(row)
+    edge_index, num_nodes = found.graphs[0]
+    in_edges = InEdges.of(edge_index.cpu(), num_nodes, found.settings.get("flow") or "source_to_target")
+    near = reach(in_edges, found.index, hops - 1)
+    position, place = in_edges.of_nodes(near.node)
+    row, column = near.target[position], in_edges.edge[place]
+    order = (row * max(edge_index.size(1), 1) + column).argsort()  # by column: so ties fall as in Explanation.top
+    return row[order], column[order], near.hops[position][order]
+
+
+def as_mask(found: ExplanationSet, rows: ScoreRows, chosen: Tensor) -> ExplanationSet:
+    """A set whose scores are 1 for chosen entries and 0 for the others."""
+    row, layer, column = rows.row[chosen], rows.layer[chosen], rows.column[chosen]
+    order = row.argsort(stable=True)
+    start = torch.zeros(rows.num_rows + 1, dtype=torch.long)
+    start[1:] = rows.count(chosen).cumsum(0)
+    place = (layer * widths(found)[row] + column)[order]
+    return replace(found, edges=Entries.of_rows(start, place, torch.ones(len(place), dtype=found.value.dtype)))

@@ -1,0 +1,208 @@
+"""Saving and loading explanation sets: `.npz` (numpy alone), `.parquet` (for data frames); no pickles, nothing half-written."""
+
+import base64
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.errors import FileError, missing_extra
+from edgewise.files import write_whole
+from edgewise.results.explanation_set import Entries, ExplanationSet
+from edgewise.results.settings import Settings
+
+_FORMAT = "edgewise-explanations-1"
+_PLAIN = ("method", "level", "num_layers", "own_missing", "settings")
+
+
+def save(explained: ExplanationSet, path: Any, node_names: Sequence[str] | None = None) -> None:
+    """Write a set to a file whose ending says how; with `node_names`, of the one graph, rows of a .parquet carry them too."""
+    path = Path(path)
+    writers: dict[str, Callable[..., None]] = {".npz": _write_npz, ".parquet": _write_parquet}
+    if path.suffix not in writers:
+        raise FileError(
+            f"{path.name} has the ending {path.suffix!r}; known are .npz and .parquet. Type save('all.npz')."
+        )
+    arrays, about = _arrays(explained), _about(explained)
+    write_whole(path, lambda file: writers[path.suffix](file, arrays, about, node_names))
+
+
+def load(path: Any) -> ExplanationSet:
+    """Read what `ExplanationSet.save` wrote."""
+    path = Path(path)
+    readers = {".npz": _read_npz, ".parquet": _read_parquet}
+    if path.suffix not in readers:
+        raise FileError(f"{path.name} has the ending {path.suffix!r}; known are .npz and .parquet.")
+    if not path.is_file():
+        raise FileError(f"There is no file {path}. Explanations are written by explain(...).save(path).")
+    try:
+        arrays, about = readers[path.suffix](path)
+        if about.get("format") != _FORMAT:
+            raise FileError(
+                f"{path.name} is not a set of explanations of this version ({_FORMAT}); got {about.get('format')!r}."
+            )
+        return _assemble(arrays, about)
+    except FileError:
+        raise
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        zipfile.BadZipFile,
+        json.JSONDecodeError,
+        IndexError,
+        EOFError,
+    ) as error:
+        raise FileError(
+            f"{path.name} cannot be read as explanations ({error}). It may be cut short, or another file."
+        ) from error
+
+
+def _arrays(explained: ExplanationSet) -> dict[str, np.ndarray]:
+    arrays: dict[str, Tensor] = {"index": explained.index, "target": explained.target, "value": explained.value}
+    for name, entries in (("edges", explained.edges), ("own", explained.own), ("errors", explained.errors)):
+        if entries is not None:
+            arrays |= {f"{name}_start": entries.start, f"{name}_place": entries.place, f"{name}_score": entries.score}
+    arrays["edge_index"] = torch.cat([edge_index for edge_index, _ in explained.graphs], dim=1)
+    arrays["graph_edges"] = torch.tensor([edge_index.size(1) for edge_index, _ in explained.graphs])
+    arrays["graph_nodes"] = torch.tensor([nodes for _, nodes in explained.graphs])
+    return {name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()}
+
+
+def _about(explained: ExplanationSet) -> dict[str, Any]:
+    return {"format": _FORMAT, **{name: _jsonable(getattr(explained, name)) for name in _PLAIN}}
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _jsonable(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return {"tuple": [_jsonable(item) for item in value]}
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def _from_jsonable(value: Any) -> Any:
+    if isinstance(value, dict) and set(value) == {"tuple"}:
+        return tuple(_from_jsonable(item) for item in value["tuple"])
+    return {key: _from_jsonable(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _assemble(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> ExplanationSet:
+    tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+    plain: dict[str, Any] = {name: _from_jsonable(about[name]) for name in _PLAIN}
+    plain["settings"] = Settings(plain["settings"])
+    parts = tensors["edge_index"].split(tensors["graph_edges"].tolist(), dim=1)
+    return ExplanationSet(
+        index=tensors["index"],
+        target=tensors["target"],
+        value=tensors["value"],
+        graphs=tuple(zip(parts, tensors["graph_nodes"].tolist(), strict=True)),
+        edges=_entries(tensors, "edges"),
+        own=_entries(tensors, "own"),
+        errors=_entries(tensors, "errors"),
+        **plain,
+    )
+
+
+def _entries(tensors: dict[str, Tensor], name: str) -> Entries | None:
+    if f"{name}_start" not in tensors:
+        return None
+    return Entries.of_rows(*(tensors[f"{name}_{part}"] for part in ("start", "place", "score")))
+
+
+def _write_npz(
+    file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any], node_names: Sequence[str] | None
+) -> None:
+    texts = {"about": about} | ({} if node_names is None else {"node_names": list(node_names)})
+    packed = {name: np.frombuffer(json.dumps(text).encode(), dtype=np.uint8) for name, text in texts.items()}
+    np.savez_compressed(file, **packed, **arrays)  # type: ignore[arg-type]
+
+
+def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    return arrays, json.loads(arrays.pop("about").tobytes().decode())
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise missing_extra("pyarrow", "table", "A .parquet file") from error
+    return pyarrow
+
+
+def _write_parquet(
+    file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any], node_names: Sequence[str] | None
+) -> None:
+    """A row for every stored edge score, readable by any data frame; what is not a row travels in the file's metadata."""
+    pyarrow = _pyarrow()
+    extra = {name: _packed(array) for name, array in arrays.items() if name not in ("edges_place", "edges_score")}
+    table = pyarrow.table(named_columns(_columns(arrays, about["level"]), node_names))
+    table = table.replace_schema_metadata({"edgewise": json.dumps({"about": about, "arrays": extra})})
+    pyarrow.parquet.write_table(table, file)
+
+
+def _columns(arrays: dict[str, np.ndarray], level: str) -> dict[str, np.ndarray]:
+    start = arrays.get("edges_start", np.zeros(len(arrays["index"]) + 1, dtype=np.int64))
+    place = arrays.get("edges_place", np.zeros(0, dtype=np.int64))
+    row = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    graph = row if len(arrays["graph_edges"]) > 1 else np.zeros_like(row)
+    width = arrays["graph_edges"][graph] if len(row) else np.ones(0, dtype=np.int64)
+    column = place % np.maximum(width, 1)
+    offset = np.concatenate([[0], np.cumsum(arrays["graph_edges"])[:-1]]).astype(np.int64)
+    ends = arrays["edge_index"][:, offset[graph] + column]
+    layer = {"layer": place // np.maximum(width, 1)} if level == "layer" else {}
+    return {
+        "position": row,
+        "index": arrays["index"][row],
+        "target": arrays["target"][row],
+        **layer,
+        "column": column,
+        "source": ends[0],
+        "receiver": ends[1],
+        "score": arrays.get("edges_score", np.zeros(0, dtype=np.float32)),
+    }
+
+
+def edge_columns(explained: ExplanationSet) -> dict[str, np.ndarray]:
+    """A row for every stored edge score: its `position` in the set, its target, its edge, its score."""
+    return _columns(_arrays(explained), explained.level)
+
+
+def named_columns(columns: Mapping[str, np.ndarray], node_names: Sequence[str] | None) -> dict[str, np.ndarray]:
+    """With the names of targets, sources and receivers behind their numbers."""
+    if node_names is None:
+        return dict(columns)
+    names = np.array(node_names, dtype=str)
+    ends = [name for name in ("index", "source", "receiver") if name in columns]
+    return {**columns, **{f"{name}_name": names[columns[name]] for name in ends}}
+
+
+def _packed(array: np.ndarray) -> str:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def _read_parquet(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    table = _pyarrow().parquet.read_table(path)
+    extra = json.loads((table.schema.metadata or {}).get(b"edgewise", b"null"))
+    if extra is None:
+        raise FileError(f"{path.name} is a parquet file, but not one of explanations.")
+    packed = {name: base64.b64decode(text) for name, text in extra["arrays"].items()}
+    arrays = {name: np.load(io.BytesIO(data), allow_pickle=False) for name, data in packed.items()}
+    if "edges_start" in arrays:
+        row, column = table["position"].to_numpy(), table["column"].to_numpy()
+        width = arrays["graph_edges"][row if len(arrays["graph_edges"]) > 1 else np.zeros_like(row)]
+        layer = table["layer"].to_numpy() if extra["about"]["level"] == "layer" else 0
+        arrays["edges_place"], arrays["edges_score"] = layer * width + column, table["score"].to_numpy()
+    return arrays, extra["about"]

@@ -1,0 +1,166 @@
+"""What a search found."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+
+from edgewise.results.settings import Settings
+
+
+@dataclass(frozen=True)
+class Walk:
+    """From the node that gives its features to the explained node, one step a layer."""
+
+    nodes: tuple[int, ...]
+    score: float
+    neurons: tuple[int, ...] | None = None
+    """Neuron-level walks only: the neuron at each node."""
+
+    @property
+    def source(self) -> int:
+        """The node whose features the walk carries."""
+        return self.nodes[0]
+
+    def __str__(self) -> str:
+        return f"{' → '.join(map(str, self.nodes))}: {self.score:+.4g}"
+
+
+@dataclass(frozen=True, eq=False)
+class WalkSet:
+    """The walks of one target, best first.
+
+    `exact`: whether they are proven to be the top k. `upper_bound`: no walk that is not listed comes before it in the searched
+    order (its score for `sign="positive"`, −score for `"negative"`, |score| for `"magnitude"`).
+    """
+
+    walks: tuple[Walk, ...]
+    exact: bool
+    upper_bound: float
+    index: int
+    target: int
+    value: float
+    """The explained number."""
+    settings: Settings
+    edge_index: Tensor = field(repr=False)
+    num_nodes: int = 0
+    expansions: int = 0
+    """How many prefixes were expanded."""
+
+    @overload
+    def __getitem__(self, place: int) -> Walk: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Walk, ...]: ...
+    def __getitem__(self, place: int | slice) -> Any:
+        """A walk, or several."""
+        return self.walks[place]
+
+    def __len__(self) -> int:
+        return len(self.walks)
+
+    def __iter__(self) -> Iterator[Walk]:
+        return iter(self.walks)
+
+    @property
+    def num_layers(self) -> int:
+        """Steps of a walk; 0 if there is none."""
+        return len(self.walks[0].nodes) - 1 if self.walks else 0
+
+    def edge_scores(self, level: str = "input") -> Tensor:
+        """The listed walks as scores of edges: each walk's score on every edge that it takes, `[E]` or `[L, E]`.
+
+        Steps that stay on a node belong to no edge, unless it has a loop. Parallel edges share a step equally. At input level
+        an edge that a walk takes twice gets its score once.
+        """
+        size, layers = self.edge_index.size(1), self.num_layers
+        scores = torch.zeros(layers, size, dtype=torch.double)
+        columns = _columns(self.edge_index, self.settings.get("flow"))
+        if level == "input":
+            total = torch.zeros(size, dtype=torch.double)
+            for walk in self.walks:
+                for step in set(_steps(walk)):
+                    for column in columns.get(step, ()):
+                        total[column] += walk.score / len(columns[step])
+            return total
+        for walk in self.walks:
+            for layer, step in enumerate(_steps(walk)):
+                for column in columns.get(step, ()):
+                    scores[layer, column] += walk.score / len(columns[step])
+        return scores
+
+    def by_source(self) -> dict[int, tuple[Walk, ...]]:
+        """The walks grouped by the node whose features they carry; the source with the largest |sum| first."""
+        groups: dict[int, list[Walk]] = {}
+        for walk in self.walks:
+            groups.setdefault(walk.source, []).append(walk)
+        order = sorted(groups, key=lambda source: -abs(sum(walk.score for walk in groups[source])))
+        return {source: tuple(groups[source]) for source in order}
+
+    def plot(
+        self,
+        *,
+        count: int = 5,
+        labels: Any = None,
+        classes: Any = None,
+        marked: Mapping[str, Any] | None = None,
+        title: str = "",
+    ) -> Any:
+        """A matplotlib figure of the first `count` walks as routes through the unrolled computation graph.
+
+        The arguments are those of `edgewise.report.draw_walks`. Needs `edgewise[plot]`.
+        """
+        from edgewise.report import draw_walks
+
+        return draw_walks(self, count=count, labels=labels, classes=classes, marked=marked, title=title)
+
+    def _repr_html_(self) -> str:
+        from edgewise.report.notebook import html_of
+
+        return html_of(self)
+
+    def to_networkx(self) -> Any:
+        """A directed multigraph of `(column, node)` spots, column 0 the features; a walk's steps have its `score` and `rank`.
+
+        Needs `edgewise[plot]`.
+        """
+        from edgewise.results.export import walks_network
+
+        return walks_network(self)
+
+    def to_graphml(self, path: Any, *, labels: Any = None, classes: Any = None) -> None:
+        """Write the network of `to_networkx` to a GraphML file, for Gephi, Cytoscape and others. Needs `edgewise[plot]`."""
+        from edgewise.results.export import write_graphml
+
+        write_graphml(self.to_networkx(), path, self.num_nodes, labels, classes)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A dict for every walk: `index`, `target`, `rank` (1 is the best), `score`, `node_0` (the source) to `node_L`."""
+        from edgewise.results.export import rows
+
+        return rows(self)
+
+    def to_frame(self) -> Any:
+        """The rows of `to_rows` as a pandas data frame. Needs `edgewise[table]`."""
+        from edgewise.results.export import frame
+
+        return frame(self)
+
+    def __str__(self) -> str:
+        proof = "proven" if self.exact else f"not proven: another may have up to {self.upper_bound:.4g}"
+        head = f"{len(self)} walks to {self.index} (class {self.target}, {self.value:.4g}), {proof}"
+        return "\n".join([head, *(f"  {walk}" for walk in self.walks)])
+
+
+def _steps(walk: Walk) -> list[tuple[int, int]]:
+    return list(zip(walk.nodes[:-1], walk.nodes[1:], strict=True))
+
+
+def _columns(edge_index: Tensor, flow: str | None) -> dict[tuple[int, int], list[int]]:
+    """The columns of each step (sender, receiver)."""
+    columns: dict[tuple[int, int], list[int]] = {}
+    ends = edge_index.flip(0) if flow == "target_to_source" else edge_index
+    for column, (source, receiver) in enumerate(ends.t().tolist()):
+        columns.setdefault((source, receiver), []).append(column)
+    return columns

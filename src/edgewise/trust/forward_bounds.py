@@ -1,0 +1,289 @@
+"""What one edge's weight does to every node downstream, as intervals: all edges of a block, all targets at once.
+
+A slot is an edge and an interval of its weight, [a, b]; every other weight is 1. Pairs (slot, node) carry what the node's
+features may differ by from those at weight 1 (`change`), and their derivative by the weight (`slope`). Both go forwards
+through the calls, so one pass serves every target; a node that the edge cannot reach is never looked at.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise.graph.computation_graph import InEdges
+from edgewise.program.perturbation import Pairs
+from edgewise.trust.interval_operations import Affine, Join, Messages, Operation, Rectify, Sum
+from edgewise.trust.interval_program import AtOne
+from edgewise.trust.intervals import Interval
+
+# --- What `spreading.py` carries from call to call, and what it leaves for the way back --------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class VariedEdges:
+    """Edges, in which call their weight is varied (−1: in all of them), and between which numbers it lies."""
+
+    edge: Tensor
+    call: Tensor
+    low: Tensor
+    high: Tensor
+
+    def __len__(self) -> int:
+        return len(self.edge)
+
+    def active(self, call: int) -> Tensor:
+        """Whether a slot's weight is varied in a call."""
+        return (self.call == call) | (self.call < 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """Bounds of ∂z/∂ω_e for the target at `position`, where they are not both 0."""
+
+    position: Tensor
+    slot: Tensor
+    bounds: Interval
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """What a call leaves to be read later: the pairs that had moved before it, and the own message of some slots."""
+
+    before: Tensor
+    slot: Tensor
+    message: Interval
+
+
+@dataclass(frozen=True, eq=False)
+class Bent:
+    """What a rectifier leaves: its pairs, and where it is surely on, or surely off, for all weights of the slot."""
+
+    key: Tensor
+    on: Tensor
+    off: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """Per pair: what a value may differ by, and its derivative by the edge's weight."""
+
+    change: Interval
+    slope: Interval
+
+    def rows(self, index: Tensor) -> "Moved":
+        """Some pairs."""
+        return Moved(self.change.rows(index), self.slope.rows(index))
+
+    def scaled(self, factor: Tensor) -> "Moved":
+        """Both times exact numbers, after `outward`."""
+        return Moved(self.change.scaled(factor), self.slope.scaled(factor))
+
+    def outward(self, terms: int) -> "Moved":
+        """Both a little wider."""
+        return Moved(self.change.outward(terms), self.slope.outward(terms))
+
+    def placed(self, place: Tensor, size: int) -> "Moved":
+        """As some of `size` rows; the others are zero."""
+        return Moved(_placed(self.change, place, size), _placed(self.slope, place, size))
+
+    def __add__(self, other: "Moved") -> "Moved":
+        return Moved(self.change + other.change, self.slope + other.slope)
+
+    def __neg__(self) -> "Moved":
+        return Moved(-self.change, -self.slope)
+
+
+def find(keys: Tensor, wanted: Tensor) -> Tensor:
+    """The place of each wanted key among others, −1 if it is not there."""
+    if len(keys) == 0:
+        return torch.full_like(wanted, -1)
+    ordered, order = keys.sort()
+    place = torch.searchsorted(ordered, wanted).clamp(max=len(keys) - 1)
+    return torch.where(ordered[place] == wanted, order[place], -1)
+
+
+def put(rows: Interval, index: Tensor, new: Interval) -> Interval:
+    """The rows with some of them replaced."""
+    return Interval(rows.lo.index_copy(0, index, new.lo), rows.hi.index_copy(0, index, new.hi))
+
+
+def _placed(rows: Interval, place: Tensor, size: int) -> Interval:
+    zeros = rows.lo.new_zeros(size, *rows.lo.shape[1:])
+    return Interval(zeros.index_copy(0, place, rows.lo), zeros.index_copy(0, place, rows.hi))
+
+
+# --- The whole ---------------------------------------------------------------------------------------------------------
+
+
+class Spread:
+    """A block of slots, carried through all operations; `slopes` is the result, `peak` the most rows on the way."""
+
+    def __init__(self, at_one: AtOne, slots: VariedEdges) -> None:
+        self.at_one, self.slots, self.graph = at_one, slots, at_one.graph
+        self._calls, self._size = self.graph.program.num_calls, at_one.num_nodes
+        self._numbering = self.graph.numbering(0, len(slots))
+        self._pairs = Pairs(slots.edge[:0], self._size)
+        self._moved: dict[int, Moved] = {}
+        self.heard: dict[int, Heard] = {}
+        self.bent: dict[int, Bent] = {}
+        self.peak = 0
+        last_read = {v: at for at, operation in enumerate(at_one.plan.operations) for v in operation.reads}
+        last_read[at_one.plan.output] = len(at_one.plan.operations)
+        for at, operation in enumerate(at_one.plan.operations):
+            live = {value for value, last in last_read.items() if last > at}
+            if isinstance(operation, Messages):
+                self._through_messages(operation, live)
+            else:
+                self._through_rows(operation)
+            self._moved = {value: moved for value, moved in self._moved.items() if value in live}
+            if isinstance(operation, Rectify):
+                self._drop_unmoved()
+        self.slopes = self._read_off()
+
+    # --- through a call -----------------------------------------------------------------------------------------------
+
+    def _through_messages(self, step: Messages, live: set[int]) -> None:
+        before = self._pairs if step.source in self._moved else Pairs(self._pairs.key[:0], self._size)
+        moved = self._moved.get(step.source) or self._nothing(step.source, 0)
+        sent = Moved(step.sent(moved.change), step.sent(moved.slope))
+        source, edge, heard = self._spread(before, step.call)
+        stays = self._near(before.node, step.call).nonzero().view(-1)
+        arrives = self._near(self.graph.receiver[self.slots.edge], step.call)
+        slot = (arrives & self.slots.active(step.call)).nonzero().view(-1)
+        own_key = slot * self._size + self.graph.receiver[self.slots.edge[slot]]
+        kept = self._pairs.key[self._near(self._pairs.node, step.call)]
+        new = self._numbering.number(kept, heard, own_key)
+        pushed = sent.outward(self.at_one.most)
+        parts = [
+            (heard, pushed.rows(source).scaled(step.coefficients(edge))),
+            (own_key, self._own(step, slot, sent, before).outward(self.at_one.most)),
+        ]
+        mine = [
+            step.own(a.rows(stays), b.rows(stays), before.node[stays])
+            for a, b in ((sent.change, moved.change), (sent.slope, moved.slope))
+        ]
+        if mine[0] is not None and mine[1] is not None:
+            parts.append((before.key[stays], Moved(mine[0], mine[1]).outward(self.at_one.most)))
+        self._realign(new, live)
+        self._moved[step.output] = self._summed(parts, len(new))
+        self.peak = max(self.peak, len(new) + len(heard))
+
+    def _near(self, node: Tensor, call: int) -> Tensor:
+        return self.graph.distance[node] < self._calls - call
+
+    def _spread(self, pairs: Pairs, call: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Out-edges of moved nodes that still matter, the slots' own edges left out: pair, column, key of who hears."""
+        source, place = self.graph.out_edges.of_nodes(pairs.node)
+        edge, hearer, slot = self.graph.out_edges.edge[place], self.graph.out_edges.sender[place], pairs.slot[source]
+        own = (edge == self.slots.edge[slot]) & self.slots.active(call)[slot]
+        kept = (self._near(hearer, call) & ~own).nonzero().view(-1)
+        return source[kept], edge[kept], (slot * self._size + hearer)[kept]
+
+    def _own(self, step: Messages, slot: Tensor, sent: Moved, before: Pairs) -> Moved:
+        """The edge's own message m(ω): ω · m(ω) − m(1), and its derivative m(ω) + ω · m′(ω)."""
+        edge = self.slots.edge[slot]
+        low, high = (part[slot].view(-1, 1) for part in (self.slots.low, self.slots.high))
+        coefficient, sender = step.coefficients(edge), self.graph.sender[edge]
+        at_one = self.at_one.sent[step.call].rows(sender).times(coefficient)
+        message, change, slope = at_one, -at_one.between(1 - high, 1 - low), at_one
+        place = find(before.key, slot * self._size + sender)
+        hit = (place >= 0).nonzero().view(-1)
+        if len(hit):
+            moved = sent.rows(place[hit]).outward(1).scaled(coefficient[hit])
+            message = put(at_one, hit, at_one.rows(hit) + moved.change)
+            change = put(change, hit, change.rows(hit) + moved.change.between(low[hit], high[hit]))
+            slope = put(slope, hit, message.rows(hit) + moved.slope.between(low[hit], high[hit]))
+        self.heard[step.call] = Heard(before.key, slot, message)
+        return Moved(change, slope)
+
+    def _summed(self, parts: list[tuple[Tensor, Moved]], size: int) -> Moved:
+        place = torch.cat([self._numbering.find(key) for key, _ in parts])
+        change, slope = (
+            Interval.stack(column) for column in zip(*((part.change, part.slope) for _, part in parts), strict=True)
+        )
+        return Moved(change.sums(place, size), slope.sums(place, size))
+
+    def _realign(self, new: Pairs, live: set[int]) -> None:
+        """Values that are read later, as rows of the new pairs."""
+        number = self._numbering.find(self._pairs.key)
+        kept = (number >= 0).nonzero().view(-1)
+        self._moved = {
+            value: moved.rows(kept).placed(number[kept], len(new))
+            for value, moved in self._moved.items()
+            if value in live
+        }
+        self._pairs = new
+
+    # --- between calls ------------------------------------------------------------------------------------------------
+
+    def _through_rows(self, operation: Operation) -> None:
+        if not any(value in self._moved for value in operation.reads):
+            return
+        sources = [self._moved.get(value) or self._nothing(value, len(self._pairs)) for value in operation.reads]
+        if isinstance(operation, Rectify):
+            found = self._rectified(operation, sources[0])
+        elif isinstance(operation, Sum):
+            found = sources[0] + (sources[1] if operation.sign > 0 else -sources[1])
+        elif isinstance(operation, Join):
+            found = Moved(Interval.join([s.change for s in sources]), Interval.join([s.slope for s in sources]))
+        else:
+            assert isinstance(operation, Affine)
+            found = Moved(operation.linear(sources[0].change), operation.linear(sources[0].slope))
+        self._moved[operation.output] = found
+
+    def _nothing(self, value: int, size: int) -> Moved:
+        known = self.at_one.value[value].lo
+        zero = Interval.point(known.new_zeros(size, known.size(1)))
+        return Moved(zero, zero)
+
+    def _rectified(self, operation: Rectify, moved: Moved) -> Moved:
+        """A change keeps its sign and grows no larger; where the rectifier stays on or off it is exact."""
+        change, known = moved.change, self.at_one.value[operation.source].rows(self._pairs.node)
+        now = Interval(known.lo + change.lo, known.hi + change.hi).outward(1)
+        on, off = now.lo > 0, now.hi <= 0
+        after, before = operation(now), operation(known)
+        bent = Interval(after.lo - before.hi, after.hi - before.lo).outward(1)
+        shrunk = change.times(change.lo.new_tensor(operation.slope))
+        stays_on, stays_off = on & (known.lo > 0), off & (known.hi <= 0)
+        lo = torch.maximum(bent.lo, change.lo.clamp(max=0))
+        hi = torch.minimum(bent.hi, change.hi.clamp(min=0))
+        lo, hi = (
+            torch.where(stays_on, same, torch.where(stays_off, less, other))
+            for same, less, other in ((change.lo, shrunk.lo, lo), (change.hi, shrunk.hi, hi))
+        )
+        self.bent[operation.output] = Bent(self._pairs.key, on, off)
+        return Moved(Interval(lo, hi), moved.slope.between(*operation.derivative(on, off)))
+
+    def _drop_unmoved(self) -> None:
+        """Pairs where nothing can have changed after all."""
+        still = torch.zeros(len(self._pairs), dtype=torch.bool, device=self._pairs.key.device)
+        for moved in self._moved.values():
+            still |= ~(moved.change.is_zero() & moved.slope.is_zero())
+        kept = still.nonzero().view(-1)
+        self._pairs = Pairs(self._pairs.key[kept], self._size)
+        self._moved = {value: moved.rows(kept) for value, moved in self._moved.items()}
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _read_off(self) -> Slopes:
+        """The explained column of every target among the pairs; a node may be asked for several times."""
+        nodes = self.graph.targets
+        order = nodes.argsort(stable=True)
+        start = torch.searchsorted(nodes[order], torch.arange(self._size + 1, device=nodes.device))
+        pair, place = InEdges(start, order, order, self._size).of_nodes(self._pairs.node)
+        position = order[place]
+        output = self.at_one.plan.output
+        slope = (self._moved.get(output) or self._nothing(output, len(self._pairs))).slope.rows(pair)
+        bounds = slope.dot(Interval.point(weights_of(self.at_one, position)))
+        kept = ((bounds.lo != 0) | (bounds.hi != 0)).nonzero().view(-1)
+        return Slopes(position[kept], self._pairs.slot[pair][kept], bounds.rows(kept))
+
+
+def weights_of(at_one: AtOne, position: Tensor) -> Tensor:
+    """`[targets, columns]`: the explained number as a sum over the columns of the output, ±1 in one of them."""
+    target = at_one.graph.target
+    column, sign = target.column[position], torch.ones(len(position), dtype=torch.double, device=position.device)
+    if target.mode == "binary":  # class 0 is the negated logit
+        column, sign = torch.zeros_like(column), torch.where(column == 1, sign, -sign)
+    width = at_one.value[at_one.plan.output].lo.size(1)
+    return sign.new_zeros(len(position), width).scatter_(1, column.view(-1, 1), sign.view(-1, 1))

@@ -1,0 +1,148 @@
+"""A report as text, and as simple HTML: the same sections."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from edgewise.results.metric_result import Measured
+from edgewise.text import columns
+from edgewise.trust.report import PER_LAYER, LayerFindings, Number, Report
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table under a question; the first row is its head."""
+
+    title: str
+    rows: Sequence[Sequence[str]]
+    notes: tuple[str, ...] = ()
+
+
+def as_text(report: Report) -> str:
+    """Tables, then words."""
+    parts = [_headline(report)]
+    for section in _sections(report):
+        parts.append("\n".join([section.title, columns(section.rows), *(f"- {note}" for note in section.notes)]))
+    words = [f"{one.name}: {one.verdict}. {one.claim}\n  {one.why}\n  So: {one.so}" for one in report.statements]
+    return "\n\n".join([*parts, "What the paper says of this model, here\n" + "\n".join(words)])
+
+
+def as_html(report: Report) -> str:
+    """The same as tables; every text is escaped."""
+    parts = [f"<p>{escape(_headline(report))}</p>"]
+    for section in _sections(report):
+        parts += [f"<h4>{escape(section.title)}</h4>", _html_table(section.rows)]
+        parts += [f"<p>{escape(note)}</p>" for note in section.notes]
+    rows = [("statement", "here", "claim", "why", "so")]
+    rows += [(one.name, one.verdict, one.claim, one.why, one.so) for one in report.statements]
+    return "\n".join([*parts, "<h4>What the paper says of this model, here</h4>", _html_table(rows)])
+
+
+def _html_table(rows: Sequence[Sequence[str]]) -> str:
+    head, *body = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) for tag, row in _tagged(rows))
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in body)}</table>"
+
+
+def _tagged(rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, Sequence[str]]]:
+    yield from ((("th" if number == 0 else "td"), row) for number, row in enumerate(rows))
+
+
+def _headline(report: Report) -> str:
+    asked = report.question
+    things = {"node": "nodes", "graph": "graphs"}[asked.task]
+    part = f", flips and proofs on a random {asked.chance:.1%} of them" if asked.chance < 1 else ""
+    way = "" if asked.local else "; the model is not local, every edge may matter"
+    return (
+        f"{asked.targets} {things}, {asked.num_layers} layers, the {asked.of} of the explained class ({asked.mode}), "
+        f"{asked.dtype}; {asked.edges} edges in all computation graphs{part}{way}"
+    )
+
+
+def _sections(report: Report) -> list[Section]:
+    return [_adding_up(report), _without(report), _signs(report), _activations(report), _softmax(report)]
+
+
+def _adding_up(report: Report) -> Section:
+    rows: list[tuple[str, ...]] = [("layer", "gap", "worst gap", "edges", "self edges", "biases, skips", "rest")]
+    for layer in report.layers:
+        shares = (f"{part:.1%}" for part in (layer.edges, layer.own, layer.constant, layer.rest))
+        rows.append((_name(layer), _mean(layer.gap), _largest(layer.gap), *shares))
+    notes = [*(f"a skip: {text}" for text in report.question.bypass), *_reasons(report, "gap")]
+    return Section("Do the gradients of a layer add up to the explained number?", rows, tuple(notes))
+
+
+def _without(report: Report) -> Section:
+    rows = [("layer", "cosine", "halves miss by", "worst edge", "gradient", "occlusion")]
+    for layer in (*report.layers, report.whole):
+        worst = layer.worst
+        edge = ("-", "-", "-")
+        if worst is not None:
+            where = f"{worst.source}→{worst.receiver} for {worst.index}"
+            edge = (where, f"{worst.gradient:.4g}", f"{worst.occlusion:.4g}")
+        rows.append((_name(layer), _mean(layer.cosine), f"{layer.unevenness:.2%}", *edge))
+    return Section(
+        "Is the gradient of an edge what is lost without it?", rows, _reasons(report, "cosine", "unevenness")
+    )
+
+
+def _signs(report: Report) -> Section:
+    rows: list[tuple[str, ...]] = [
+        ("layer", "edges", "flip", "+ → −", "− → +", "proved to keep", "proved to flip", "unknown")
+    ]
+    for layer in (*report.layers, report.whole):
+        found = layer.flips
+        shares = (found.share, found.to_negative, found.to_positive, found.kept, found.broken, found.unknown)
+        rows.append((_name(layer), str(found.edges), *(f"{part:.2%}" for part in shares)))
+    every = [layer.flips for layer in (*report.layers, report.whole)]
+    reasons = dict.fromkeys(found.share.reason for found in every if found.share.reason)
+    proofs = dict.fromkeys(f"nothing is proved: {found.kept.reason}" for found in every if found.kept.reason)
+    return Section(
+        "Does an edge's gradient keep its sign while its weight goes from 1 to 0?", rows, (*reasons, *proofs)
+    )
+
+
+def _activations(report: Report) -> Section:
+    rows = [("layer", "activations", "on (ρ)", "units that never switch")]
+    for layer in report.layers:
+        rows.append((_name(layer), ", ".join(layer.activations) or "none", f"{layer.rate:.3f}", f"{layer.fixed:.1%}"))
+    return Section("How often are the ReLU units on?", rows)
+
+
+def _softmax(report: Report) -> Section:
+    found = report.softmax
+    rows = [
+        ("mean probability", "above 0.99", "edges that pull too little", "edges pulled the other way"),
+        (_mean(found.probability), f"{found.saturated:.1%}", f"{found.weak:.1%}", f"{found.opposed:.1%}"),
+    ]
+    reasons = dict.fromkeys(part.reason for part in (found.saturated, found.weak, found.opposed) if not part.known)
+    return Section("How flat is the softmax or sigmoid?", rows, tuple(reasons))
+
+
+def _name(layer: LayerFindings) -> str:
+    return "all" if layer.layer is None else f"{layer.layer} {layer.name}"
+
+
+def _mean(measured: Measured) -> str:
+    return f"{Number(measured.mean()):.4g}" if measured.undefined < len(measured) else "-"
+
+
+def _largest(measured: Measured) -> str:
+    known = measured.value[measured.defined]
+    return f"{float(known.max()):.4g}" if len(known) else "-"
+
+
+def _reasons(report: Report, *names: str) -> tuple[str, ...]:
+    """Why numbers of some columns are missing, each reason once; what is measured layer by layer has none for all of them."""
+    found: dict[str, None] = {}
+    for layer in (*report.layers, report.whole):
+        for name in names:
+            part = getattr(layer, name)
+            if isinstance(part, Number) and part.reason not in ("", PER_LAYER):
+                found[f"{_name(layer)}: {part.reason}"] = None
+            elif isinstance(part, Measured):
+                found |= {
+                    f"{_name(layer)}: {n} targets ({why})": None
+                    for why, n in part.why_undefined().items()
+                    if why != PER_LAYER
+                }
+    return tuple(found)

@@ -1,0 +1,142 @@
+"""A pass through the model, read off as a program with the activations of every node: what blocks are made from."""
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from edgewise.errors import ModelError
+from edgewise.graph.computation_graph import InEdges
+from edgewise.model.call import ModelCall
+from edgewise.model.hooks import Layers
+from edgewise.model.norms import fixed_norms, norms_of_graphs
+from edgewise.model.trace import Trace, record
+from edgewise.model.weighted_model import WeightedGraph, WeightedModel
+from edgewise.program.compile import compile_program
+from edgewise.program.execution import prepare, run
+from edgewise.program.ir import MessageStep, Program, Rows
+from edgewise.program.layers.base import Unsupported
+from edgewise.program.layers.module import ModuleLayer, module_layer
+from edgewise.program.levels import Hop, Levels, whole_levels
+from edgewise.program.lowering import Lowering
+from edgewise.question.proof import close, random_weight
+from edgewise.walk.chain import refuse_skips
+from edgewise.walk.tangents import Moving, follow
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """The program of a model on a graph (or on graphs side by side), and every value of it."""
+
+    program: Program
+    data: Data
+    in_edges: InEdges
+    levels: Levels
+    known: dict[int, Tensor]
+    features: Tensor
+    """What the first call reads, and its change along the features: J · x of what lies before it."""
+    tangent: Tensor
+    moving: Moving
+    output: Tensor
+
+    def table(self, message: MessageStep) -> Tensor:
+        """What a call reads."""
+        return message.source.tensor if isinstance(message.source, Rows) else self.known[message.source.value]
+
+    def hop(self, call: int) -> Hop:
+        """The whole graph, as a call sees it."""
+        return self.levels.hop(call, from_nodes=True)
+
+
+def read_off(
+    call: ModelCall, layers: Layers, data: Data, *, graphs: Tensor | None, norm: str | None = None
+) -> Recording:
+    """Record the model (it must be borrowed); `graphs` is the graph of each node, in graph tasks."""
+    held = fixed_norms(call.model, lambda: call(data)) if norm == "fixed" else nullcontext()
+    with held:
+        return _read_off(call, layers, data, graphs)
+
+
+def reuse(trace: Trace, lowering: Lowering, data: Data) -> Recording | None:
+    """What was recorded and proved for `explain`, where the first layer reads x as it is and nothing else does."""
+    first = next(step for step in lowering.program.steps if isinstance(step, MessageStep))
+    if not trace.starts_plainly or trace.bypass or not isinstance(first.source, Rows):
+        return None
+    x, moving = first.source.tensor, Moving()
+    if not x.is_floating_point():
+        return None
+    moving.add(x, x)
+    return Recording(
+        lowering.program, data, lowering.in_edges, lowering.everything, lowering.known, x, x, moving, trace.output
+    )
+
+
+def _read_off(call: ModelCall, layers: Layers, data: Data, graphs: Tensor | None) -> Recording:
+    trace = record(call, layers, data)
+    if trace.flow is None:
+        raise ModelError("The model's layers send messages in both directions (flow=), so its walks have no direction.")
+    refuse_skips(trace.bypass)
+    try:
+        program = compile_program(trace, data, readout=graphs is not None, fallback=module_layer)
+    except Unsupported as reason:
+        norms = [type(norm).__name__ for norm in norms_of_graphs(call.model)]
+        if norms:
+            raise ModelError(_COUPLED.format(norm=norms[0])) from reason
+        raise ModelError(_cannot_follow(str(reason))) from reason
+    in_edges = InEdges.of(data.edge_index, data.num_nodes, trace.flow)
+    owner = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device) if graphs is None else graphs
+    targets = data.num_nodes if graphs is None else len(trace.output)
+    levels = whole_levels(data, in_edges, len(trace.calls), owner, targets)
+    prepared = prepare(program)
+    ones = trace.output.new_ones(len(trace.calls), len(in_edges.edge))
+    with torch.no_grad():
+        known = run(program, levels, prepared, ones, None)
+    _prove(WeightedModel(call, layers, trace), data, program, levels, prepared, known[program.output], trace)
+    first = next(step for step in program.steps if isinstance(step, MessageStep))
+    assert isinstance(first.source, Rows)
+    features = first.source.tensor
+    moving = follow(trace, data)
+    tangent = _tangent(trace, moving, features)
+    return Recording(program, data, in_edges, levels, known, features, tangent, moving, trace.output)
+
+
+_COUPLED = (
+    "The model normalises over all nodes of a graph at once ({norm}; PyG's LayerNorm does so unless mode='node'), so every "
+    "node changes every other and a walk along edges does not describe it. Hold the statistics fixed: type norm='fixed'."
+)
+
+
+def _cannot_follow(reason: str) -> str:
+    return (
+        f"The walks of this model cannot be followed: {reason}. Walks need known message layers and node-wise steps between "
+        f"them. Explain its edges instead: ew.explain(model, data, ...)."
+    )
+
+
+def _prove(
+    model: WeightedModel, data: Data, program: Program, levels: Levels, prepared: Any, output: Tensor, trace: Trace
+) -> None:
+    """The program must give the model's output, as it is and under random weights."""
+    edges, nodes = (torch.arange(n, device=output.device) for n in (data.edge_index.size(1), data.num_nodes))
+    weight, own = (random_weight(ids, len(trace.calls), trace.output) for ids in (edges, nodes))
+    if any(isinstance(layer, ModuleLayer) for layer in program.layers):
+        same = close(output, trace.output)  # weights are not put into unknown modules
+        if not same:
+            raise ModelError(_cannot_follow("its layers do not do what their names say"))
+        return
+    with torch.no_grad():
+        probe = model(WeightedGraph(data), weight, own)
+        found = run(program, levels, prepared, weight[:, levels.edge_id], own)[program.output]
+    if not (close(output, trace.output) and close(found, probe)):
+        raise ModelError(_cannot_follow("its layers do not do what their names say"))
+
+
+def _tangent(trace: Trace, moving: Moving, features: Tensor) -> Tensor:
+    """How what the first call reads changes along the features; a model that reads no x starts from what it reads instead."""
+    found = moving.tangent(features)
+    if found is None and trace.changes_input:
+        raise ModelError(_cannot_follow("it changes its features in place before the first layer"))
+    return features if found is None else found

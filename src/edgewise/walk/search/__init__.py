@@ -1,0 +1,1 @@
+"""Searches for the most relevant walks; start with `exact.py`."""

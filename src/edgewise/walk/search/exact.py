@@ -1,0 +1,147 @@
+"""The true top k walks of many targets, with a proof: branch and bound, all targets at once.
+
+Prefixes are read from the explained node back. A prefix whose bound (its onward gradient against the sender's box) is below the
+k-th best walk found so far cannot lead to a better one. A narrow beam finds good walks first; then everything that may still
+matter is expanded, in batches that fit into memory.
+"""
+
+import torch
+from torch import Tensor
+
+from edgewise.groups import rank_in_group
+from edgewise.walk.bounds import Box, reach, reach_of_steps
+from edgewise.walk.calls import Front, signed
+from edgewise.walk.network import Network
+from edgewise.walk.search.frontier import BestSoFar, Prefixes, joined
+from edgewise.walk.search.order import Found, by_size, largest_of_each
+
+_BEAM = 2
+
+
+class Search:
+    """Branch and bound: what is expanded, and what a budget gives up."""
+
+    def __init__(
+        self, network: Network, boxes: list[Box | None], num_targets: int, k: int, sign: str, budget: int | None,
+        slack: Tensor, at_once: int,
+    ) -> None:  # fmt: skip
+        self.network, self.boxes, self.sign, self.budget, self.at_once = network, boxes, sign, budget, at_once
+        self.best = BestSoFar(k, sign, slack, network.num_calls + 1, repeats=budget is not None)
+        self.given_up = torch.full_like(slack, -torch.inf)
+        self.expansions = torch.zeros(num_targets, dtype=torch.long, device=slack.device)
+
+    def run(self, roots: Prefixes) -> Found:
+        """Beam first, then all that may matter."""
+        roots = Prefixes(roots.call, signed(roots.front, self.sign), roots.target, roots.bound, roots.nodes)
+        if self.budget is not None:
+            roots = self._bounded(roots)
+        if roots.call > 0:
+            self._beam(roots)
+        waiting = [roots]
+        while waiting:
+            prefixes = self._still_wanted(waiting.pop())
+            if len(prefixes):
+                waiting += self._expand(prefixes)
+        best = self.best
+        upper = torch.maximum(best.left_out, self.given_up)
+        proven = self.given_up + best.slack < best.worst - best.tolerance
+        exact = proven | (self.given_up == -torch.inf)
+        score = -best.score if self.sign == "negative" else best.score
+        upper = (upper + best.slack).clamp(min=0)
+        return Found(best.target, score, best.nodes, upper, exact, self.expansions)
+
+    # --- one step -----------------------------------------------------------------------------------------------------
+
+    def _children(self, prefixes: Prefixes) -> Prefixes | None:
+        """All steps of some prefixes; complete walks are put among the best."""
+        network, call = self.network, prefixes.call
+        parent, pair = network.children(call, prefixes.front.node)
+        target, sender = prefixes.target[parent], network.geometry(call).sender[pair]
+        self.expansions += torch.bincount(prefixes.target, minlength=len(self.expansions))
+        if call == 0:
+            self.best.add(target, network.scores(prefixes.front, parent, pair), prefixes.nodes, parent, sender)
+            return None
+        box = self.boxes[call]
+        assert box is not None
+        reached = box.reached[sender]
+        if not bool(reached.all()):
+            kept = reached.nonzero().view(-1)
+            parent, pair, target, sender = parent[kept], pair[kept], target[kept], sender[kept]
+        gradient = network.onward(call, prefixes.front, parent, pair)
+        bound = reach(box, gradient, sender, self.sign)
+        nodes = prefixes.nodes[parent]
+        nodes[:, call] = sender
+        return Prefixes(call, Front(sender, gradient, None), target, bound, nodes)  # not yet before call − 1: `_arrive`
+
+    def _bounded(self, roots: Prefixes) -> Prefixes:
+        """The roots with what they can have at best, so that a budget that ends with them leaves a bound."""
+        parent, key = reach_of_steps(self.network, self.boxes, roots.front, self.sign)
+        bound = torch.full_like(roots.bound, -torch.inf).scatter_reduce_(0, parent, key, "amax")
+        return Prefixes(roots.call, roots.front, roots.target, bound, roots.nodes)
+
+    def _arrive(self, children: Prefixes) -> Prefixes:
+        front = self.network.arrive(children.call, children.front.node, children.front.summed)
+        return Prefixes(children.call - 1, front, children.target, children.bound, children.nodes)
+
+    def _expand(self, prefixes: Prefixes) -> list[Prefixes]:
+        """What is to be expanded next, last first: the children that may still matter, after them what did not fit."""
+        part, *rest = self._parts(prefixes)
+        waiting, children = rest[::-1], self._children(part)
+        if children is not None and len(children):
+            wanted = self.best.wanted(children.target, children.bound, children.nodes, children.call)
+            self.best.leave_out(children.target[~wanted], children.bound[~wanted])
+            kept = wanted.nonzero().view(-1)
+            if len(kept):
+                waiting.append(self._arrive(children.select(kept)))
+        return waiting
+
+    def _parts(self, prefixes: Prefixes) -> list[Prefixes]:
+        start = self.network.geometry(prefixes.call).in_pairs.start
+        count = (start[prefixes.front.node + 1] - start[prefixes.front.node]).cumsum(0)
+        if len(count) == 0 or int(count[-1]) <= self.at_once:
+            return [prefixes]
+        order = rank_in_group(prefixes.target[by_size(prefixes.target, prefixes.bound)])
+        first = by_size(prefixes.target, prefixes.bound)[
+            order.argsort(stable=True)
+        ]  # everyone's best, then everyone's second
+        prefixes = prefixes.select(first)
+        count = (start[prefixes.front.node + 1] - start[prefixes.front.node]).cumsum(0)
+        part = (count - 1) // self.at_once
+        sizes = torch.bincount(part)
+        pieces = torch.arange(len(prefixes), device=count.device).split(sizes[sizes > 0].tolist())
+        return [prefixes.select(piece) for piece in pieces]
+
+    # --- what still matters -------------------------------------------------------------------------------------------
+
+    def _still_wanted(self, prefixes: Prefixes) -> Prefixes:
+        """Without those that were decided meanwhile, and within the budget."""
+        wanted = self.best.wanted(prefixes.target, prefixes.bound, prefixes.nodes, prefixes.call + 1)
+        if self.budget is not None:
+            order = by_size(prefixes.target, torch.where(wanted, prefixes.bound, -torch.inf))
+            rank = torch.empty_like(order)
+            rank[order] = rank_in_group(prefixes.target[order])
+            over = wanted & (rank >= (self.budget - self.expansions)[prefixes.target])
+            self.given_up.scatter_reduce_(0, prefixes.target[over], prefixes.bound[over], "amax")
+            wanted = wanted & ~over
+        finite = ~wanted & torch.isfinite(prefixes.bound)
+        self.best.leave_out(prefixes.target[finite], prefixes.bound[finite])
+        return prefixes if bool(wanted.all()) else prefixes.select(wanted.nonzero().view(-1))
+
+    def _beam(self, roots: Prefixes) -> None:
+        """A few prefixes with the highest bounds, to the end."""
+        width = max(_BEAM, self.best.k)
+        if self.budget is not None:
+            width = max(min(width, self.budget // (2 * self.network.num_calls)), 1)
+            roots = roots.select(largest_of_each(roots.target, roots.bound, width))
+        before, prefixes = self.best.left_out.clone(), roots
+        while True:
+            parts = [self._children(part) for part in self._parts(prefixes)]
+            children = [part for part in parts if part is not None and len(part)]
+            if not children:
+                break
+            kept = [part.select(largest_of_each(part.target, part.bound, width)) for part in children]
+            together = kept[0] if len(kept) == 1 else joined(kept)
+            prefixes = self._arrive(together.select(largest_of_each(together.target, together.bound, width)))
+        self.best.left_out = before  # the beam decides nothing: all of this is gone through again
+        if self.budget is None:
+            self.best.forget()

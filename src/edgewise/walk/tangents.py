@@ -1,0 +1,102 @@
+"""What moves with the features before the first call: each value's change along them, J · x.
+
+A walk ends in x itself, so whatever an encoder makes of x is a part of its first block, on every way into the model: through
+the first call, and through a residual around it. What depends on x and is read later belongs to no call.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch_geometric.data import Data
+
+from edgewise.errors import ModelError
+from edgewise.model.residuals import Key, Operation
+from edgewise.model.trace import Trace
+from edgewise.program.operations import out_of_place
+
+
+class Moving:
+    """Constants of a program by where they lie in memory, and how they change along the features."""
+
+    def __init__(self) -> None:
+        self._found: dict[Any, tuple[Tensor, Tensor]] = {}
+
+    def add(self, tensor: Tensor, tangent: Tensor) -> None:
+        """Both are kept, so that the place stays taken."""
+        self._found[_place(tensor)] = (tensor, tangent)
+
+    def tangent(self, tensor: Tensor) -> Tensor | None:
+        """J · x; None if it does not move."""
+        found = self._found.get(_place(tensor))
+        return None if found is None else found[1]
+
+    def everything(self) -> list[tuple[Tensor, Tensor]]:
+        """Each of them, and how it changes."""
+        return list(self._found.values())
+
+
+def _place(tensor: Tensor) -> Any:
+    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
+
+
+def follow(trace: Trace, data: Data) -> Moving:
+    """All of them. Raises if nodes mix before the first call, or if a layer's edges move too."""
+    moving = _along(trace, data.x, None)
+    some = torch.arange(len(data.x), device=data.x.device) % 2 == 0
+    for tensor, tangent in _along(trace, data.x, some).everything():
+        if len(tangent) == len(some) and bool((tangent[~some] != 0).any()) and moving.tangent(tensor) is not None:
+            raise ModelError(
+                "Before the first layer the model mixes the features of different nodes (a norm over the whole graph?), so "
+                "no single node gives what a walk carries. Prepare such features outside the model."
+            )
+    return moving
+
+
+def _along(trace: Trace, x: Tensor, some: Tensor | None) -> Moving:
+    """Along the features of all nodes, or of some."""
+    moving, made = Moving(), set[Key]()
+    with forward_ad.dual_level():
+        values = {trace.input_key: _dual(x.detach(), some) if x.is_floating_point() else x}
+        for operation in trace.operations:
+            leaves = tree_leaves((operation.args, operation.kwargs))
+            for leaf, key in zip(leaves, operation.inputs, strict=True):
+                tangent = forward_ad.unpack_dual(values[key]).tangent if key in values else None
+                if tangent is not None:
+                    _check_layer(operation, key)
+                    moving.add(leaf.detach(), tangent.detach())
+            if operation.is_layer or any(key in made for key in operation.inputs if key is not None):
+                made.update(operation.outputs)
+            elif any(key in values for key in operation.inputs if key is not None):
+                for key, result in zip(operation.outputs, _again(operation, values), strict=False):
+                    looked_up = not x.is_floating_point() and result.is_floating_point() and not _moves(result)
+                    values[key] = _dual(result, some) if looked_up else result  # rows of an embedding are features
+    return moving
+
+
+def _dual(rows: Tensor, some: Tensor | None) -> Tensor:
+    along = rows if some is None or len(rows) != len(some) else rows * some.view(-1, *[1] * (rows.dim() - 1))
+    return forward_ad.make_dual(rows, along)
+
+
+def _moves(tensor: Tensor) -> bool:
+    return forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def _check_layer(operation: Operation, key: Key) -> None:
+    if operation.is_layer and key != operation.own_input:
+        raise ModelError(
+            f"{operation.name} reads more than node features from the model's input x (edge features made from it?), so its "
+            f"walks would miss what passes there. Prepare such inputs outside the model, in edge_attr or edge_weight."
+        )
+
+
+def _again(operation: Operation, values: dict[Key, Tensor]) -> list[Tensor]:
+    """The results of an operation on constants, on dual numbers."""
+    leaves, form = tree_flatten((operation.args, operation.kwargs))
+    leaves = [values.get(key, leaf) for key, leaf in zip(operation.inputs, leaves, strict=True)]
+    args, kwargs = tree_unflatten(leaves, form)
+    kwargs.pop("inplace", None)
+    return tree_leaves(out_of_place(operation.function)(*args, **kwargs))

@@ -1,0 +1,83 @@
+"""The one table of experiments. A row names its module, which loads when it is needed: a help text needs no torch."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from edgewise.arguments import one_of
+
+if TYPE_CHECKING:
+    from edgewise_paper.context import Context
+    from edgewise_paper.task import PaperOptions, Task, TaskOutcome
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One row of the table: what `edgewise reproduce` calls it, its title in the report, and where its functions are.
+
+    A module has `run(task, context)`, which does one task, a function that lists the tasks (two experiments may share a
+    module, each with its own list), and, where something may be left out, `notes(options)`, which says what and why.
+    """
+
+    name: str
+    title: str
+    module: str
+    """File of this package, without `.py`."""
+    list_tasks: str = "tasks"
+    """Name of the function of the module that lists the tasks."""
+
+    def tasks(self, options: "PaperOptions") -> "list[Task]":
+        """Everything there is to do."""
+        found: list[Task] = getattr(self._load(), self.list_tasks)(options)
+        return found
+
+    def run(self, task: "Task", context: "Context") -> "TaskOutcome":
+        """Do one of the tasks."""
+        found: TaskOutcome = self._load().run(task, context)
+        return found
+
+    def notes(self, options: "PaperOptions") -> list[str]:
+        """What these options leave out, as sentences for the report."""
+        found: list[str] = getattr(self._load(), "notes", lambda _: [])(options)
+        return found
+
+    def _load(self) -> Any:
+        return import_module(f"edgewise_paper.{self.module}")
+
+
+_ROWS = (
+    Experiment("negative-evidence", "Negative Evidence, two colours", "negative_evidence"),
+    Experiment(
+        "negative-evidence-multiclass", "Negative Evidence, three colours", "negative_evidence", "multiclass_tasks"
+    ),
+    Experiment("infection", "Infection: similarities and paths", "infection"),
+    Experiment("node-classification", "Real data, node classification", "node_classification"),
+    Experiment("graph-classification", "Real data, graph classification", "graph_classification"),
+    Experiment("sgc", "The linear network on Cora", "node_classification", "linear_tasks"),
+    Experiment("regularisation", "What the regularisers of GNNExplainer do", "regularisation"),
+    Experiment("theorems", "Propositions and corollaries on random networks", "theorems"),
+    Experiment("beyond", "What Edgewise adds", "beyond"),
+)
+EXPERIMENTS = {row.name: row for row in _ROWS}
+
+
+def find(name: str) -> Experiment:
+    """The experiment of that name, or an error that lists all names.
+
+    >>> find("sgc").title
+    'The linear network on Cora'
+    >>> find("theorem")
+    Traceback (most recent call last):
+    edgewise.errors.SettingError: Unknown experiment 'theorem'. Choose one of: negative-evidence, ... 'theorems'?
+    """
+    return EXPERIMENTS[one_of("experiment", name, EXPERIMENTS, also="or all of them with all")]
+
+
+def choose(names: list[str]) -> list[Experiment]:
+    """The named experiments in the order of the table; every one if the list is empty or contains `all`.
+
+    >>> [experiment.name for experiment in choose(["beyond", "infection"])]
+    ['infection', 'beyond']
+    """
+    chosen = {find(name).name for name in names if name != "all"}
+    return [row for row in _ROWS if not names or "all" in names or row.name in chosen]

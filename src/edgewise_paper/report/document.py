@@ -1,0 +1,135 @@
+"""What a report is made of, whatever it is written as."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from edgewise_paper.comparison import AGREES, DIFFERS, IN_RANGE, Compared
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A title; level 1 is the report's own."""
+
+    text: str
+    level: int = 2
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A few sentences."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Items:
+    """Sentences one below the other."""
+
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class TableBlock:
+    """Cells as text; `folded` ones are opened by the reader where the format can."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class FigureBlock:
+    """A figure, by the name of its files (`figures/name.png`, `.svg`)."""
+
+    name: str
+    caption: str
+
+
+Block: TypeAlias = Heading | Paragraph | Items | TableBlock | FigureBlock
+
+
+@dataclass
+class Document:
+    """Blocks in order."""
+
+    blocks: list[Block] = field(default_factory=list)
+
+    def add(self, *blocks: Block) -> None:
+        """At the end."""
+        self.blocks += blocks
+
+
+# --- Tables of compared numbers ----------------------------------------------------------------------------------------
+
+
+MARKS = {AGREES: "✓", IN_RANGE: "≈", DIFFERS: "✗", "": ""}
+MARKS_EXPLAINED = (
+    "✓ agrees, ≈ inside our range over the seeds (or what chance explains), ✗ differs; published numbers in brackets."
+)
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Text of a number; a dash for NaN.
+
+    >>> number(0.98765), number(float("nan")), number(3.2e-5)
+    ('0.988', '–', '3.2e-05')
+    """
+    if math.isnan(value):
+        return "–"
+    return f"{value:.1e}" if 0 < abs(value) < 0.5 * 10**-digits else f"{value:.{digits}f}"
+
+
+def with_spread(one: Compared, digits: int = 3) -> str:
+    """Mean ± deviation: over the seeds if there are several, else over the targets."""
+    spread = one.deviation if math.isnan(one.spread) else one.spread
+    return number(one.mean, digits) + ("" if math.isnan(spread) else f" ± {number(spread, digits)}")
+
+
+def full_table(
+    found: Iterable[Compared], caption: str, name: Callable[[Compared], str], *, folded: bool = False
+) -> TableBlock:
+    """Published, ours ± deviation, the range over the seeds, difference and verdict."""
+    columns = ("quantity", "published", "ours ± deviation", "range over seeds", "seeds", "difference", "verdict")
+    rows = []
+    for one in found:
+        theirs = "–" if one.published is None else _theirs(one)
+        span = f"{number(one.low)} … {number(one.high)}" if one.seeds > 1 else ""
+        off = "" if math.isnan(one.difference) else f"{one.difference:+.3f}"
+        rows.append((name(one), theirs, with_spread(one), span, str(one.seeds), off, one.verdict))
+    return TableBlock(columns, rows, caption, folded)
+
+
+def _theirs(one: Compared) -> str:
+    assert one.published is not None
+    spread = one.published.deviation
+    return number(one.published.value, 4) + ("" if math.isnan(spread) else f" ± {number(spread, 4)}")
+
+
+def depth_table(
+    found: Sequence[Compared], caption: str, name: Callable[[Compared], str], *, percent: bool = False
+) -> TableBlock:
+    """A line for each name, a column for each depth: ours, the published number in brackets, a mark."""
+    depths = sorted({one.layers for one in found})
+    lines: dict[str, dict[int, Compared]] = {}
+    for one in found:
+        lines.setdefault(name(one), {})[one.layers] = one
+    rows = [[line, *(_cell(cells.get(depth), percent=percent) for depth in depths)] for line, cells in lines.items()]
+    return TableBlock(["", *(f"{depth} layer{'s' if depth > 1 else ''}" for depth in depths)], rows, caption)
+
+
+def _cell(one: Compared | None, *, percent: bool) -> str:
+    if one is None:
+        return ""
+    factor, digits = (100.0, 1) if percent else (1.0, 3)
+    spread = "" if math.isnan(one.spread) else f"±{number(one.spread * factor, digits)}"
+    theirs = "" if one.published is None else f" ({number(one.published.value * factor, digits)})"
+    return f"{number(one.mean * factor, digits)}{spread}{theirs} {MARKS[one.verdict]}".strip()
+
+
+def share(found: Iterable[Compared]) -> tuple[int, int]:
+    """How many of the compared numbers agree or are in our range, of how many."""
+    verdicts = [one.verdict for one in found if one.verdict]
+    return sum(verdict != DIFFERS for verdict in verdicts), len(verdicts)

@@ -1,0 +1,66 @@
+"""The results of a run, as the sections of a report ask for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from edgewise_paper.comparison import Compared, compare
+from edgewise_paper.runner import Reproduction
+from edgewise_paper.task import Row
+
+
+@dataclass(frozen=True, eq=False)
+class ResultView:
+    """Rows, compared numbers and pictures by the columns of a row."""
+
+    run: Reproduction
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """All of them."""
+        return [row for _, outcome in self.run.outcomes for row in outcome.rows]
+
+    @cached_property
+    def compared(self) -> list[Compared]:
+        """One for each quantity, over the seeds."""
+        return list(compare(self.rows).values())
+
+    def find(self, **columns: Any) -> list[Compared]:
+        """Those whose columns have these values (or one of several: a tuple)."""
+        return [one for one in self.compared if _fits(one, columns)]
+
+    def one(self, **columns: Any) -> Compared | None:
+        """The first of them, or None."""
+        return next(iter(self.find(**columns)), None)
+
+    def values(self, **columns: Any) -> dict[int, float]:
+        """By seed."""
+        return {row.seed: row.value for row in self.rows if _fits(row, columns)}
+
+    @cached_property
+    def pictures(self) -> dict[tuple[str, str], Any]:
+        """By experiment and name; of several seeds the first that has one."""
+        found: dict[tuple[str, str], Any] = {}
+        for task, outcome in self.run.outcomes:
+            for name, picture in outcome.pictures.items():
+                found.setdefault((task.experiment, name), picture)
+        return found
+
+
+def _fits(one: Compared | Row, columns: dict[str, Any]) -> bool:
+    for name, wanted in columns.items():
+        value = getattr(one, name)
+        if isinstance(wanted, tuple):
+            if value not in wanted:
+                return False
+        elif value != wanted:
+            return False
+    return True
+
+
+def correlation(pairs: Sequence[tuple[float, float]]) -> float:
+    """Pearson's, of a few points; NaN for fewer than three."""
+    import numpy as np
+
+    return float(np.corrcoef(np.array(pairs).T)[0, 1]) if len(pairs) > 2 else float("nan")

@@ -1,0 +1,213 @@
+"""The sections of the report, one for each experiment."""
+
+from collections.abc import Callable, Iterator
+
+from edgewise_paper.comparison import Compared
+from edgewise_paper.data import GRAPH_SETS, NODE_SETS
+from edgewise_paper.report import reasons
+from edgewise_paper.report.document import (
+    MARKS_EXPLAINED,
+    Block,
+    FigureBlock,
+    Items,
+    Paragraph,
+    TableBlock,
+    depth_table,
+    full_table,
+    number,
+)
+from edgewise_paper.report.result_view import ResultView
+from edgewise_paper.similarity import CODE, COMPUTATION_GRAPH, ONE_VECTOR, WIDE
+from edgewise_paper.theorems import as_claimed
+
+Section = Callable[[ResultView], Iterator[Block]]
+
+
+def label(one: Compared) -> str:
+    """A compared number in words."""
+    parts = [one.dataset, one.architecture, f"{one.layers} layers" if one.layers > 1 else ""]
+    parts += [one.quantity, f"layer {one.layer}" if one.layer else one.level, one.method]
+    parts += [f"to {one.reference}" if one.reference else "", f"({one.variant})" if one.variant else ""]
+    return " ".join(part for part in parts if part)
+
+
+def short(one: Compared) -> str:
+    """The same where the table's title says the rest."""
+    return " ".join(
+        p for p in (one.quantity, one.method, f"to {one.reference}" if one.reference else "", _variant(one)) if p
+    )
+
+
+def _variant(one: Compared) -> str:
+    return f"({one.variant})" if one.variant else ""
+
+
+def colours(view: ResultView, experiment: str, figure: str) -> Iterator[Block]:
+    """Negative Evidence."""
+    yield full_table(view.find(experiment=experiment), "Test nodes of one graph for each seed", short)
+    yield FigureBlock(figure, "One node and its neighbours: what each explanation says about their edges.")
+    yield Items(list(reasons.of_negative_evidence(view, experiment)))
+
+
+def negative_evidence(view: ResultView) -> Iterator[Block]:
+    """Two colours."""
+    yield from colours(view, "negative-evidence", "negative-evidence")
+
+
+def negative_evidence_multiclass(view: ResultView) -> Iterator[Block]:
+    """Three colours."""
+    yield from colours(view, "negative-evidence-multiclass", "negative-evidence-multiclass")
+
+
+def infection(view: ResultView) -> Iterator[Block]:
+    """Numbers, matrices, paths."""
+    scalars = [one for one in view.find(experiment="infection") if one.quantity != "cosine"]
+    pair = view.find(experiment="infection", quantity="cosine", level="input", **reasons.PAIR)
+    yield full_table([*pair, *scalars], "All nodes of one graph for each seed", short)
+    yield FigureBlock(
+        "infection-similarity", "Mean cosines between explanations, input level; ours above, published below."
+    )
+    yield FigureBlock("infection-layerwise", "The same for every layer; layer 1 reads the features.")
+    if ("infection", "infection paths") in view.pictures:
+        yield FigureBlock("infection-paths", "Best walk of Algorithm 1 and of AMP-ave for a node where they differ.")
+    if len(view.values(experiment="infection", quantity="accuracy")) > 1:
+        yield FigureBlock("infection-seeds", "Each point is a seed.")
+    yield Items(list(reasons.of_infection(view)))
+    matrices = view.find(experiment="infection", quantity="cosine")
+    yield full_table(matrices, "Every cosine of Infection", _cosine_label, folded=True)
+
+
+def _cosine_label(one: Compared) -> str:
+    where = f"layer {one.layer}" if one.layer else "input"
+    return f"{where}: {one.method} to {one.reference} {_variant(one)}".strip()
+
+
+def _depths(view: ResultView, experiment: str, datasets: tuple[str, ...]) -> Iterator[Block]:
+    yield Paragraph(MARKS_EXPLAINED)
+    for dataset in datasets:
+        here = view.find(experiment=experiment, dataset=dataset)
+        if not here:
+            continue
+        accuracy = [one for one in here if one.quantity in ("accuracy", "AUROC")]
+        yield depth_table(accuracy, f"{dataset}: accuracy in percent", _accuracy_label, percent=True)
+        for level, title in (
+            ("input", "input-level cosine to Positive Gradients"),
+            ("layer", "layerwise cosine to occlusion"),
+        ):
+            cosines = [one for one in here if one.level == level]
+            if cosines:
+                yield depth_table(cosines, f"{dataset}: {title}", _method_label)
+        flips = [one for one in here if one.quantity == "sign flips"]
+        if flips:
+            yield depth_table(flips, f"{dataset}: share of gradients that change their sign", _flip_label)
+
+
+def _accuracy_label(one: Compared) -> str:
+    return f"{one.architecture} {one.quantity} {_variant(one)}".strip()
+
+
+def _method_label(one: Compared) -> str:
+    to = " to gradient" if one.reference == "gradient" else ""
+    return f"{one.architecture} {one.method}{to} {_variant(one)}".strip()
+
+
+def _flip_label(one: Compared) -> str:
+    return f"{one.architecture} {one.reference}, {one.method} {_variant(one)}".strip()
+
+
+VARIANTS = (
+    f"`{CODE}`: as the authors' code has it, with which the published numbers were made; `{ONE_VECTOR}`: all layers "
+    "as one vector; "
+    f"`{WIDE}`: the code's layerwise GNNExplainer with another start; "
+    f"`{COMPUTATION_GRAPH}`: full masks of computation graphs; no name: the text's definition. Sign flips with "
+    f"`{CODE}`: weights "
+    "0.73 … 0.50 instead of 1 … 0."
+)
+
+
+def node_classification(view: ResultView) -> Iterator[Block]:
+    """Tables and the three figures of real data (graphs are in the same figures)."""
+    yield from _figures()
+    if ("node-classification", "cora node") in view.pictures:
+        yield FigureBlock(
+            "cora-node", "Positive Gradients and GNNExplainer for a test node of Cora and a GCN with two layers."
+        )
+    yield Paragraph(VARIANTS)
+    yield Items(list(reasons.of_nodes(view)))
+    yield from _depths(view, "node-classification", NODE_SETS)
+
+
+def _figures() -> Iterator[Block]:
+    yield FigureBlock(
+        "real-input-similarity", "Mean input-level cosine to Positive Gradients (solid: ours, dashed: published)."
+    )
+    yield FigureBlock(
+        "real-layerwise-similarity", "Mean layerwise cosine to occlusion, as the published figure is made."
+    )
+    yield FigureBlock("real-sign-flips", "Share of gradients that change their sign, with the text's weights 1 … 0.")
+    yield FigureBlock("real-sign-flips-code", "The same with the weights of the authors' script, 0.73 … 0.50.")
+
+
+def graph_classification(view: ResultView) -> Iterator[Block]:
+    """Tables; the figures are those of real data."""
+    if not view.find(experiment="node-classification"):
+        yield from _figures()
+    yield Paragraph(VARIANTS)
+    yield Items(list(reasons.of_graphs(view)))
+    yield from _depths(view, "graph-classification", GRAPH_SETS)
+
+
+def sgc(view: ResultView) -> Iterator[Block]:
+    """The linear network."""
+    yield Items(list(reasons.of_sgc(view)))
+    yield from _depths(view, "sgc", ("Cora",))
+
+
+def regularisation(view: ResultView) -> Iterator[Block]:
+    """Shares and trajectories."""
+    yield FigureBlock(
+        "mask-trajectories",
+        "Masks of random edges over the epochs, from ω = ½, under each combination of regularisers.",
+    )
+    found = view.find(experiment="regularisation")
+    regimes = list(dict.fromkeys(one.variant for one in found))
+    lines: dict[str, dict[str, str]] = {}
+    for one in found:
+        name = f"{one.dataset}: {one.quantity}{f', {one.reference}' if one.reference else ''}"
+        lines.setdefault(name, {})[one.variant] = number(one.mean)
+    rows = [[name, *(cells.get(regime, "") for regime in regimes)] for name, cells in lines.items()]
+    yield TableBlock(["", *regimes], rows, "Shares of masks, by the regularisers that were on")
+    yield Paragraph(
+        "The appendix says that the entropy term only hastens what the first step, which knows of the size term, has "
+        "decided. PyG's first "
+        "step does not know of it: there the regularisers act from the second step on."
+    )
+
+
+def theorems(view: ResultView) -> Iterator[Block]:
+    """Worst deviations."""
+    rows = []
+    for one in view.find(experiment="theorems"):
+        name = one.method
+        verdict = "as claimed" if as_claimed(name, one.mean) else "differs"
+        rows.append((name, f"{one.mean:.1e}", str(one.count), verdict))
+    yield TableBlock(("statement", "worst deviation", "random networks", "verdict"), rows)
+
+
+def beyond(view: ResultView) -> Iterator[Block]:
+    """What we add."""
+    yield FigureBlock("few-passes", "GNNExplainer in a few backward passes.")
+    yield full_table(view.find(experiment="beyond"), "Seconds are in results.parquet", label)
+
+
+SECTIONS: dict[str, Section] = {
+    "negative-evidence": negative_evidence,
+    "negative-evidence-multiclass": negative_evidence_multiclass,
+    "infection": infection,
+    "node-classification": node_classification,
+    "graph-classification": graph_classification,
+    "sgc": sgc,
+    "regularisation": regularisation,
+    "theorems": theorems,
+    "beyond": beyond,
+}

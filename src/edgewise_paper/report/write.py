@@ -1,0 +1,125 @@
+"""Writes the report: pages, figures, and every row as a table for data frames."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from edgewise.environment import versions
+from edgewise.errors import missing_extra
+from edgewise.files import write_whole
+from edgewise.text import duration
+from edgewise_paper.report.document import (
+    Block,
+    Document,
+    FigureBlock,
+    Heading,
+    Items,
+    Paragraph,
+    TableBlock,
+    full_table,
+    share,
+)
+from edgewise_paper.report.figures import draw_all
+from edgewise_paper.report.html import as_page
+from edgewise_paper.report.markdown import as_markdown
+from edgewise_paper.report.sections import SECTIONS, label
+from edgewise_paper.report.result_view import ResultView
+from edgewise_paper.runner import Reproduction
+from edgewise_paper.task import Row
+
+TITLE = "Explaining GNN Explanations with Edge Gradients: the paper's experiments, run again"
+
+
+def write_report(run: Reproduction) -> list[Path]:
+    """`report.md`, `report.html`, `figures/`, `results.parquet` in the output folder; their paths."""
+    view, out = ResultView(run), run.options.out
+    drawn = draw_all(view, out / "figures")
+    report = Document()
+    report.add(*(block for block in _blocks(view) if _is_there(block, drawn)))
+    pages = {"report.md": as_markdown(report), "report.html": as_page(report, TITLE)}
+    for name, text in pages.items():
+        write_whole(out / name, lambda file, text=text: file.write(text.encode()))  # type: ignore[misc]
+    write_table(view.rows, out / "results.parquet")
+    return [*(out / name for name in pages), out / "results.parquet"]
+
+
+def _is_there(block: Block, drawn: set[str]) -> bool:
+    """Figures without results and lists without sentences are left out."""
+    return block.name in drawn if isinstance(block, FigureBlock) else not isinstance(block, Items) or bool(block.texts)
+
+
+def write_table(rows: list[Row], path: Path) -> None:
+    """A line for each row."""
+    pyarrow = _pyarrow()
+    columns = [row.columns() for row in rows]
+    names = list(columns[0]) if columns else []
+    table = pyarrow.table({name: [line[name] for line in columns] for name in names})
+    write_whole(path, lambda file: pyarrow.parquet.write_table(table, file))
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise missing_extra("pyarrow", "table", "results.parquet") from error
+    return pyarrow
+
+
+def _blocks(view: ResultView) -> Iterator[Block]:
+    run = view.run
+    yield Heading(TITLE, 1)
+    yield Paragraph(
+        "He, Rafiey, Mishne and Wang, KDD 2025. Our numbers beside the published ones; where the authors' code "
+        "differs from the text, "
+        "the text's definition is the result, and what the code does is a second number, named `code`, which is the "
+        "one to compare."
+    )
+    yield Items(list(_about(view)))
+    yield Heading("At a glance")
+    yield _glance(view)
+    for experiment in run.experiments:
+        if view.find(experiment=experiment.name):
+            yield Heading(experiment.title)
+            yield from SECTIONS[experiment.name](view)
+    yield Heading("Every number beside the published one")
+    for experiment in run.experiments:
+        known = [one for one in view.find(experiment=experiment.name) if one.published]
+        if known:
+            yield full_table(known, experiment.title, label, folded=True)
+
+
+def _about(view: ResultView) -> Iterator[str]:
+    run = view.run
+    seconds = {
+        (row.experiment, row.dataset, row.architecture, row.layers, row.seed): row.seconds  # once for each network
+        for row in view.rows
+        if row.quantity == "accuracy" and row.seconds == row.seconds
+    }
+    used = Counter(tuple(row.versions.items()) for row in view.rows) or Counter([tuple(versions().items())])
+    for some, count in used.most_common():
+        text = ", ".join(f"{name} {number}" for name, number in some)
+        yield text if len(used) == 1 else f"{count:,} numbers: {text}"
+    yield f"Seeds: {run.options.seeds} for real data, more where an experiment is cheap (each table says how many)."
+    yield f"Training took {duration(sum(seconds.values()))}, summed over all networks (one thread each)."
+    if run.options.quick:
+        yield "A quick look: small grids, short training. These numbers are not comparable with the paper's."
+    if run.unfinished:
+        yield f"{run.unfinished} tasks are missing: run the same command again."
+    yield from run.notes
+
+
+def _glance(view: ResultView) -> TableBlock:
+    """For each experiment and quantity, how many published numbers were met."""
+    rows = []
+    for experiment in view.run.experiments:
+        found = [one for one in view.find(experiment=experiment.name) if one.verdict]
+        for quantity in dict.fromkeys((one.quantity, one.level) for one in found):
+            some = [one for one in found if (one.quantity, one.level) == quantity]
+            for dataset in dict.fromkeys(one.dataset for one in some):
+                met, total = share(one for one in some if one.dataset == dataset)
+                rows.append(
+                    (experiment.title, dataset, " ".join(quantity).strip(), f"{met} of {total}", f"{met / total:.0%}")
+                )
+    return TableBlock(("experiment", "data", "quantity", "agrees or in our range", "share"), rows)

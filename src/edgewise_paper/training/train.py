@@ -1,0 +1,219 @@
+"""The loop of epochs: interrupted, it goes on from where it was to exactly the model that it would have made at once."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.data import Data
+
+from edgewise.errors import ModelError
+from edgewise.seeds import seeded
+from edgewise_paper import stop
+from edgewise_paper.architectures import graph_network, node_network
+from edgewise_paper.data import GraphSet, NodeSet
+from edgewise_paper.training.fast_forward import lean_forward
+from edgewise_paper.training.recipe import Recipe
+
+CHECKPOINT_EVERY = 20.0  # seconds: what a killed run can lose of a training
+
+
+class Notebook(Protocol):
+    """Where a training writes down how far it is."""
+
+    def read(self) -> dict[str, Any] | None:
+        """The last state, or None."""
+
+    def write(self, state: dict[str, Any]) -> None:
+        """A state from which to go on."""
+
+
+class NoNotebook:
+    """For trainings that are over before it would matter."""
+
+    def read(self) -> None:
+        """Nothing was written."""
+
+    def write(self, state: dict[str, Any]) -> None:
+        """Nothing is."""
+
+
+def seed_device(device: str, seed: int) -> None:
+    """Dropout on a GPU draws from the GPU's own generator."""
+    if device.startswith("cuda"):
+        torch.cuda.manual_seed(seed)
+
+
+def run_epochs(
+    model: nn.Module, optimizer: torch.optim.Optimizer, epoch: Callable[[], None], epochs: int, notebook: Notebook
+) -> float:
+    """Call `epoch` so many times, counting those before an interruption; the seconds that they took."""
+    kept = notebook.read()
+    begin, seconds = _restore(model, optimizer, kept) if kept else (0, 0.0)
+    start = written = time.monotonic()
+    model.train()
+    for number in range(begin, epochs):
+        epoch()
+        now = time.monotonic()
+        if stop.asked() or now - written > CHECKPOINT_EVERY:
+            notebook.write(_state(model, optimizer, number + 1, seconds + now - start))
+            written = now
+        if stop.asked():
+            raise stop.Stopped
+    optimizer.zero_grad()
+    model.eval()
+    if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
+        raise ModelError("Training ended with weights that are not numbers, so there is nothing to explain.")
+    return seconds + time.monotonic() - start
+
+
+def _state(model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, seconds: float) -> dict[str, Any]:
+    device = next(model.parameters()).device
+    return {
+        "epoch": epoch,
+        "seconds": seconds,
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "random": torch.get_rng_state(),
+        "device_random": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+    }
+
+
+def _restore(model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> tuple[int, float]:
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    torch.set_rng_state(state["random"])
+    if state["device_random"] is not None:
+        torch.cuda.set_rng_state(state["device_random"], next(model.parameters()).device)
+    return state["epoch"], state["seconds"]
+
+
+# --- Training on one graph: full batch, cross-entropy on the training nodes, the last epoch's weights ------------------
+
+
+def untrained_on_nodes(recipe: Recipe, found: NodeSet) -> nn.Module:
+    """The network before training."""
+    return node_network(recipe.architecture, found.data.num_features, recipe.layers, found.num_classes)
+
+
+def train_on_nodes(recipe: Recipe, found: NodeSet, device: str, notebook: Notebook) -> tuple[nn.Module, float]:
+    """The trained network in eval mode, on the CPU, and the seconds it took."""
+    data = found.data.clone().to(device)
+    rows, labels = found.training.to(device), data.y[found.training.to(device)]
+    seed_device(device, recipe.seed)
+    with seeded(recipe.seed):
+        model = untrained_on_nodes(recipe, found).to(device)
+        forward = lean_forward(model, data)
+        optimizer = torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True)
+
+        def epoch() -> None:
+            optimizer.zero_grad()
+            functional.cross_entropy(forward()[rows], labels).backward()
+            optimizer.step()
+
+        seconds = run_epochs(model, optimizer, epoch, recipe.epochs, notebook)
+    return model.cpu(), seconds
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, found: NodeSet) -> float:
+    """The share of test nodes that the network gets right."""
+    said = model(found.data.x, found.data.edge_index)[found.test].argmax(dim=1)
+    return float((said == found.data.y[found.test]).double().mean())
+
+
+# --- Training on many graphs: shuffled batches, one logit, binary cross-entropy, the last epoch's weights --------------
+
+
+@dataclass(frozen=True, eq=False)
+class Collated:
+    """Graphs one behind the other; nodes of each are numbered from 0."""
+
+    x: Tensor
+    edge_index: Tensor
+    edge_attr: Tensor | None
+    y: Tensor
+    nodes: Tensor
+    """`[graphs]`: how many each has."""
+    edges: Tensor
+
+    @staticmethod
+    def of(graphs: list[Data], device: str) -> "Collated":
+        """Copied to the device, once."""
+        attributes = None if graphs[0].edge_attr is None else torch.cat([g.edge_attr for g in graphs]).to(device)
+        return Collated(
+            torch.cat([g.x for g in graphs]).to(device),
+            torch.cat([g.edge_index for g in graphs], dim=1).to(device),
+            attributes,
+            torch.cat([g.y for g in graphs]).float().to(device),
+            torch.tensor([g.num_nodes for g in graphs]),
+            torch.tensor([g.num_edges for g in graphs]),
+        )
+
+    def batches(self, order: Tensor, size: int) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+        """Batches of graphs in the given order: what the model is called with, and the labels.
+
+        The whole epoch is put in order at once; batches are then slices of it.
+        """
+        device = self.x.device
+        nodes, edges = self.nodes[order], self.edges[order]
+        x = self.x[_ranges(self.nodes, order).to(device)]
+        places = _ranges(self.edges, order).to(device)
+        graph = torch.arange(len(order)).repeat_interleave(nodes).to(device)
+        first = nodes.cumsum(0) - nodes
+        shift = first.repeat_interleave(edges).to(device)
+        edge_index = self.edge_index[:, places] + shift
+        attributes = None if self.edge_attr is None else self.edge_attr[places]
+        node_ends, edge_ends = ([0, *ends.cumsum(0).tolist()] for ends in (nodes, edges))
+        for begin in range(0, len(order), size):
+            end = min(begin + size, len(order))
+            of_nodes, of_edges = slice(node_ends[begin], node_ends[end]), slice(edge_ends[begin], edge_ends[end])
+            extras = {} if attributes is None else {"edge_attr": attributes[of_edges]}
+            batch = {
+                "x": x[of_nodes], "edge_index": edge_index[:, of_edges] - node_ends[begin], "batch": graph[of_nodes] - begin,
+            }  # fmt: skip
+            yield batch | extras, self.y[order[begin:end].to(device)]
+
+
+def _ranges(sizes: Tensor, order: Tensor) -> Tensor:
+    """The places of the entries of graphs in a new order."""
+    first, chosen = sizes.cumsum(0) - sizes, sizes[order]
+    start = (first[order] - (chosen.cumsum(0) - chosen)).repeat_interleave(chosen)
+    return start + torch.arange(len(start))
+
+
+def untrained_on_graphs(recipe: Recipe, found: GraphSet) -> nn.Module:
+    """The network before training."""
+    example = found.graphs[0]
+    edge_dim = None if example.edge_attr is None else example.edge_attr.size(1)
+    return graph_network(recipe.architecture, example.num_features, recipe.layers, edge_dim)
+
+
+def train_on_graphs(recipe: Recipe, found: GraphSet, device: str, notebook: Notebook) -> tuple[nn.Module, float]:
+    """The trained network in eval mode, on the CPU, and the seconds it took."""
+    training, _ = found.split(recipe.seed)
+    collated = Collated.of([found.graphs[i] for i in training.tolist()], device)
+    seed_device(device, recipe.seed)
+    with seeded(recipe.seed):
+        model = untrained_on_graphs(recipe, found).to(device)
+        optimizer = torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True)
+
+        def epoch() -> None:
+            order = torch.randperm(len(training))
+            for batch, labels in collated.batches(order, recipe.batch_size):
+                optimizer.zero_grad()
+                functional.binary_cross_entropy_with_logits(model(**batch).view(-1), labels).backward()
+                optimizer.step()
+
+        seconds = run_epochs(model, optimizer, epoch, recipe.epochs, notebook)
+    return model.cpu(), seconds
+
+
+@torch.no_grad()
+def logits(model: nn.Module, graphs: list[Data], batch_size: int = 1) -> Tensor:
+    """One number for each graph; alone or together is not the same, where PyG's LayerNorm looks at all graphs of a batch."""
+    collated = Collated.of(graphs, "cpu")
+    return torch.cat([model(**batch).view(-1) for batch, _ in collated.batches(torch.arange(len(graphs)), batch_size)])

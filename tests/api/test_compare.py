@@ -1,0 +1,430 @@
+"""`compare`: every measure against loops and against hand-worked numbers; seeds, intervals, reasons, tables, pictures."""
+
+import json
+import math
+import sys
+from itertools import combinations
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from torch_geometric.data import Data
+from torch_geometric.explain import GNNExplainer
+from torch_geometric.nn import GCN, SAGEConv
+
+import edgewise as ew
+import zoo
+from checks import quietly
+from edgewise import random_numbers
+from edgewise.metrics.agreement import Scored, agreements
+from edgewise.results.comparison import MEASURES
+from edgewise.metrics.pairwise import intervals
+from footprint import Footprint
+
+FEW = {"resamples": 50}
+
+
+# --- the measures -----------------------------------------------------------------------------------------------------
+
+
+def cosine(a, b):
+    return float(a @ b / (a.norm() * b.norm())) if a.any() and b.any() else math.nan
+
+
+def spearman(a, b):
+    if len(set(a.tolist())) < 2 or len(set(b.tolist())) < 2 or not (a.any() and b.any()):
+        return math.nan
+    return float(stats.spearmanr(a, b).statistic)
+
+
+def chances(score, k):
+    """How often each entry is among the k largest positive ones, over all orders of equals."""
+    positive = sorted((s for s in score.tolist() if s > 0), reverse=True)
+    if len(positive) <= k:
+        return [float(s > 0) for s in score.tolist()]
+    cut = positive[k - 1]
+    equal = [i for i, s in enumerate(score.tolist()) if s == cut]
+    left = k - sum(s > cut for s in positive)
+    orders = list(combinations(equal, left))
+    return [1.0 if s > cut else sum(i in order for order in orders) / len(orders) for i, s in enumerate(score.tolist())]
+
+
+def overlap(a, b, k):
+    if len(a) <= k or not (a > 0).any() or not (b > 0).any():
+        return math.nan
+    for score in (a, b):
+        positive = score[score > 0]
+        if len(positive) > k and len(set(positive.tolist())) == 1:
+            return math.nan
+    p, q = chances(a, k), chances(b, k)
+    return sum(x * y for x, y in zip(p, q, strict=True)) / max(sum(p), sum(q))
+
+
+def sign(a, b):
+    if not (a.any() and b.any()):
+        return math.nan
+    either = [(x, y) for x, y in zip(a.sign().tolist(), b.sign().tolist(), strict=True) if x or y]
+    return sum(x == y for x, y in either) / len(either)
+
+
+entries = st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2), st.integers(-3, 3), st.just(1)), max_size=25)
+
+
+@given(entries, st.integers(1, 4))
+def test_all_measures_of_all_pairs_equal_loops_over_targets(rows, k):
+    table = torch.tensor(rows, dtype=torch.double).reshape(-1, 4)
+    group, scores = table[:, 0].long(), table[:, 1:]
+    pairs = torch.tensor([[0, 0, 1, 2, 1], [1, 2, 2, 2, 1]])
+    found, _ = agreements(Scored(group, 4, scores), pairs, k, "support")
+    for number, (one, other) in enumerate(pairs.t().tolist()):
+        for target in range(4):
+            a, b = scores[group == target][:, one], scores[group == target][:, other]
+            slow = {"cosine": cosine(a, b), "spearman": spearman(a, b), "overlap": overlap(a, b, k), "sign": sign(a, b)}
+            for measure in MEASURES:
+                assert float(found[measure][number, target]) == pytest.approx(slow[measure], abs=1e-12, nan_ok=True)
+
+
+def test_tiny_scores_have_an_angle_too():
+    scores = torch.tensor([[1e-200, 1e-200], [0.0, 1e-200]], dtype=torch.double)
+    found, _ = agreements(Scored(torch.zeros(2).long(), 1, scores), torch.tensor([[0], [1]]), 1, "support")
+    assert float(found["cosine"]) == pytest.approx(0.5**0.5)
+
+
+def star(*features):
+    """One sum layer with weight 1: the gradient of each edge is its sender's feature."""
+    conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False).double()
+    conv.lin_l.weight.data.fill_(1.0)
+    count = len(features)
+    ends = torch.stack([torch.arange(count), torch.full((count,), count)])
+    return conv, Data(x=torch.tensor([[*features, 0.0]], dtype=torch.double).t(), edge_index=ends)
+
+
+def test_three_edges_worked_out_by_hand():
+    model, data = star(3.0, 2.0, -1.0)
+    found = ew.compare(model, data, [3], methods=["gradient", "positive_gradient"], target=1, k=1, **FEW)
+    at = lambda *names, **more: found.pair(*names, **more).mean  # noqa: E731
+    assert at("gradient", "full") == pytest.approx(4 / math.sqrt(14 * 3))
+    assert at("gradient", "positive_gradient") == pytest.approx(5 / math.sqrt(14 * 2))
+    assert at("gradient", "positive_gradient", measure="spearman") == pytest.approx(math.sqrt(3) / 2)
+    assert at("gradient", "full", measure="sign") == pytest.approx(2 / 3)
+    assert at("gradient", "gradient", measure="overlap") == 1.0
+    tie = found.pair("gradient", "positive_gradient", "overlap")
+    assert math.isnan(tie.mean)
+    assert tie.reasons == {"positive_gradient ranks its edges all alike: any k would do": 1}
+    flat = found.pair("full", "gradient", "spearman")
+    assert math.isnan(flat.mean)
+    assert flat.reasons == {"the scores of full are all equal": 1}
+
+
+def test_equals_share_the_places_that_are_left():
+    model, data = star(3.0, 1.0, 1.0, 0.5)  # of two places, one goes to the 3 and half of one to each 1
+    found = ew.compare(model, data, [4], methods=["gradient", "occlusion"], target=1, k=2, **FEW)
+    assert found.pair("gradient", "occlusion", "overlap").mean == pytest.approx((1 + 0.25 + 0.25) / 2)
+
+
+@pytest.mark.parametrize(("by", "expected"), [("support", 1.0), ("opposition", 1.0), ("magnitude", 0.0)])
+def test_the_reader_says_what_strong_means(by, expected):
+    scores = torch.tensor([[3.0, 3.0], [-5.0, -1.0], [1.0, 1.0]])
+    found, _ = agreements(Scored(torch.zeros(3).long(), 1, scores), torch.tensor([[0], [1]]), 1, by)
+    assert float(found["overlap"]) == expected
+
+
+# --- on models --------------------------------------------------------------------------------------------------------
+
+
+def problem():
+    return zoo.BY_NAME["gcn_relu"].build(), zoo.GRAPHS["everything"]()
+
+
+def test_the_cosine_is_that_of_similarity_over_all_and_in_every_layer():
+    model, data = problem()
+    methods = ["gradient", "occlusion", "gnn_explainer"]
+    found = ew.compare(model, data, methods=methods, **FEW)
+    for level in ("input", "layer"):
+        sets = {name: ew.explain(model, data, method=name, level=level) for name in methods}
+        for first, second in combinations(methods, 2):
+            expected = ew.similarity(sets[first], sets[second])
+            got = found.pair(first, second, "cosine", level)
+            torch.testing.assert_close(got.value[0], expected, equal_nan=True, rtol=1e-9, atol=1e-12)
+            assert got.mean == pytest.approx(float(expected[~expected.isnan()].mean()))
+            assert got.deviation == pytest.approx(float(expected[~expected.isnan()].std(correction=0)))
+    layers = ew.similarity(sets["gradient"], sets["occlusion"], per_layer=True)
+    for layer in range(3):
+        got = found.pair("gradient", "occlusion", level="layer", layer=layer).value[0]
+        torch.testing.assert_close(got, layers[:, layer], equal_nan=True, rtol=1e-9, atol=1e-12)
+
+
+def test_random_is_compared_on_the_edges_that_can_matter():
+    model, data = problem()
+    found = ew.compare(model, data, [0, 2], methods=["full"], levels="input", **FEW)
+    for position, node in enumerate((0, 2)):
+        inside = ew.explain(model, data, node, method="full").scores != 0
+        drawn = ew.explain(model, data, node, method="random").scores[inside].double()
+        expected = float(drawn.sum() / (drawn.norm() * math.sqrt(len(drawn))))
+        assert float(found.pair("random", "full").value[0, position]) == pytest.approx(expected, rel=1e-6)
+
+
+def test_zero_vectors_are_counted_with_the_reason_and_not_averaged_in():
+    model, data = problem()  # node 5 is isolated, node 7 has no in-edges: no edge can matter to them
+    data.x = torch.cat([data.x, data.x[:1], torch.zeros_like(data.x[:1])])
+    data.edge_index = torch.cat([data.edge_index, torch.tensor([[9], [8]])], dim=1)  # 9 → 8 says nothing: 9 is zero
+    data.edge_attr = torch.cat([data.edge_attr, data.edge_attr[:1]])
+    data.pos = torch.cat([data.pos, data.pos[:2]])
+    model = SAGEConv(zoo.FEATURES, zoo.CLASSES, bias=False).double()
+    found = ew.compare(model, data, [0, 5, 8], methods=["gradient", "occlusion"], levels=["input"], **FEW)
+    pair = found.pair("gradient", "occlusion")
+    assert pair.value.isnan().tolist() == [[False, True, True]]
+    assert pair.reasons == {"no edge can matter": 1, "the scores of gradient are all zero": 1}
+    assert pair.mean == pytest.approx(1.0)
+    assert {run.method: run.zero for run in found.running} == {"gradient": 2, "occlusion": 2, "random": 1, "full": 1}
+    assert "the scores of gradient are all zero" in str(found)
+
+
+def test_reasons_account_for_every_missing_number():
+    model, data = problem()
+    found = ew.compare(model, data, k=3, seeds=range(2), **FEW)
+    for pair in found.agreements.values():
+        assert sum(pair.reasons.values()) == int(pair.value.isnan().sum())
+
+
+def test_methods_that_draw_meet_seed_by_seed_and_themselves_with_every_other_seed(monkeypatch):
+    from edgewise.api import compare
+
+    asked = []
+    real = compare.explain
+    monkeypatch.setattr(
+        compare, "explain", lambda *a, **o: asked.append((o["method"].name, o["seed"])) or real(*a, **o)
+    )
+    model, data = problem()
+    seeds = [3, 1, 8]
+    found = ew.compare(model, data, [1, 4], methods=["gradient"], levels="input", seeds=seeds, **FEW)
+    assert asked == [("gradient", 3), ("random", 3), ("random", 1), ("random", 8), ("full", 3)]
+    drawn = [ew.explain(model, data, [1, 4], method="random", seed=seed) for seed in seeds]
+    inside = [ew.explain(model, data, node, method="full").scores != 0 for node in (1, 4)]
+    other = found.pair("random", "random").value
+    for row, (one, two) in enumerate(combinations(drawn, 2)):
+        for position, mask in enumerate(inside):
+            expected = cosine(one[position].scores[mask].double(), two[position].scores[mask].double())
+            assert float(other[row, position]) == pytest.approx(expected)
+    assert found.pair("gradient", "random").value.shape == (3, 2)
+    assert found.pair("gradient", "gradient").value.shape == (1, 2)
+
+
+def test_a_method_without_that_level_and_one_that_refuses_stay_in_the_table_with_the_reason():
+    case, data = zoo.BY_NAME["layer_norm_of_graphs"], zoo.GRAPHS["directed"]()
+    with quietly(case):
+        found = ew.compare(case.build(), data, [1, 2], methods=["gradient", "lrp", "goat_walks"], **FEW)
+    absent = {(run.method, run.level): run.absent for run in found.running if run.absent}
+    assert "has no level 'layer'" in absent.pop(("goat_walks", "layer"))
+    assert set(absent) == {("lrp", "input"), ("lrp", "layer"), ("goat_walks", "input")}
+    assert all("norm='fixed'" in why for why in absent.values())
+    pair = found.pair("lrp", "gradient")
+    assert math.isnan(pair.mean)
+    assert pair.reasons == {"lrp did not run": 2}
+    assert pair.to_row()["undefined"] == 2
+    assert "did not run" in str(found)
+
+
+def test_if_no_method_can_run_the_first_error_is_raised():
+    model, data = problem()
+    with pytest.raises(ew.SettingError, match="no level 'layer'"):
+        ew.compare(model, data, methods=["goat_walks", ew.from_pyg(GNNExplainer())], levels="layer", yardsticks=False)
+
+
+def test_names_pairs_and_explainers_of_pyg_get_labels_of_their_own():
+    model, data = zoo.BY_NAME["gcn"].build(), zoo.GRAPHS["directed"]()
+    methods = [
+        *(
+            "gradient",
+            ("gnn_explainer", {"epochs": 3}),
+            ("gnn_explainer", {"epochs": 4}),
+            ("gnn_explainer", {"epochs": 4}),
+        ),
+        ew.from_pyg(GNNExplainer(epochs=2)),
+    ]
+    found = ew.compare(model, data, [1], methods=methods, levels="input", **FEW)
+    assert found.methods == (
+        *(
+            "gradient",
+            "gnn_explainer(epochs=3)",
+            "gnn_explainer(epochs=4)",
+            "gnn_explainer(epochs=4) #2",
+            "GNNExplainer",
+        ),
+        *("random", "full"),
+    )
+    assert found.pair("gnn_explainer(epochs=4)", "gnn_explainer(epochs=4) #2").mean == pytest.approx(1.0)
+
+
+def test_graphs_are_compared_too():
+    case = zoo.GRAPH_BY_NAME["sum_pool"]
+    graphs = [zoo.GRAPHS[name]() for name in ("directed", "parallel")]
+    found = ew.compare(case.build(), graphs, task="graph", methods=["gradient", "occlusion"], **FEW)
+    sets = [ew.explain(case.build(), graphs, task="graph", method=m, level="layer") for m in ("gradient", "occlusion")]
+    got = found.pair("gradient", "occlusion", level="layer").value[0]
+    torch.testing.assert_close(got, ew.similarity(*sets), rtol=1e-9, atol=1e-12)
+    one = ew.compare(case.build(), graphs[0], task="graph", methods=["gradient", "occlusion"], levels="layer", **FEW)
+    assert float(one.pair("gradient", "occlusion").value) == pytest.approx(float(got[0]))
+
+
+def test_comparing_leaves_no_trace():
+    model, data = problem()
+    before = Footprint(model, data)
+    ew.compare(model, data, methods=["gradient", "gnn_explainer", ew.from_pyg(GNNExplainer(epochs=2))], **FEW)
+    before.assert_unchanged()
+
+
+# --- intervals --------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 3), st.integers(1, 6), st.integers(0, 99))
+def test_the_bootstrap_draws_targets_and_seeds_again_with_replacement(runs, targets, seed):
+    values = random_numbers.normal(
+        seed, torch.arange(2).view(-1, 1, 1), torch.arange(runs).view(-1, 1), torch.arange(targets)
+    )
+    values[1, 0, 0] = math.nan
+    low, high = intervals(values, 40, 0.9, seed)
+    means = [[], []]
+    for draw in range(40):
+        picks = []
+        for axis, size in ((1, runs), (2, targets)):
+            drawn = random_numbers.uniform(seed, torch.tensor(axis), torch.tensor(draw), torch.arange(size))
+            picks.append((drawn * size).long().tolist())
+        for cell in range(2):
+            drawn = [float(values[cell, run, target]) for run in picks[0] for target in picks[1]]
+            known = [number for number in drawn if number == number]
+            means[cell].append(sum(known) / len(known) if known else math.nan)
+    for cell in range(2):
+        if int((~values[cell].isnan()).sum()) < 2:
+            assert low[cell].isnan()
+            assert high[cell].isnan()
+        else:
+            assert float(low[cell]) == pytest.approx(np.nanquantile(means[cell], 0.05))
+            assert float(high[cell]) == pytest.approx(np.nanquantile(means[cell], 0.95))
+
+
+# --- what comes out, and what is refused ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def found():
+    model, data = problem()
+    return ew.compare(model, data, [0, 1, 2, 3], methods=["gradient", "occlusion", "goat_walks"], k=3, **FEW)
+
+
+def test_the_matrix_is_symmetric_and_holds_the_means(found):
+    matrix = found.matrix("cosine", "layer", layer=1)
+    assert torch.equal(matrix.nan_to_num(9), matrix.t().nan_to_num(9))
+    assert float(matrix[0, 1]) == found.pair("gradient", "occlusion", "cosine", "layer", 1).mean
+    low, high = (found.matrix(number=end)[0, 3] for end in ("low", "high"))
+    assert low <= found.matrix()[0, 3] <= high
+
+
+def test_the_tables_show_every_method_its_seconds_and_every_mean(found):
+    text = str(found)
+    for name in found.methods:
+        assert name in text
+    assert f"{found.pair('gradient', 'full').mean:.2f}±" in found.table("cosine", "input")
+    assert all(run.seconds >= 0 for run in found.running if not run.absent)
+    assert "layer 2" in found.table("spearman", "layer", 2)
+    assert "5 methods" in repr(found)
+
+
+def test_rows_and_dicts_are_plain(found):
+    rows = found.rows()
+    assert len(rows) == 15 * len(MEASURES) * (1 + 1 + 3)
+    again = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert again["agreements"][0]["first"] == "gradient"
+    assert {row["layer"] for row in rows} == {None, 0, 1, 2}
+
+
+def test_a_data_frame_is_made_of_the_rows_if_there_is_pandas(found, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=lambda rows: ("frame", rows)))
+    assert found.to_frame() == ("frame", found.rows())
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ew.MissingExtraError, match=r"rows\(\)"):
+        found.to_frame()
+
+
+def test_the_picture_has_a_panel_for_each_level_with_every_mean_and_hatches_what_is_undefined(found):
+    figure = found.plot()
+    panels = [axes for axes in figure.axes if axes.images]
+    assert len(panels) == 2
+    written = [text.get_text() for text in panels[0].texts]
+    assert written == [f"{mean:.2f}" for mean in found.matrix("cosine", "input").view(-1).tolist() if mean == mean]
+    assert len(panels[1].patches) == int(found.matrix("cosine", "layer").isnan().sum()) == 9  # goat_walks has no layers
+    assert len([axes for axes in found.plot("sign", "layer", 0).axes if axes.images]) == 1
+
+
+def test_without_matplotlib_the_error_names_the_extra(found, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ew.MissingExtraError, match=r"edgewise\[plot\]"):
+        found.plot()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"methods": "gradient"}, "needed is a list"),
+        ({"methods": ["gradint"]}, "Did you mean 'gradient'"),
+        ({"methods": [("gradient", {"epochs": 3})]}, "no setting 'epochs'"),
+        ({"methods": [("gradient", 3)]}, "a pair such as"),
+        ({"methods": ["gradient"], "yardsticks": False}, "at least two"),
+        ({"levels": ["node"]}, "level is 'node'"),
+        ({"levels": []}, "levels is empty"),
+        ({"seeds": 3}, r"range\(3\)"),
+        ({"seeds": []}, "at least one"),
+        ({"seeds": [0.5]}, "whole numbers"),
+        ({"k": 0}, "k is 0"),
+        ({"by": "irrelevant"}, "by is 'irrelevant'"),
+        ({"resamples": 0}, "resamples is 0"),
+        ({"confidence": 95}, "confidence is 95"),
+        ({"index": [99]}, "99"),
+        ({"target": 77}, "77"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(options, says):
+    model, data = problem()
+    with pytest.raises(ew.EdgewiseError, match=says):
+        ew.compare(model, data, **options)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"measure": "angle"}, "known are cosine"),
+        ({"level": "node"}, "compared were"),
+        ({"layer": 1}, "needs level='layer'"),
+        ({"level": "layer", "layer": 9}, "there are 3"),
+        ({"number": "median"}, "known are mean"),
+    ],
+)
+def test_what_was_not_compared_cannot_be_asked_for(found, asked, says):
+    with pytest.raises(ew.SettingError, match=says):
+        found.matrix(**asked)
+    with pytest.raises(ew.SettingError, match="not among the compared"):
+        found.pair("gradient", "shapley")
+
+
+@pytest.mark.slow
+def test_ten_methods_are_compared_on_200_infection_nodes():
+    from edgewise.datasets import infection_model
+
+    trained = infection_model()
+    core = ["gradient", "positive_gradient", "occlusion", "gnn_explainer", "integrated_gradients", "random", "full"]
+    found = ew.compare(
+        trained.model, trained.graphs.test, range(200), methods=[*core, "eig_search", "lrp", "goat_walks"]
+    )
+    assert found.pair("eig_search", "occlusion").mean == pytest.approx(1.0, abs=1e-6)
+    assert not [run for run in found.running if run.absent and run.method != "goat_walks"]
+
+
+def test_a_model_of_pyg_can_be_compared_out_of_the_box():
+    torch.manual_seed(0)
+    data = Data(x=torch.randn(20, 4), edge_index=torch.randint(0, 20, (2, 60)))
+    found = ew.compare(GCN(4, 8, 2, 3), data, [1, 2], methods=["gradient", "occlusion"], **FEW)
+    assert found.num_layers == 2

@@ -1,0 +1,164 @@
+"""Guards of the house: names, imports and documentation stay as docs/architecture.md says.
+
+A list in capitals is a debt: what breaks a rule today, by name. A test also fails when an entry is no longer needed.
+"""
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections import Counter, defaultdict
+from pathlib import PurePosixPath
+from types import ModuleType
+
+import pytest
+
+import edgewise
+from places import ROOT
+from source_tree import PACKAGES, Import, Source, sources
+
+WORDS_OF_THE_FIELD = {"lowering", "training"}
+PUBLIC = ("edgewise", "edgewise.metrics", "edgewise.trust", "edgewise.datasets", "edgewise.report")
+PYTREE = "torch.utils._pytree"
+STORE = re.compile(r"\._store\b|\._mapping\b")
+
+FILES = sources()
+MODULES = {file.module: file for file in FILES}
+
+# --- debts: lists that only shrink ---
+WITHOUT_EXAMPLE: set[str] = set()
+READS_PYTREE: set[str] = set()
+READS_STORE: set[str] = set()
+
+
+def test_a_file_is_named_by_a_noun():
+    stems = {file.path.stem for file in FILES} | {file.path.parent.name for file in FILES}
+    assert "lowering" in stems  # the rule does see the files
+    gerunds = {stem for stem in stems if re.search("(ing|ed)$", stem)}
+    assert gerunds <= WORDS_OF_THE_FIELD, f"rename to a noun: {sorted(gerunds - WORDS_OF_THE_FIELD)}"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_file_name_stands_twice_in_a_package(package):
+    stems = Counter(f.path.stem for f in FILES if f.package == package and f.path.stem != "__init__")
+    assert not [stem for stem, times in stems.items() if times > 1]
+
+
+def test_no_public_class_name_stands_twice():
+    where = defaultdict(list)
+    for file in FILES:
+        for name in file.classes:
+            where[name].append(file.name)
+    assert "Explanation" in where
+    assert not {name: files for name, files in where.items() if len(files) > 1}
+
+
+def test_imports_point_one_way():
+    rows = _rows()
+    upwards = [
+        f"{file.name} imports {used.name}"
+        for file in FILES
+        for used in _used(file)
+        if _height(used, rows) > _height(file, rows)
+    ]
+    assert not upwards, "move the code down, or the file up in docs/architecture.md"
+
+
+def test_every_name_in_the_order_of_the_folders_exists_and_every_file_has_a_place():
+    rows = _rows()
+    assert len(rows) > 15
+    assert all((ROOT / "src" / name).exists() for name in rows)
+    assert all(_height(file, rows) >= 0 for file in FILES)
+
+
+def test_no_files_import_each_other_in_a_circle():
+    left = {file.module: {used.module for used in _used(file)} - {file.module} for file in FILES}
+    while leaves := [module for module, used in left.items() if not used & left.keys()]:
+        for module in leaves:
+            del left[module]
+    assert not left
+
+
+def test_the_core_imports_the_paper_only_when_a_command_asks_for_it():
+    core = [file for file in FILES if file.package == "edgewise"]
+    assert not [file.name for file in core if any(_of_paper(item) for item in file.imports())]
+    asking = {file.name for file in core if any(_of_paper(item) for item in file.imports(everywhere=True))}
+    assert asking <= {"edgewise/cli/app.py"}
+
+
+def test_private_names_stay_in_their_file():
+    crossing = [
+        f"{file.name}: {item.module}.{item.name}"
+        for file in FILES
+        for item in file.imports(everywhere=True)
+        if item.private and item.module.split(".")[0] in PACKAGES and f"{item.module}.{item.name}" not in MODULES
+    ]
+    crossing += [f"{file.name}: {name}" for file in FILES for name in file.private_attributes()]
+    assert not crossing, "make the name public"
+
+
+def test_the_private_trees_of_torch_are_imported_in_one_file():
+    found = {file.name for file in FILES if any(item.module == PYTREE for item in file.imports(everywhere=True))}
+    assert len(found) <= 1 or found == READS_PYTREE
+
+
+def test_the_private_store_of_pyg_is_touched_in_one_file():
+    found = {file.name for file in FILES if STORE.search(file.path.read_text(encoding="utf-8"))}
+    assert len(found) <= 1 or found == READS_STORE
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_every_public_name_is_documented_and_every_public_function_has_an_example(package):
+    module = importlib.import_module(package)
+    names = {name: getattr(module, name) for name in module.__all__ if name != "__version__"}
+    assert not [name for name, value in names.items() if not value.__doc__]
+    functions = {name: value for name, value in names.items() if inspect.isfunction(value)}
+    silent = {f"{package}.{name}" for name, value in functions.items() if ">>>" not in inspect.getdoc(value)}
+    assert silent == {name for name in WITHOUT_EXAMPLE if name.rpartition(".")[0] == package}
+
+
+def test_no_submodule_takes_the_place_of_a_public_name():
+    for found in pkgutil.walk_packages(edgewise.__path__, "edgewise."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+    shadowed = [
+        f"{package}.{name}"
+        for package in PUBLIC
+        for name in importlib.import_module(package).__all__
+        if isinstance(getattr(importlib.import_module(package), name), ModuleType)
+    ]
+    assert not shadowed
+
+
+def _used(file: Source) -> list[Source]:
+    """The files that a file imports when it is loaded; the package itself is `__init__.py`, unless for its version alone."""
+    used = []
+    for item in file.imports():
+        if item.module in PACKAGES and item.name == "__version__":
+            continue
+        module = f"{item.module}.{item.name}" if f"{item.module}.{item.name}" in MODULES else item.module
+        if module in MODULES:
+            used.append(MODULES[module])
+    return used
+
+
+def _rows() -> dict[str, int]:
+    """From docs/architecture.md: a folder or file below `src/`, and how far up its row is."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.split("## Who may import whom")[1].split("\n## ")[0]
+    rows = [re.findall("`([^`]+)`", line.split("|")[1]) for line in table.splitlines() if line.startswith("| `")]
+    return {
+        (name if name.startswith("edgewise_paper") else f"edgewise/{name}").rstrip("/"): height
+        for height, names in enumerate(reversed(rows))
+        for name in names
+    }
+
+
+def _height(file: Source, rows: dict[str, int]) -> int:
+    """The row of a file: its own, else that of the nearest folder above it; -1 if it has none."""
+    path = PurePosixPath(file.name)
+    return next((rows[str(place)] for place in (path, *path.parents) if str(place) in rows), -1)
+
+
+def _of_paper(item: Import) -> bool:
+    return item.module.split(".")[0] == "edgewise_paper"
