@@ -5,15 +5,17 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.edgewise-installed
 OUT ?= demo-output
 WORKERS ?= 2
+OLDEST := build/oldest
+OLDEST_PYG := 2.6.1
 
 # One thread per process: the graphs are small, and several workers with many threads each only get in one another's way.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint bench clean
+.PHONY: help setup demo test test-all test-oldest lint docs-table bench clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## create .venv and install edgewise with every extra
 
@@ -24,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: setup ## train a model, explain all of its nodes with every method, draw one of them
-	$(ONE_THREAD) $(BIN)/python -m edgewise.demo --out $(OUT)
+	$(ONE_THREAD) $(BIN)/edgewise demo --out $(OUT)
 
 test: setup ## run the tests (without those marked slow)
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
@@ -32,10 +34,22 @@ test: setup ## run the tests (without those marked slow)
 test-all: setup ## run every test
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS)
 
+# The parts that touch PyG's internals: hooks, lowered layers, theorems on every conv, and its own explainers.
+test-oldest: ## run a part of the tests with the oldest torch_geometric that pyproject.toml allows
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	grep -v '^torch_geometric==' constraints.txt > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/constraints.txt --editable ".[cli,fast,plot,test]" \
+	    scipy torch_geometric==$(OLDEST_PYG)
+	$(ONE_THREAD) $(OLDEST)/bin/python -m pytest -n $(WORKERS) -m "not slow" \
+	    tests/adapters tests/model tests/program tests/question tests/algorithms/test_theorems.py
+
 lint: setup ## check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs-table: setup ## write the table of files in docs/architecture.md again
+	$(BIN)/python docs/draw_architecture.py
 
 bench: setup ## run the benchmarks
 	$(ONE_THREAD) $(BIN)/python -m benchmarks

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 import edgewise as ew
 from edgewise.datasets import TrainedInfection, infection_model, infection_paths
+from edgewise.datasets.infection import clear_nodes, is_true_path
 
 SEARCHES: dict[str, dict[str, Any]] = {
     "exact": {},
@@ -24,43 +24,20 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One search on one seed, in percent of the valid nodes."""
+    """One search on one seed, in percent of the nodes with a clear true path."""
 
     seed: int
     search: str
     maxima: float
     """The walk found has the largest relevance of all walks."""
     truth: float
-    """It is the planted path, among the valid nodes."""
+    """It is the planted path, among these nodes."""
     truth_of_unique: float
     """The same among those to which exactly one shortest path leads."""
 
 
-def valid_nodes(graph: Data) -> list[int]:
-    """Nodes of class 0 to 4 with exactly one infected node within that distance."""
-    senders: list[list[int]] = [[] for _ in range(graph.num_nodes)]
-    for source, receiver in graph.edge_index.t().tolist():
-        senders[receiver].append(source)
-    infected = graph.x[:, 1] == 1
-
-    def within(node: int, steps: int) -> int:
-        seen = edge = {node}
-        for _ in range(steps):
-            edge = {u for v in edge for u in senders[v]} - seen
-            seen = seen | edge
-        return sum(bool(infected[u]) for u in seen)
-
-    classes = graph.y.tolist()
-    return [node for node, label in enumerate(classes) if label < 5 and within(node, label) == 1]
-
-
-def is_right(graph: Data, walk: Sequence[int]) -> bool:
-    """The source is infected, and the walk visits one node more than the class says; it may wait on the way."""
-    return bool(graph.x[walk[0], 1] == 1) and len(set(walk)) == int(graph.y[walk[-1]]) + 1
-
-
 def relevance(trained: TrainedInfection, walk: Sequence[int]) -> float:
-    """Of one walk to its last node's class, written out: block after block (no graph here has loops or parallel edges)."""
+    """How much a walk adds to the logit of its last node's class, block after block; no graph here has loops."""
     model, graph = trained.model, trained.graphs.test
     with torch.no_grad():
         states: list[Tensor] = [graph.x]
@@ -77,17 +54,17 @@ def relevance(trained: TrainedInfection, walk: Sequence[int]) -> float:
 
 
 def measure(seed: int) -> tuple[TrainedInfection, list[int], list[Row]]:
-    """Every search on the valid nodes of one seed's test graph; the explained class is the label."""
+    """Every search on the clear nodes of one seed's test graph; the explained class is the label."""
     trained = infection_model(seed)
     model, graph = trained.model, trained.graphs.test
-    valid = valid_nodes(graph)
+    valid = clear_nodes(graph).tolist()
     unique = [len(infection_paths(graph, node)) == 1 for node in valid]
     best = [found[0].score for found in ew.walks(model, graph, valid, target=graph.y[valid])]
     rows = []
     for name, options in SEARCHES.items():
         found = ew.walks(model, graph, valid, target=graph.y[valid], **{"search": name, **options})
         tops = [one[0].nodes if len(one) else None for one in found]
-        right = [top is not None and is_right(graph, top) for top in tops]
+        right = [top is not None and is_true_path(graph, top[-1], top) for top in tops]
         maximal = [
             top is not None and relevance(trained, top) >= score * (1 - 1e-9)
             for top, score in zip(tops, best, strict=True)
@@ -103,7 +80,7 @@ def main(seeds: Sequence[int]) -> None:
     for seed in seeds:
         trained, valid, rows = measure(seed)
         measured += rows
-        print(f"seed {seed}: accuracy {100 * trained.test_accuracy:.2f} %, {len(valid)} valid nodes")
+        print(f"seed {seed}: accuracy {100 * trained.test_accuracy:.2f} %, {len(valid)} clear nodes")
     for what in ("maxima", "truth", "truth_of_unique"):
         print(f"\n{what}, % | {' | '.join(map(str, seeds))} | mean")
         for name in SEARCHES:

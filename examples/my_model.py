@@ -26,8 +26,8 @@ def main() -> None:
     torch.manual_seed(0)
     nodes, edges = 60, 240
     x, edge_index = torch.randn(nodes, 4), torch.randint(nodes, (2, edges))
-    heard = torch.zeros(nodes).index_add_(0, edge_index[1], x[edge_index[0], 0])
-    y = (heard > 0).long()  # the class of a node is what its neighbours say
+    received = torch.zeros(nodes).index_add_(0, edge_index[1], x[edge_index[0], 0])
+    y = (received > 0).long()  # the class of a node is what its neighbours say
     model = Net()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     for _ in range(200):

@@ -5,7 +5,7 @@ from torch_geometric.data import Data
 from torch_geometric.explain import Explainer
 from torch_geometric.nn import GCN
 
-from edgewise.adapters.to_pyg import EdgewiseExplainer
+import edgewise as ew
 
 torch.manual_seed(0)
 model = GCN(8, 16, num_layers=2, out_channels=3)
@@ -13,7 +13,7 @@ data = Data(x=torch.randn(50, 8), edge_index=torch.randint(50, (2, 200)))
 
 explainer = Explainer(
     model,
-    EdgewiseExplainer("occlusion", level="layer"),  # was: GNNExplainer(epochs=200)
+    ew.EdgewiseExplainer("occlusion", level="layer"),  # was: GNNExplainer(epochs=200)
     explanation_type="model",
     edge_mask_type="object",
     model_config={"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"},

@@ -1,4 +1,4 @@
-"""One thread, float64, data sets that are copied before they are read, and a hypothesis profile."""
+"""One thread, float64, data sets that are copied before they are read, a trained model, and a hypothesis profile."""
 
 import os
 import shutil
@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from edgewise.datasets import infection_model
 from missing import skip_or_fail
 from places import data_root
 
@@ -38,6 +39,12 @@ def raw_data(tmp_path_factory):
         return str(copies)
 
     return copy
+
+
+@pytest.fixture(scope="session")
+def trained_infection():
+    """The model that learns Infection, trained once. Tests read it; one that changes it takes a copy."""
+    return infection_model(0)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ _WHERE = {
     "Explanation": "edgewise.results.explanation",
     "ExplanationSet": "edgewise.results.explanation_set",
     "load": "edgewise.results.storage",
-    "similarity": "edgewise.metrics.agreement",
+    "similarity": "edgewise.metrics.cosine",
     "write_page": "edgewise.api.write_page",
     # trust
     "check": "edgewise.api.check",
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from edgewise.errors import MissingExtraError as MissingExtraError
     from edgewise.errors import ModelError as ModelError
     from edgewise.errors import SettingError as SettingError
-    from edgewise.metrics.agreement import similarity as similarity
+    from edgewise.metrics.cosine import similarity as similarity
     from edgewise.results.comparison import Comparison as Comparison
     from edgewise.results.explanation import Explanation as Explanation
     from edgewise.results.explanation_set import ExplanationSet as ExplanationSet

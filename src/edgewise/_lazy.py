@@ -17,6 +17,7 @@ def lazy_names(package: str, where: Mapping[str, str]) -> tuple[Callable[[str], 
     """
 
     def get(name: str) -> Any:
+        """Import the module of a name, and keep the value in the package, so that it is looked up only once."""
         if name not in where:
             raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(where)}.")
         module = import_module(where[name])

@@ -40,9 +40,16 @@ def whole_number(
 
 
 def real_number(
-    name: str, value: Any, *, above: float | None = None, at_least: float | None = None, such_as: float | None = None
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    such_as: float | None = None,
+    hint: str = "",
 ) -> float:
-    """A finite float.
+    """A finite float within the bounds; `hint` is a sentence that ends the refusal.
 
     >>> real_number("noise", 0, above=0, such_as=0.1)
     Traceback (most recent call last):
@@ -50,11 +57,14 @@ def real_number(
     """
     fits = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     fits = fits and (above is None or value > above) and (at_least is None or value >= at_least)
-    if fits:
+    if fits and (at_most is None or value <= at_most):
         return float(value)
     bound = "" if above is None else f" > {above:g}"
     bound = bound if at_least is None else f" ≥ {at_least:g}"
-    raise SettingError(f"`{name}` must be a number{bound}, got {value!r}.{_example(name, such_as)}")
+    bound += "" if at_most is None else f"{' and' if bound else ''} ≤ {at_most:g}"
+    raise SettingError(
+        f"`{name}` must be a number{bound}, got {value!r}.{_example(name, such_as)}{hint and ' ' + hint}"
+    )
 
 
 def share(name: str, value: Any, *, such_as: float) -> float:

@@ -1,4 +1,9 @@
-"""Running the model for many targets: through copies in one graph, or one target after another."""
+"""Engines that run the user's model for many targets: through copies in one graph, or one target after another.
+
+An engine is a function from weights to output rows. There are three: `LoweredEngine` (`program/execution.py`) runs a program
+in place of the model, `CopiesEngine` runs the model once on all copies, `WholeGraphEngine` runs it once for each target. They
+differ in speed, not in their answers; `question/` chooses.
+"""
 
 from typing import Protocol
 
@@ -14,27 +19,33 @@ class Engine(Protocol):
     """ω `[L, M]` and s `[L, S]` to the model's output, a row for every target; and what each copy is a copy of."""
 
     way: str
+    """How the model runs: "lowered", "copies" or "whole graph"; it is kept in the settings of every result."""
     local: bool
     """Whether only edges of the computation graph can change the output."""
     num_targets: int
     edge_id: Tensor
+    """`[M]`: the column of the graph that each edge copy is a copy of."""
     owner: Tensor
+    """`[M]`: the position of the target that each edge copy belongs to."""
     self_node: Tensor
+    """`[S]`: the node that each node copy is a copy of."""
     self_owner: Tensor
+    """`[S]`: the position of the target that each node copy belongs to."""
     edges_of: list[int] | None
     """Per call: how many of the edge copies, from the first on, can matter; None: all of them."""
     pairs_of: list[int] | None
+    """Per call: how many of the node copies, from the first on, can matter; None: all of them."""
 
     @property
     def edge_hops(self) -> Tensor:
-        """Fewest edges from each copy's receiver to its target."""
+        """`[M]`: fewest edges from each copy's receiver to its target."""
 
     def output(self, weight: LayerWeight, own: SelfWeight | None = None) -> Tensor:
-        """The rows of the targets, under weights."""
+        """The rows of the targets, `[targets, columns]`, under weights."""
 
 
 class CopiesEngine:
-    """All targets in one forward pass of the user's model."""
+    """All targets in one forward pass of the user's model, on a graph that holds a copy of each neighbourhood."""
 
     way = "copies"
     local = True
@@ -62,7 +73,11 @@ class CopiesEngine:
 
 
 def _spread(part: Tensor, place: Tensor, size: int) -> Tensor:
-    """Weights of some columns among all of them; the others keep 1."""
+    """Weights of some columns among all of them; the others keep 1.
+
+    >>> _spread(torch.tensor([[0.5, 0.2]]), torch.tensor([0, 2]), 3)
+    tensor([[0.5000, 1.0000, 0.2000]])
+    """
     if place.numel() == size:
         return part
     whole = part.new_ones(len(part), size)
@@ -71,7 +86,10 @@ def _spread(part: Tensor, place: Tensor, size: int) -> Tensor:
 
 
 class WholeGraphEngine:
-    """A forward pass for each target: for models that mix the rows of a batch, or reach beyond their layers."""
+    """A forward pass for each target: for models that mix the rows of a batch, or reach beyond their layers.
+
+    The weights of all targets stand one after the other in `[L, M]`; `same_graph` says that every part is the same graph.
+    """
 
     way = "whole graph"
     local = False
@@ -94,7 +112,7 @@ class WholeGraphEngine:
         return torch.cat([part.edge_hops for part in self._parts])
 
     def output(self, weight: LayerWeight, own: SelfWeight | None = None) -> Tensor:
-        """A pass for each target, or one for all of them where their weights are equal."""
+        """A pass for each target, or one for all of them where their weights are equal; `[targets, columns]`."""
         if self._same_graph and (shared := self._shared_output(weight, own)) is not None:
             return shared
         weights = weight.split(self._edges, dim=1)

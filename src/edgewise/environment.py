@@ -1,4 +1,7 @@
-"""What this machine has: versions of packages, and where data sets are found and kept."""
+"""The machine: versions of packages, and where data sets are found and downloaded to.
+
+Nothing here needs torch or numpy, so the command line's help can import it.
+"""
 
 import os
 import platform
@@ -11,7 +14,7 @@ _PACKAGES = ("torch", "torch_geometric", "numpy")
 
 @cache
 def versions() -> dict[str, str]:
-    """Of everything that can change a number."""
+    """Versions of everything that can change a number, for the settings that are written beside results."""
     import edgewise
 
     found = {"edgewise": edgewise.__version__, "python": platform.python_version(), "machine": platform.machine()}
@@ -24,8 +27,9 @@ def versions() -> dict[str, str]:
 
 
 VARIABLE = "EDGEWISE_DATA"
+"""The environment variable that names a folder with data sets."""
 
 
 def user_cache() -> Path:
-    """Where downloads are kept between runs."""
+    """The folder where downloads are kept between runs, by the rules of the XDG base directories."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgewise" / "data"

@@ -32,5 +32,5 @@ class LocalityWarning(UserWarning):
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
     """The error for an optional package that is absent."""
     return MissingExtraError(
-        f"{purpose} needs {package}, which is not installed. Type: pip install 'edgewise[{extra}]'"
+        f"{purpose} needs {package}, which is not installed. Run: pip install 'edgewise[{extra}]'"
     )

@@ -1,7 +1,7 @@
 """Random numbers that belong to a (seed, target, layer, edge), not to an order of drawing.
 
 A counter-based generator: every number is a hash of its coordinates. So results do not depend on `batch_size`, on the order
-of `index` or on the device, nothing has to be stored, and nobody's global random state is touched.
+of `index` or on the device, nothing has to be stored, and the global random state is not touched.
 """
 
 import math
@@ -15,10 +15,12 @@ _BITS = 53  # what a float64 holds exactly
 
 
 def _shift_right(bits: Tensor, by: int) -> Tensor:
-    return (bits >> by) & ((1 << (64 - by)) - 1)  # torch shifts arithmetically; a hash needs zeros from the left
+    """Shift with zeros from the left, as a hash needs; torch shifts arithmetically."""
+    return (bits >> by) & ((1 << (64 - by)) - 1)
 
 
 def _mix(bits: Tensor) -> Tensor:
+    """The finaliser of splitmix64: every bit of the result depends on every bit of the input."""
     bits = (bits ^ _shift_right(bits, 30)) * _MIX1
     bits = (bits ^ _shift_right(bits, 27)) * _MIX2
     return bits ^ _shift_right(bits, 31)
@@ -39,7 +41,7 @@ def uniform(seed: int, *coordinates: Tensor) -> Tensor:
 
 
 def normal(seed: int, *coordinates: Tensor) -> Tensor:
-    """Standard normal numbers, float64, by Box and Muller from two uniform draws."""
+    """Standard normal numbers, float64, one for each entry of the coordinates, by the method of Box and Muller."""
     zero = torch.zeros((), dtype=torch.int64, device=coordinates[0].device)
     radius = (-2 * torch.log1p(-uniform(seed, *coordinates, zero))).sqrt()
     return radius * torch.cos(2 * math.pi * uniform(seed, *coordinates, zero + 1))

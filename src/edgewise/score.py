@@ -21,7 +21,8 @@ class Score:
     """The explained numbers as a function of edge weights: `score(ω) -> [targets]`, with `ω = 1` the model itself.
 
     Every target has its own copies of the edges that can reach it, so the gradient of the sum holds the separate gradients
-    of all of them. `edge_id` says of which column a copy is, `owner` whose it is (a position in `index`).
+    of all of them. `edge_id` `[M]` is the column of the graph that each copy is a copy of, `owner` `[M]` the target that it
+    belongs to (a position in `index`); `self_node` and `self_owner` say the same of nodes and their own terms.
 
     >>> import torch; from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
     >>> conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)
@@ -52,12 +53,13 @@ class Score:
 
     @classmethod
     def of_block(cls, question: Question, positions: Tensor) -> "Score":
-        """The score of some of a question's targets."""
+        """The score of some of a question's targets; `positions` `[targets]` are places in `question.index`."""
         score = cls.__new__(cls)
         score._set(question, positions)
         return score
 
     def _set(self, question: Question, positions: Tensor) -> None:
+        """Take from the question and its engine what methods read; `positions` are the targets of this score."""
         self._question = question
         self._engine: Engine = question.engine(positions)
         self.index = question.index[positions]
@@ -98,7 +100,10 @@ class Score:
         return self.target.value(self.output(layer_weight, self_weight))
 
     def repeated(self, times: int) -> "Score":
-        """The same targets again and again: row `turn · targets + position` is one of them, with copies of its own."""
+        """The same targets several times: row `turn · targets + position` is one of them, with copies of its own.
+
+        A method that asks about many weights (the steps of a path, sampled permutations) asks about all of them in one pass.
+        """
         return Score.of_block(self._question, self.positions.repeat(times))
 
     def ends(self) -> Tensor:
@@ -107,7 +112,7 @@ class Score:
 
     @property
     def pass_bytes(self) -> int:
-        """About what a forward pass needs."""
+        """About how many bytes a forward pass needs."""
         return self._question.edge_bytes * self.edge_id.numel()
 
     def reverse(self) -> tuple[LayerWeight, SelfWeight] | None:
@@ -118,8 +123,9 @@ class Score:
             return self._engine.gradients(self.target.value)
 
     def _check(self, weight: Tensor, columns: int, name: str, start: str) -> None:
+        """Weights have a row for each layer and a column for each copy; `start` is the call that makes such weights."""
         if weight.shape != (self.num_layers, columns):
             raise InputError(
-                f"{name} has shape {list(weight.shape)}; needed is [{self.num_layers} layers, {columns} copies]. "
-                f"Start from {start}, or tie the layers with weight.expand({self.num_layers}, -1)."
+                f"`{name}` must have shape [{self.num_layers} layers, {columns} copies], got {list(weight.shape)}. "
+                f"Use {start} as a start, or tie the layers with weight.expand({self.num_layers}, -1)."
             )

@@ -1,4 +1,4 @@
-"""Generate and train repeatably, and leave the caller's random numbers and threads as they were."""
+"""Blocks of code with seeded global generators, or on one thread; the caller's state is restored afterwards."""
 
 import random
 import warnings
@@ -13,7 +13,7 @@ import torch
 def seeded(seed: int) -> Iterator[None]:
     """Run a block with every global generator started from `seed`, and put the generators back afterwards.
 
-    PyG draws from the global generators and offers no other way in.
+    For code that draws from the global generators, as PyG's data sets do; our own draws use `random_numbers.py`.
 
     >>> import torch
     >>> with seeded(7): first = torch.rand(2)

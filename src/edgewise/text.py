@@ -1,4 +1,7 @@
-"""Numbers and tables for people and for JSON."""
+"""Numbers and tables as text, as HTML and as JSON: the one place for each of them.
+
+Nothing here needs torch or numpy, so the command line's help can import it.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,8 +21,17 @@ def duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the singular or the plural.
+
+    >>> counted(1, "walk"), counted(2, "walk"), counted(0, "target")
+    ('1 walk', '2 walks', '0 targets')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as aligned lines.
+    """Rows of cells as lines, each column as wide as its widest cell.
 
     >>> print(columns([("method", "seconds"), ("gradient", "0.1")]))
     method    seconds
@@ -30,7 +42,7 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table whose texts cannot act as HTML.
+    """A table with one head row; every text is escaped, so that a label of the user's cannot act as HTML.
 
     >>> html_table(["a"], [["<b>"]])
     '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'

@@ -1,4 +1,14 @@
-"""What Edgewise adds: truly maximal walks, GNNExplainer in a few passes, and sign flips that are proved instead of sampled."""
+"""The experiment on what Edgewise adds to the paper.
+
+GNNExplainer in a few backward passes, walks that are proved to be maximal (and how often Algorithm 1 misses them), and signs
+of gradients that are proved instead of sampled.
+
+| part of a task | its rows |
+|---|---|
+| `fast explainer` | cosines to GNNExplainer and seconds, for several numbers of passes |
+| `maximal walks` | how often Algorithm 1 misses the best walk, and what the exact search costs |
+| `proofs` | shares of edges whose sign is proved, and seen, to stay the same |
+"""
 
 import time
 from collections.abc import Iterator
@@ -10,41 +20,21 @@ import edgewise as ew
 from edgewise import trust
 from edgewise_paper.context import Context
 from edgewise_paper.infection import TIED
-from edgewise_paper.similarity import EXPLAINER, Average, cosines, subject_of
+from edgewise_paper.similarity import EXPLAINER, Average, cosines, model_graph_and_nodes
 from edgewise_paper.task import PaperOptions, Row, Task, TaskOutcome
 from edgewise_paper.training.recipe import NODE_EPOCHS, Recipe
-
-# --- The one place that uses `edgewise.trust`: sign flips, sampled for every edge and proved ---------------------------
-
-
-PIECES = 5
-
-
-def certified(task: Task, model: nn.Module, data: Any, index: Tensor) -> Iterator[Row]:
-    """The share of edges whose gradient provably keeps its sign on all of [0, 1], and the share that was seen to change it."""
-    for pieces in (1, PIECES):
-        start = time.perf_counter()
-        proof = trust.certify(model, data, index, pieces=pieces)
-        about = {"variant": f"{pieces} pieces", "count": len(index), "seconds": time.perf_counter() - start}
-        yield task.row("sign proved", proof.share, method="certify", **about)
-    start = time.perf_counter()
-    seen = trust.sign_flips(model, data, index)
-    about = {"count": len(index), "seconds": time.perf_counter() - start}
-    yield task.row("sign kept", 1 - seen.share, method="sign_flips", **about)
-
-
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
 
 NAME = "beyond"
 SEEDS = 10
 PASSES = (1, 2, 3, 4, 6, 10)
-WALK_DEPTHS, PROOF_DEPTHS = (3, 4, 5), (2, 3, 4)
-PROOF_TARGETS = 100
+"""Backward passes of the fast GNNExplainer; GNNExplainer itself takes 100."""
+WALK_DEPTHS, PROOF_DEPTHS = (3, 4, 5), (2, 3, 4)  # layers
+PROOF_TARGETS, PIECES = 100, 5
+"""Test nodes for which signs are proved, and the number of pieces into which [0, 1] is cut for the finer proof."""
 
 
 def tasks(options: PaperOptions) -> list[Task]:
-    """Infection for every seed; networks on Cora of the first seed."""
+    """One task for Infection and each seed; for networks on Cora, of the first seed, one for each part and depth."""
     epochs = 100 if options.quick else NODE_EPOCHS
     found = []
     for seed in options.seeds_of(at_least=SEEDS):
@@ -74,16 +64,17 @@ def tasks(options: PaperOptions) -> list[Task]:
 
 
 def run(task: Task, context: Context) -> TaskOutcome:
-    """One part for one network."""
-    model, data, index = subject_of(task, context)
+    """One part of the experiment for one network."""
+    model, data, index = model_graph_and_nodes(task, context)
     parts = {"fast explainer": _fast_rows, "maximal walks": _walk_rows, "proofs": _proof_rows}
     return TaskOutcome(list(parts[task.part](task, context, model, data, index)))
 
 
 def _fast_rows(task: Task, context: Context, model: nn.Module, data: Any, index: Tensor) -> Iterator[Row]:
-    """Cosines to GNNExplainer: Positive Gradients, few passes, and GNNExplainer itself from another random start."""
+    """Cosines to GNNExplainer, and seconds: Positive Gradients, few passes, GNNExplainer itself from another random start."""
 
     def timed(**settings: Any) -> tuple[ew.ExplanationSet, float]:
+        """Explanations, and the seconds that they took."""
         start = time.perf_counter()
         found = context.explain(model, data, index, **settings)
         return found, time.perf_counter() - start
@@ -107,7 +98,7 @@ def _fast_rows(task: Task, context: Context, model: nn.Module, data: Any, index:
 
 
 def _walk_rows(task: Task, _context: Context, model: nn.Module, data: Any, index: Tensor) -> Iterator[Row]:
-    """How often Algorithm 1 misses the walk with the highest score, and what the proof of it costs."""
+    """How often Algorithm 1 misses the walk with the highest score, how much of the score is lost, and what a proof costs."""
     start = time.perf_counter()
     best = ew.walks(model, data, index, search="exact")
     seconds = time.perf_counter() - start
@@ -123,4 +114,14 @@ def _walk_rows(task: Task, _context: Context, model: nn.Module, data: Any, index
 
 
 def _proof_rows(task: Task, _context: Context, model: nn.Module, data: Any, index: Tensor) -> Iterator[Row]:
-    yield from certified(task, model, data, index[:PROOF_TARGETS])
+    """The share of edges whose gradient provably keeps its sign on all of [0, 1], and the share that was seen to keep it."""
+    index = index[:PROOF_TARGETS]
+    for pieces in (1, PIECES):
+        start = time.perf_counter()
+        proof = trust.certify(model, data, index, pieces=pieces)
+        about = {"variant": f"{pieces} pieces", "count": len(index), "seconds": time.perf_counter() - start}
+        yield task.row("sign proved", proof.share, method="certify", **about)
+    start = time.perf_counter()
+    seen = trust.sign_flips(model, data, index)
+    about = {"count": len(index), "seconds": time.perf_counter() - start}
+    yield task.row("sign kept", 1 - seen.share, method="sign_flips", **about)

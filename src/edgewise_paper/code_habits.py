@@ -1,4 +1,8 @@
-"""Habits of the authors' code that the text does not have, so that published figures can be compared like with like."""
+"""Habits of the authors' code that the text does not have, so that published figures can be compared like with like.
+
+Full masks that cover whole neighbourhoods, occlusion without its sign, a wide start of GNNExplainer, and an edge 0 that is
+trained although the target cannot be reached from it. Each function takes explanations and returns others.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,18 +15,20 @@ import edgewise as ew
 from edgewise import random_numbers
 from edgewise.results.explanation_set import Entries, Part
 
-# --- Full masks of whole neighbourhoods: every edge between nodes from which the target can be reached in so many steps ---
-
 
 def neighbourhood(like: ew.ExplanationSet, hops: Sequence[int]) -> ew.ExplanationSet:
-    """1 on every edge inside of the neighbourhood of a node, 0 elsewhere; one number of hops for each layer, or just one.
+    """Full masks of whole neighbourhoods: 1 on every edge between nodes from which the target is reached in so many steps.
 
-    More than the computation graph: an edge that leads away from the target is inside too. `like` says which targets.
+    More than the computation graph: an edge that leads away from the target is inside too.
+
+    Args:
+        like: Explanations of the same targets, at the level of the masks.
+        hops: Steps for each layer; one number at the input level.
     """
     edge_index, num_nodes = like.graph(0)
-    reached = torch.zeros(len(like), num_nodes, dtype=torch.bool)
+    reached = torch.zeros(len(like), num_nodes, dtype=torch.bool)  # [T, N]
     reached[torch.arange(len(like)), like.index] = True
-    inside = {0: _between(reached, edge_index)}
+    inside = {0: _between(reached, edge_index)}  # by hops, [T, E]
     for hop in range(1, max(hops) + 1):
         reached = _one_more(reached, edge_index)
         inside[hop] = _between(reached, edge_index)
@@ -34,40 +40,41 @@ def neighbourhood(like: ew.ExplanationSet, hops: Sequence[int]) -> ew.Explanatio
 
 
 def _between(reached: Tensor, edge_index: Tensor) -> Tensor:
-    """`[targets, E]`: edges whose both ends are among the nodes."""
+    """`[T, E]`: edges both ends of which are among the nodes of `reached`, `[T, N]`."""
     return reached[:, edge_index[0]] & reached[:, edge_index[1]]
 
 
 def _one_more(reached: Tensor, edge_index: Tensor) -> Tensor:
-    """The nodes, and all that send to one of them."""
+    """`[T, N]`: the nodes of `reached`, and all that send to one of them."""
     row, column = reached[:, edge_index[1]].nonzero(as_tuple=True)
     further = reached.clone()
     further[row, edge_index[0][column]] = True
     return further
 
 
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
 def full_as_coded(like: ew.ExplanationSet) -> ew.ExplanationSet:
-    """Layerwise full masks: whole neighbourhoods, the smallest in the layer that reads the features."""
+    """Layerwise full masks of the code: whole neighbourhoods, the smallest in the layer that reads the features."""
     return neighbourhood(like, range(1, like.num_layers + 1))
 
 
 def magnitudes(found: ew.ExplanationSet) -> ew.ExplanationSet:
-    """Without signs, as the code has the occlusion of a single logit."""
+    """The same explanations without signs, as the code has the occlusion of a single logit."""
     edges = found.edges
     assert edges is not None
     return replace(found, edges=Entries.of_rows(edges.start, edges.place, edges.score.abs()))
 
 
 def wide_start(num_layers: int, num_edges: int, spread: float) -> Tensor:
-    """Start logits of GNNExplainer, `[layers, edges]`, the same for all targets."""
+    """Start logits of GNNExplainer, `[layers, edges]`, of standard deviation `spread`; the same for all targets."""
     return torch.randn(num_layers, num_edges, generator=torch.Generator().manual_seed(0)) * spread
 
 
 def with_stray_edge(explained: ew.ExplanationSet, settings: Mapping[str, Any]) -> ew.ExplanationSet:
-    """Edge 0 of a one-layer network, wherever it is, trained by the regularisers alone: "no edges yet" is a 0 that picks it."""
+    """One-layer masks in which edge 0, wherever it is, has been trained by the regularisers alone.
+
+    The code's "no edges yet" is a vector of integer zeros that is later used as an index, so it picks edge 0. `settings` are
+    those of GNNExplainer. Targets that edge 0 can reach keep its score.
+    """
     edges, index = explained.edges, explained.index
     assert edges is not None
     start = random_numbers.normal(0, index, torch.tensor(0), torch.tensor(0)) * (2 / explained.graph(0)[1]) ** 0.5
@@ -79,7 +86,7 @@ def with_stray_edge(explained: ew.ExplanationSet, settings: Mapping[str, Any]) -
 
 
 def _regularised(logits: Tensor, settings: Mapping[str, Any]) -> Tensor:
-    """Masks that only the size and entropy terms of GNNExplainer have moved."""
+    """Masks that only the size and entropy terms of GNNExplainer have moved from their start `logits`."""
     logits = logits.clone()
     optimizer = torch.optim.Adam([logits], lr=settings["lr"])
     for _ in range(settings["epochs"]):

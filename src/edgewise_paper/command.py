@@ -3,15 +3,15 @@
 `edgewise.cli.app` loads this file when it lists its commands, so only the command's own function imports torch.
 """
 
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgewise.cli.exit_codes import guarded
+from edgewise.cli.exit_codes import BAD_INPUT, INTERRUPTED, guarded
 from edgewise.cli.options import completing
+from edgewise.cli.terminal import Voice
 from edgewise.progress import Progress, terminal_bar
 from edgewise.text import duration
 from edgewise_paper.registry import EXPERIMENTS
@@ -60,32 +60,40 @@ def reproduce(
 
 
 def _run(names: list[str], options: PaperOptions) -> int:
-    """Run experiments, write the report, print the paths of its files; the exit code."""
+    """Run experiments, write the report, print the paths of its files on stdout.
+
+    Returns:
+        The exit code: 0, or 1 if a task failed, or 130 after Ctrl-C.
+    """
     from edgewise_paper.registry import choose
 
     choose(names)  # a misspelt name is an error before anything heavy is loaded
     from edgewise_paper.report.write import write_report
     from edgewise_paper.runner import ReproductionStopped, reproduce
 
+    voice = Voice(quiet=False)
     try:
         with ExitStack() as stack:
-            bar = stack.enter_context(terminal_bar()) if sys.stderr.isatty() else None
-            run = reproduce(names, options, TaskProgress(bar))
+            bar = stack.enter_context(terminal_bar()) if voice.is_watched else None
+            run = reproduce(names, options, TaskProgress(voice, bar))
     except ReproductionStopped:
-        typer.echo("Stopped. Nothing is lost: run the same command again to go on.", err=True)
-        return 130
+        voice.note("Stopped. Nothing is lost: run the same command again to go on.")
+        return INTERRUPTED
     for path in write_report(run):
         typer.echo(str(path))
     for problem in run.problems:
-        typer.echo(f"\nFailed: {problem.task.title}\n{problem.problem}", err=True)
-    return 1 if run.problems else 0
+        voice.note(f"\nFailed: {problem.task.title}\n{problem.problem}")
+    return BAD_INPUT if run.problems else 0
 
 
 class TaskProgress:
-    """Shows the events of a run: on a bar if there is one, else as a line on stderr for each finished task."""
+    """Shows the events of a run: on a bar, or as a line for each finished task if there is no bar.
 
-    def __init__(self, bar: Progress | None) -> None:
-        self.bar = bar
+    Unlike the pace of other commands, the time left comes from the expected costs of the tasks (`runner.Clock`).
+    """
+
+    def __init__(self, voice: Voice, bar: Progress | None = None) -> None:
+        self.voice, self.bar = voice, bar
         self.running: list[str] = []
 
     def __call__(self, event: "Event") -> None:
@@ -98,7 +106,7 @@ class TaskProgress:
             now = f"about {duration(event.left)} left · {self.running[-1] if self.running else ''}"
             self.bar(event.done, event.total, now)
         elif event.kind != "started":
-            typer.echo(event_line(event), err=True)
+            self.voice.note(event_line(event))
 
 
 def event_line(event: "Event") -> str:

@@ -18,6 +18,9 @@ class Context:
     """What every task of a process works with.
 
     Data sets stay in memory between tasks; networks and slow explanations are read from the store, or made and kept there.
+
+    Args:
+        options: Say where data sets lie, where the store is, and on which device to compute.
     """
 
     def __init__(self, options: PaperOptions) -> None:
@@ -49,7 +52,11 @@ class Context:
         return found
 
     def trained(self, recipe: Recipe) -> tuple[nn.Module, float]:
-        """The network of a recipe, in eval mode, and the seconds that its training took: read, or trained and kept."""
+        """The network of a recipe: read from the store, or trained and kept there.
+
+        Returns:
+            The network in eval mode, on the CPU, and the seconds that its training took.
+        """
         found = self.read(recipe.dataset)
         kept = self.store.tensors("models", recipe.key)
         if kept is not None:
@@ -69,7 +76,12 @@ class Context:
         return model, seconds
 
     def explained(self, settings: Any, make: Callable[[], ew.ExplanationSet]) -> ew.ExplanationSet:
-        """A set of explanations that takes long: read, or made and kept under the settings that decide it."""
+        """A set of explanations that takes long: read from the store, or made and kept there.
+
+        Args:
+            settings: Everything that decides the result; its fingerprint is the name in the store.
+            make: Called if the store has none.
+        """
         key = fingerprint("explanations", settings)
         found = self.store.explanations(key)
         if found is None:

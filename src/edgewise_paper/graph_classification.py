@@ -1,4 +1,14 @@
-"""Graph classification on real data: accuracy, similarities and sign flips; one logit, all test graphs explained."""
+"""The experiment on real graphs that are classified: accuracy, similarities and sign flips of MUTAG, PROTEINS, Graph-SST2.
+
+The networks have one logit; all test graphs are explained. Graph-SST2 takes part if its raw files are there.
+
+| part of a task | its rows |
+|---|---|
+| `accuracy` | AUROC and accuracy, graphs one by one and in batches |
+| `input similarity` | cosines to Positive Gradients |
+| `layerwise similarity` | cosines to layerwise occlusion, and to layerwise gradients |
+| `sign flips` | shares of gradients that change their sign |
+"""
 
 from collections.abc import Iterator
 from itertools import product
@@ -11,23 +21,23 @@ from edgewise.metrics.formulas import auroc
 from edgewise_paper.architectures import ARCHITECTURES
 from edgewise_paper.context import Context
 from edgewise_paper.data import Source
-from edgewise_paper.training.recipe import graph_cost
 from edgewise_paper.sign_flips import flip_rows
 from edgewise_paper.similarity import CODE, EXPLAINER, TrainedModel, input_rows, layer_rows
 from edgewise_paper.task import PaperOptions, Row, Task, TaskOutcome
-from edgewise_paper.training.recipe import ACCURACY, FLIPS, INPUT, LAYERWISE, Recipe, network_tasks
+from edgewise_paper.training.recipe import ACCURACY, FLIPS, INPUT, LAYERWISE, Recipe, graph_cost, network_tasks
 from edgewise_paper.training.train import logits
 
 NAME = "graph-classification"
 DEPTHS = {"MUTAG": (1, 2, 3, 4, 5), "PROTEINS": (1, 3, 5), "Graph-SST2": (1, 2, 3, 4, 5)}
 QUICK_DEPTHS, QUICK_EPOCHS = (1, 2), 60
 EARLY, EARLY_EPOCHS = "GCN after 100 epochs", 100
+"""Architecture column of networks that are trained for less long than the paper's, and how long."""
 GRAPH_EDGES = 40
-"""Edges of a graph that are varied for sign flips, at most: the work grows with the square."""
+"""Most edges of a graph that are varied for sign flips: the work grows with the square of their number."""
 
 
 def tasks(options: PaperOptions) -> list[Task]:
-    """Four for each network, the first of which trains it."""
+    """Four tasks for each network, the first of which trains it; three for each early one."""
     parts: dict[str, dict[str, Any]] = {
         INPUT: {"explainer": EXPLAINER, "unsigned": ["occlusion"]},
         LAYERWISE: {"explainer": EXPLAINER, "references": ["gradient"]},
@@ -39,6 +49,7 @@ def tasks(options: PaperOptions) -> list[Task]:
 
 
 def _recipes(options: PaperOptions) -> Iterator[Recipe]:
+    """The paper's networks: every data set, seed, architecture and depth of a run."""
     epochs = QUICK_EPOCHS if options.quick else None
     for name in _sets(options):
         depths = QUICK_DEPTHS if options.quick else (1, 2, 3, 4, 5) if options.full else DEPTHS[name]
@@ -48,7 +59,7 @@ def _recipes(options: PaperOptions) -> Iterator[Recipe]:
 
 
 def _early(options: PaperOptions) -> Iterator[Recipe]:
-    """GCN on MUTAG before it has learned its 112 graphs by heart: published explanations are more like this."""
+    """GCN on MUTAG before it has memorised its 112 graphs: published explanations are more like those of this network."""
     if not options.quick:
         for seed, layers in product(options.seeds_of(), DEPTHS["MUTAG"]):
             yield Recipe.for_graphs("MUTAG", "GCN", layers, seed, EARLY_EPOCHS)
@@ -65,14 +76,14 @@ def _has_sentences(options: PaperOptions) -> bool:
 
 
 def notes(options: PaperOptions) -> list[str]:
-    """What is left out, and why."""
+    """What these options leave out, and why."""
     found: list[str] = []
     if options.quick:
         return found
     if not _has_sentences(options):
         found.append(
             "Graph-SST2 is left out: its raw files are not in the data folder (70,042 sentence graphs with BERT features, from "
-            "https://github.com/divelab/DIG; put them into DIR/Graph-SST2/raw/ and say --data DIR)."
+            "https://github.com/divelab/DIG; put them into DIR/Graph-SST2/raw/ and use --data DIR)."
         )
     if not options.full:
         found.append("PROTEINS is shown for 1, 3 and 5 layers and one seed; --full trains all depths and seeds.")
@@ -80,7 +91,7 @@ def notes(options: PaperOptions) -> list[str]:
 
 
 def run(task: Task, context: Context) -> TaskOutcome:
-    """One of the four."""
+    """One of the four tasks of a network."""
     recipe = Recipe.read(task.settings)
     found = context.graph_set(recipe.dataset)
     model, seconds = context.trained(recipe)
@@ -90,21 +101,28 @@ def run(task: Task, context: Context) -> TaskOutcome:
     if task.part == ACCURACY:
         batched = logits(model, graphs, recipe.batch_size)
         return TaskOutcome(_accuracies(task, logits(model, graphs), batched, label, seconds))
-    subject = TrainedModel(model, graphs, {"training": recipe.plain}, task="graph", as_coded=label == 1)
+    network = TrainedModel(model, graphs, {"training": recipe.plain}, task="graph", as_coded=label == 1)
     if task.part == FLIPS:
         columns = [
             _some_edges(graph.num_edges, task.settings["flip_edges"], recipe.seed + i) for i, graph in enumerate(graphs)
         ]
-        return TaskOutcome(list(flip_rows(task, context, subject, columns)))
+        return TaskOutcome(list(flip_rows(task, context, network, columns)))
     rows = input_rows if task.part == INPUT else layer_rows
-    return TaskOutcome(list(rows(task, context, subject)))
+    return TaskOutcome(list(rows(task, context, network)))
 
 
 def _accuracies(task: Task, alone: Tensor, batched: Tensor, label: Tensor, seconds: float) -> list[Row]:
-    """The text's AUROC of graphs that are classified one by one, as they are explained; and what the code calls AUROC.
+    """AUROC and accuracy of graphs one by one, as they are explained; and (variant `code`) as the authors' code has them.
 
-    That is the mean of the two classes' accuracies, in batches: the norm inside of a GIN block looks at all graphs of a batch,
-    in training too, so a GIN says other things about a graph alone.
+    What the code calls AUROC is the mean of the two classes' accuracies, in batches. The norm inside a GIN block looks at
+    all graphs of a batch, in training too, so a GIN gives other logits to a graph alone.
+
+    Args:
+        task: Makes the rows.
+        alone: Logits of graphs one by one, `[graphs]`.
+        batched: Logits in batches, `[graphs]`.
+        label: 0 or 1, `[graphs]`.
+        seconds: What the training took.
     """
     right = (batched > 0) == (label == 1)
     balanced = torch.stack([right[label == value].double().mean() for value in (0, 1)]).mean()
@@ -118,4 +136,5 @@ def _accuracies(task: Task, alone: Tensor, batched: Tensor, label: Tensor, secon
 
 
 def _some_edges(number: int, at_most: int, seed: int) -> Tensor:
+    """Random columns of a graph with so many edges."""
     return torch.randperm(number, generator=torch.Generator().manual_seed(seed))[:at_most]

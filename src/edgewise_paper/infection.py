@@ -1,4 +1,13 @@
-"""Infection: 6×6 similarities at both levels, why they differ from seed to seed, and the paths that walk searches recover."""
+"""The experiment on Infection: 6×6 similarities at both levels, and the paths that walk searches recover.
+
+Each seed is a small network, trained in two seconds, all of whose nodes are explained.
+
+| part of a task | its rows |
+|---|---|
+| `input similarity` | accuracy, cosines of all pairs of methods, and why they differ from seed to seed (`_sign_rows`) |
+| `layerwise similarity` | cosines of all pairs of methods in every layer |
+| `paths` | how often each walk search finds the path that the infection took, and a walk with the highest score |
+"""
 
 import math
 import time
@@ -19,20 +28,146 @@ from edgewise_paper.context import Context
 from edgewise_paper.similarity import CODE, EXPLAINER, Average
 from edgewise_paper.task import PaperOptions, Row, Task, TaskOutcome
 
-# --- Do walk searches find the way that the infection took? ------------------------------------------------------------
-
-
+NAME = "infection"
+SEEDS = 10
+METHODS = ("positive_gradient", "gnn_explainer", "gradient", "occlusion", "random", "full")
+TEXT_RATE = 0.003
+"""The learning rate of GNNExplainer in the text; PyG's default, which the code uses, is 0.01."""
 SEARCHES = ("exact", "dag", "amp_ave", "amp_ave_additive", "emp_neu")
 TIED = 1e-6  # relative: the same score up to rounding
 PICTURE = "infection paths"
 
 
+def tasks(options: PaperOptions) -> list[Task]:
+    """Three tasks for each seed."""
+    found = []
+    for seed in options.seeds_of(at_least=SEEDS):
+        about = {"dataset": "Infection", "architecture": "GraphSAGE", "layers": 4, "seed": seed}
+        explained = about | {"explainer": EXPLAINER}
+        found += [
+            Task(NAME, "input similarity", explained, 20.0),
+            Task(NAME, "layerwise similarity", explained, 20.0),
+            Task(NAME, "paths", about, 12.0),
+        ]
+    return found
+
+
+def run(task: Task, context: Context) -> TaskOutcome:
+    """Train the network of the task's seed, and explain every node that has an edge."""
+    start = time.perf_counter()
+    trained = infection_model(task.settings["seed"])
+    seconds = time.perf_counter() - start
+    if task.part == "paths":
+        return path_outcome(task, trained)
+    if task.part == "layerwise similarity":
+        return TaskOutcome(list(_layer_rows(task, context, trained)))
+    accuracy = task.row("accuracy", trained.test_accuracy, count=trained.graphs.test.num_nodes, seconds=seconds)
+    return TaskOutcome([accuracy, *_input_rows(task, context, trained), *_sign_rows(task, context, trained)])
+
+
+def _explain(
+    task: Task, context: Context, trained: TrainedInfection, level: str
+) -> tuple[dict[str, ew.ExplanationSet], float]:
+    """Explanations of all nodes with an edge, by method, and the seconds that GNNExplainer took."""
+    graph = trained.graphs.test
+    nodes = graph.edge_index.unique()
+    found, seconds = {}, 0.0
+    for method in METHODS:
+        start = time.perf_counter()
+        settings = task.settings["explainer"] if method == "gnn_explainer" else {}
+        found[method] = context.explain(trained.model, graph, nodes, method=method, level=level, **settings)
+        seconds = time.perf_counter() - start if method == "gnn_explainer" else seconds
+    return found, seconds
+
+
+def _pairs(task: Task, found: dict[str, ew.ExplanationSet], **where: Any) -> Iterator[Row]:
+    """Mean cosines of all pairs of methods; at layer level a row for each layer."""
+    for one, other in combinations(METHODS, 2):
+        cosine = ew.similarity(found[one], found[other], per_layer=where["level"] == "layer")
+        for layer, column in enumerate(cosine.view(len(cosine), -1).t(), start=1):
+            average = Average.of(column)
+            about = {"deviation": average.deviation, "count": average.count, "method": other, "reference": one}
+            number = layer if where["level"] == "layer" else 0
+            yield task.row("cosine", average.mean, layer=number, **about, **where)
+
+
+def _input_rows(task: Task, context: Context, trained: TrainedInfection) -> Iterator[Row]:
+    """All pairs at the input level, and GNNExplainer with the text's learning rate.
+
+    Full masks are those of the four-hop neighbourhood; the code's are a hop wider (variant `code`).
+    """
+    found, seconds = _explain(task, context, trained, "input")
+    found["full"] = neighbourhood(found["full"], [4])
+    yield from _pairs(task, found, level="input", seconds=seconds)
+    wide = {**found, "full": neighbourhood(found["full"], [5])}
+    yield from (row for row in _pairs(task, wide, level="input", variant=CODE) if row.method == "full")
+    slower = context.explain(
+        trained.model, trained.graphs.test, found["full"].index, method="gnn_explainer",
+        **{**task.settings["explainer"], "lr": TEXT_RATE},
+    )  # fmt: skip
+    average = Average.of(ew.similarity(slower, found["positive_gradient"]))
+    about = {
+        "level": "input",
+        "method": "gnn_explainer",
+        "reference": "positive_gradient",
+        "variant": f"lr {TEXT_RATE}",
+    }
+    yield task.row("cosine", average.mean, deviation=average.deviation, count=average.count, **about)
+
+
+def _layer_rows(task: Task, context: Context, trained: TrainedInfection) -> Iterator[Row]:
+    """All pairs in every layer.
+
+    The text's full mask is the computation graph; the code's is the whole neighbourhood, a hop too wide in every layer.
+    """
+    found, seconds = _explain(task, context, trained, "layer")
+    yield from _pairs(task, found, level="layer", seconds=seconds)
+    wide = {**found, "full": neighbourhood(found["full"], [5, 4, 3, 2])}
+    yield from (row for row in _pairs(task, wide, level="layer", variant=CODE) if row.method == "full")
+
+
+def _sign_rows(task: Task, context: Context, trained: TrainedInfection) -> Iterator[Row]:
+    """The share of edges on which the gradient that moves GNNExplainer's masks has the sign of the logit's gradient at ω = 1.
+
+    The masks start at ω = ½ and follow the log-probability; Positive Gradients look at the logit, at ω = 1. One row for each
+    of the two changes and one for both.
+    """
+    graph = trained.graphs.test
+    nodes = graph.edge_index.unique()
+
+    def gradient(of: str, weight: float) -> tuple[Score, Tensor]:
+        """`[M]`: ∂/∂ω_e of the logit or log-probability of each target, all weights at the same value."""
+        score = Score(trained.model, graph, nodes, of=of, device=context.options.device)
+        return score, weight_gradients(score, score.ones() * weight, None)[0].sum(dim=0)
+
+    score, reference = gradient("logit", 1.0)
+    for of, weight in (("log_prob", 1.0), ("logit", 0.5), ("log_prob", 0.5)):
+        _, other = gradient(of, weight)
+        counted = (reference != 0) | (other != 0)
+        agree = _by_target(score, ((reference > 0) == (other > 0)) & counted) / _by_target(score, counted)
+        average = Average.of(agree)
+        about = {"deviation": average.deviation, "count": average.count, "reference": "logit at ω = 1"}
+        yield task.row("sign agreement", average.mean, method=f"{of} at ω = {weight:g}", level="input", **about)
+
+
+def _by_target(score: Score, flags: Tensor) -> Tensor:
+    """`[T]`: how many of its edges (`flags`, `[M]`) each target has set."""
+    return torch.zeros(score.num_targets, dtype=torch.double).index_add_(0, score.owner.cpu(), flags.cpu().double())
+
+
+# --- Do walk searches find the path that the infection took? -----------------------------------------------------------
+
+
 def path_outcome(task: Task, trained: TrainedInfection) -> TaskOutcome:
-    """Rows for every search, and for a seed that has one, a node where Algorithm 1 is right and AMP-ave is not."""
+    """Path recovery, maximality and seconds of every search; a picture if there is a node that tells two searches apart.
+
+    Recovery counts the nodes with one shortest path from an infected node; the code (variant `code`) also counts nodes with
+    several of them from one source.
+    """
     graph = trained.graphs.test
     near = (graph.y <= MAX_PATH_LENGTH).nonzero().view(-1)
     paths = {int(node): infection_paths(graph, int(node)) for node in near}
-    valid = {
+    valid = {  # nodes that count
         "": [node for node, some in paths.items() if len(some) == 1],
         CODE: [node for node, some in paths.items() if len({path[0] for path in some}) == 1],
     }
@@ -55,7 +190,10 @@ def path_outcome(task: Task, trained: TrainedInfection) -> TaskOutcome:
 
 
 def _right(walks: Any, graph: Data, node: int) -> bool:
-    """The source is infected, and the walk has as many nodes as the shortest way; waiting on a node is allowed."""
+    """Whether the best walk starts at an infected node and visits as many nodes as the shortest path has.
+
+    A walk may stay on a node for a step.
+    """
     if not len(walks):
         return False
     nodes = walks[0].nodes
@@ -70,7 +208,7 @@ def _as_good(walks: Any, best: Any) -> bool:
 
 
 def _pictures(graph: Data, found: dict[str, dict[int, Any]], nodes: Sequence[int]) -> dict[str, Any]:
-    """The farthest such node; its surroundings as edges."""
+    """For the figure: a node where Algorithm 1 is right and AMP-ave is not, the farthest one; its surroundings as edges."""
     chosen = [
         node
         for node in nodes
@@ -85,7 +223,7 @@ def _pictures(graph: Data, found: dict[str, dict[int, Any]], nodes: Sequence[int
     walks = {search: list(found[search][node][0].nodes) for search in ("dag", "amp_ave_additive")}
     shown = torch.tensor(sorted({place for walk in walks.values() for place in walk}))
     touching = torch.isin(graph.edge_index, shown)
-    columns = touching.all(dim=0) | touching[1]  # with all who send to a node on one of the walks
+    columns = touching.all(dim=0) | touching[1]  # with all nodes that send to a node of the walks
     edges = graph.edge_index[:, columns].t().tolist()
     infected = [place for place in {end for edge in edges for end in edge} if graph.x[place, 1] == 1]
     return {
@@ -97,120 +235,3 @@ def _pictures(graph: Data, found: dict[str, dict[int, Any]], nodes: Sequence[int
             "infected": sorted(infected),
         }
     }
-
-
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
-NAME = "infection"
-SEEDS, QUICK_EPOCHS = 10, 100
-METHODS = ("positive_gradient", "gnn_explainer", "gradient", "occlusion", "random", "full")
-TEXT_RATE = 0.003
-"""The learning rate of GNNExplainer in the text; PyG's default, which the code uses, is 0.01."""
-
-
-def tasks(options: PaperOptions) -> list[Task]:
-    """Three for each seed."""
-    found = []
-    for seed in options.seeds_of(at_least=SEEDS):
-        about = {"dataset": "Infection", "architecture": "GraphSAGE", "layers": 4, "seed": seed}
-        explained = about | {"explainer": EXPLAINER}
-        found += [
-            Task(NAME, "input similarity", explained, 20.0),
-            Task(NAME, "layerwise similarity", explained, 20.0),
-            Task(NAME, "paths", about, 12.0),
-        ]
-    return found
-
-
-def run(task: Task, context: Context) -> TaskOutcome:
-    """Train, which takes two seconds, and explain every node that has an edge."""
-    start = time.perf_counter()
-    trained = infection_model(task.settings["seed"])
-    seconds = time.perf_counter() - start
-    if task.part == "paths":
-        return path_outcome(task, trained)
-    if task.part == "layerwise similarity":
-        return TaskOutcome(list(_layer_rows(task, context, trained)))
-    accuracy = task.row("accuracy", trained.test_accuracy, count=trained.graphs.test.num_nodes, seconds=seconds)
-    return TaskOutcome([accuracy, *_input_rows(task, context, trained), *_spread_rows(task, context, trained)])
-
-
-def _explain(
-    task: Task, context: Context, trained: TrainedInfection, level: str
-) -> tuple[dict[str, ew.ExplanationSet], float]:
-    """By method, and the seconds that GNNExplainer took."""
-    graph = trained.graphs.test
-    nodes = graph.edge_index.unique()
-    found, seconds = {}, 0.0
-    for method in METHODS:
-        start = time.perf_counter()
-        settings = task.settings["explainer"] if method == "gnn_explainer" else {}
-        found[method] = context.explain(trained.model, graph, nodes, method=method, level=level, **settings)
-        seconds = time.perf_counter() - start if method == "gnn_explainer" else seconds
-    return found, seconds
-
-
-def _pairs(task: Task, found: dict[str, ew.ExplanationSet], **where: Any) -> Iterator[Row]:
-    for one, other in combinations(METHODS, 2):
-        cosine = ew.similarity(found[one], found[other], per_layer=where["level"] == "layer")
-        for layer, column in enumerate(cosine.view(len(cosine), -1).t(), start=1):
-            average = Average.of(column)
-            about = {"deviation": average.deviation, "count": average.count, "method": other, "reference": one}
-            number = layer if where["level"] == "layer" else 0
-            yield task.row("cosine", average.mean, layer=number, **about, **where)
-
-
-def _input_rows(task: Task, context: Context, trained: TrainedInfection) -> Iterator[Row]:
-    """Full masks are those of the four-hop neighbourhood; the code's are a hop wider."""
-    found, seconds = _explain(task, context, trained, "input")
-    found["full"] = neighbourhood(found["full"], [4])
-    yield from _pairs(task, found, level="input", seconds=seconds)
-    wide = {**found, "full": neighbourhood(found["full"], [5])}
-    yield from (row for row in _pairs(task, wide, level="input", variant=CODE) if row.method == "full")
-    slower = context.explain(
-        trained.model, trained.graphs.test, found["full"].index, method="gnn_explainer",
-        **{**task.settings["explainer"], "lr": TEXT_RATE},
-    )  # fmt: skip
-    average = Average.of(ew.similarity(slower, found["positive_gradient"]))
-    about = {
-        "level": "input",
-        "method": "gnn_explainer",
-        "reference": "positive_gradient",
-        "variant": f"lr {TEXT_RATE}",
-    }
-    yield task.row("cosine", average.mean, deviation=average.deviation, count=average.count, **about)
-
-
-def _layer_rows(task: Task, context: Context, trained: TrainedInfection) -> Iterator[Row]:
-    """The text's full mask is the computation graph; the code's is the whole neighbourhood, a hop too wide in every layer."""
-    found, seconds = _explain(task, context, trained, "layer")
-    yield from _pairs(task, found, level="layer", seconds=seconds)
-    wide = {**found, "full": neighbourhood(found["full"], [5, 4, 3, 2])}
-    yield from (row for row in _pairs(task, wide, level="layer", variant=CODE) if row.method == "full")
-
-
-def _spread_rows(task: Task, context: Context, trained: TrainedInfection) -> Iterator[Row]:
-    """On how many edges the gradient that moves GNNExplainer's masks has the sign of the logit's gradient at ω = 1.
-
-    The masks start at ω = ½ and follow the log-probability; Positive Gradients look at the logit, at ω = 1.
-    """
-    graph = trained.graphs.test
-    nodes = graph.edge_index.unique()
-
-    def gradient(of: str, weight: float) -> tuple[Score, Tensor]:
-        score = Score(trained.model, graph, nodes, of=of, device=context.options.device)
-        return score, weight_gradients(score, score.ones() * weight, None)[0].sum(dim=0)
-
-    score, reference = gradient("logit", 1.0)
-    for of, weight in (("log_prob", 1.0), ("logit", 0.5), ("log_prob", 0.5)):
-        _, other = gradient(of, weight)
-        counted = (reference != 0) | (other != 0)
-        agree = _by_target(score, ((reference > 0) == (other > 0)) & counted) / _by_target(score, counted)
-        average = Average.of(agree)
-        about = {"deviation": average.deviation, "count": average.count, "reference": "logit at ω = 1"}
-        yield task.row("sign agreement", average.mean, method=f"{of} at ω = {weight:g}", level="input", **about)
-
-
-def _by_target(score: Score, flags: Tensor) -> Tensor:
-    return torch.zeros(score.num_targets, dtype=torch.double).index_add_(0, score.owner.cpu(), flags.cpu().double())

@@ -1,4 +1,11 @@
-"""Negative Evidence with two colours: GNNExplainer follows the sign of the gradient, and reversed it finds the opposition."""
+"""Two experiments on Negative Evidence, with two colours and with three.
+
+With two colours GNNExplainer follows the sign of the gradient, and explaining the other class it finds the opposing edges.
+With three there is one logit a colour, so other colours need not oppose the prediction.
+
+Rows: accuracy, the model's weight of gray, cosines of GNNExplainer to Positive Gradients, and (two colours) the cosine of
+GNNExplainer minus GNNExplainer of the other class to the gradients. The variant `constant rate` trains as published.
+"""
 
 import time
 from dataclasses import replace
@@ -15,46 +22,28 @@ from edgewise_paper.context import Context
 from edgewise_paper.similarity import Average, cosines
 from edgewise_paper.task import PaperOptions, Row, Task, TaskOutcome
 
-# --- Arithmetic on sets of explanations --------------------------------------------------------------------------------
-
-
-def difference(one: ew.ExplanationSet, other: ew.ExplanationSet) -> ew.ExplanationSet:
-    """Scores of the one minus scores of the other, for the same targets in the same order."""
-    first, second = one.edges, other.edges
-    assert first is not None
-    assert second is not None
-    row, place = (torch.cat(parts) for parts in ((first.rows(), second.rows()), (first.place, second.place)))
-    stride = int(place.max()) + 1 if len(place) else 1
-    key, where = (row * stride + place).unique(return_inverse=True)
-    score = first.score.new_zeros(len(key)).index_add_(0, where, torch.cat([first.score, -second.score]))
-    part = Part(key.div(stride, rounding_mode="floor"), key % stride, score)
-    return replace(one, method=f"{one.method} − reversed", edges=Entries([part], len(one)), own=None)
-
-
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
-NAME = "negative-evidence"
+NAME, MULTICLASS = "negative-evidence", "negative-evidence-multiclass"
 SEEDS = 10
 EXPLAINER = {"epochs": 100, "lr": 0.5, "edge_size": 0.001, "edge_ent": 0.0}
 EPSILON = 0.001
+"""Positive Gradients count an edge as positive if its gradient is above this, as in the paper."""
 CONSTANT = "constant rate"
-"""Variant: Adam at 0.01 to the end, as published. It steps around zero, and what it leaves on gray may exceed ε."""
+"""Variant: Adam at 0.01 to the end, as published. It steps around zero; the weight that it leaves on gray may exceed ε."""
 PICTURE = "negative evidence"
 
 
 def tasks(options: PaperOptions) -> list[Task]:
-    """One for each seed."""
-    return colour_tasks(NAME, "Negative Evidence", 2, options)
+    """Two colours: one task for each seed."""
+    return _colour_tasks(NAME, "Negative Evidence", 2, options)
 
 
-def run(task: Task, context: Context) -> TaskOutcome:
-    """Train, explain every test node."""
-    return explain_colours(task, context)
+def multiclass_tasks(options: PaperOptions) -> list[Task]:
+    """Three colours: one task for each seed."""
+    return _colour_tasks(MULTICLASS, "Negative Evidence (three colours)", 3, options)
 
 
-def colour_tasks(experiment: str, dataset: str, colours: int, options: PaperOptions) -> list[Task]:
-    """The same for any number of colours."""
+def _colour_tasks(experiment: str, dataset: str, colours: int, options: PaperOptions) -> list[Task]:
+    """The tasks of one experiment; the data set has so many colours besides gray."""
     seeds = options.seeds_of(at_least=SEEDS)
     settings = {
         "dataset": dataset,
@@ -66,30 +55,31 @@ def colour_tasks(experiment: str, dataset: str, colours: int, options: PaperOpti
     return [Task(experiment, "similarity", settings | {"seed": seed, "layers": 1}, 5.0) for seed in seeds]
 
 
-def explain_colours(task: Task, context: Context) -> TaskOutcome:
-    """Rows and, for the first seed, the picture."""
+def run(task: Task, context: Context) -> TaskOutcome:
+    """Train on the colours of the task and explain every test node; the first seed also gives the picture."""
     start = time.perf_counter()
     found = negative_evidence(task.settings["seed"], task.settings["colours"])
     trained = found.train_with(found.seed, task.settings["last_rate"])
     seconds = time.perf_counter() - start
-    restless = found.train_with(found.seed, FIRST_RATE)
+    constant = found.train_with(found.seed, FIRST_RATE)
 
     def explain(model: nn.Module = trained.model, **settings: Any) -> ew.ExplanationSet:
+        """Explanations of all test nodes."""
         return context.explain(model, found.data, found.targets, **settings)
 
     gradient = explain(method="gradient")
     masks = explain(method="gnn_explainer", **task.settings["explainer"])
     rows = [
         task.row("accuracy", trained.test_accuracy, count=len(found.targets), seconds=seconds),
-        task.row("accuracy", restless.test_accuracy, count=len(found.targets), variant=CONSTANT),
+        task.row("accuracy", constant.test_accuracy, count=len(found.targets), variant=CONSTANT),
         _gray(task, found, trained, ""),
-        _gray(task, found, restless, CONSTANT),
+        _gray(task, found, constant, CONSTANT),
     ]
     for epsilon, variant in ((EPSILON, ""), (0.0, "ε = 0")):
         positive = explain(method="positive_gradient", epsilon=epsilon)
         rows.append(_row(task, cosines(masks, positive), "gnn_explainer", "positive_gradient", variant))
-    positive = explain(restless.model, method="positive_gradient", epsilon=EPSILON)
-    other = explain(restless.model, method="gnn_explainer", **task.settings["explainer"])
+    positive = explain(constant.model, method="positive_gradient", epsilon=EPSILON)
+    other = explain(constant.model, method="gnn_explainer", **task.settings["explainer"])
     rows.append(_row(task, cosines(other, positive), "gnn_explainer", "positive_gradient", CONSTANT))
     shown = {"edge gradients": gradient, "GNNExplainer": masks}
     if found.num_colours == 2:
@@ -102,6 +92,7 @@ def explain_colours(task: Task, context: Context) -> TaskOutcome:
 
 
 def _row(task: Task, cosine: torch.Tensor, method: str, reference: str, variant: str) -> Row:
+    """The row of a mean cosine; `cosine` is `[targets]`."""
     average = Average.of(cosine)
     return task.row(
         "cosine", average.mean, deviation=average.deviation, count=average.count, level="input", method=method,
@@ -110,13 +101,13 @@ def _row(task: Task, cosine: torch.Tensor, method: str, reference: str, variant:
 
 
 def _gray(task: Task, found: NegativeEvidence, trained: Trained, variant: str) -> Row:
-    """The weight of gray, which says nothing: above ε it is taken for positive evidence."""
+    """The model's largest weight of gray, a colour that means nothing: above ε gray edges count as positive evidence."""
     weight = trained.model.get_parameter("lin_l.weight").detach()[:, found.num_colours]
     return task.row("weight of gray", float(weight.abs().max()), method="model", variant=variant)
 
 
 def _picture(found: NegativeEvidence, shown: dict[str, ew.ExplanationSet]) -> dict[str, Any]:
-    """The star around one node with few neighbours: their colours, and the scores of each explanation."""
+    """For the figure: the test node with the fewest neighbours, their colours, and the scores of each explanation."""
     source, receiver = found.data.edge_index
     degree = torch.bincount(receiver, minlength=found.data.num_nodes)
     node = int(found.targets[degree[found.targets].argmin()])
@@ -129,3 +120,19 @@ def _picture(found: NegativeEvidence, shown: dict[str, ew.ExplanationSet]) -> di
         "colours": [("blue", "red", "green")[c] if c < found.num_colours else "gray" for c in colour[order].tolist()],
         "scores": {name: explained.of(node).scores[columns][order].tolist() for name, explained in shown.items()},
     }
+
+
+def difference(one: ew.ExplanationSet, other: ew.ExplanationSet) -> ew.ExplanationSet:
+    """Scores of the one minus scores of the other, edge by edge, for the same targets in the same order.
+
+    An entry is a (target, place) pair with its score; a pair that only one of the two has counts as 0 in the other.
+    """
+    first, second = one.edges, other.edges
+    assert first is not None
+    assert second is not None
+    row, place = (torch.cat(parts) for parts in ((first.rows(), second.rows()), (first.place, second.place)))
+    stride = int(place.max()) + 1 if len(place) else 1
+    key, where = (row * stride + place).unique(return_inverse=True)  # one key for each (target, place)
+    score = first.score.new_zeros(len(key)).index_add_(0, where, torch.cat([first.score, -second.score]))
+    part = Part(key.div(stride, rounding_mode="floor"), key % stride, score)
+    return replace(one, method=f"{one.method} − reversed", edges=Entries([part], len(one)), own=None)

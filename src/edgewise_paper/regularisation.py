@@ -1,4 +1,8 @@
-"""The appendix as a measurement: what the regularisers of GNNExplainer do to its masks, and what the first step decides."""
+"""The experiment on the appendix: what the regularisers of GNNExplainer do to its masks, and what the first step decides.
+
+Masks are taken after more and more epochs, with neither, either and both of the size and entropy terms, on Infection and on a
+GCN on Cora.
+"""
 
 import time
 from collections.abc import Iterator
@@ -12,7 +16,7 @@ from edgewise.algorithms.gnn_explainer import loss_gradient
 from edgewise.results.explanation_set import Entries, Part
 from edgewise.score import Score
 from edgewise_paper.context import Context
-from edgewise_paper.similarity import Average, cosines, subject_of
+from edgewise_paper.similarity import Average, cosines, model_graph_and_nodes
 from edgewise_paper.task import PaperOptions, Row, Task, TaskOutcome
 from edgewise_paper.training.recipe import NODE_EPOCHS, Recipe
 
@@ -24,14 +28,15 @@ REGIMES = {
     "both": {"edge_size": 0.005, "edge_ent": 1.0},
 }
 EPOCHS = (1, 2, 5, 10, 20, 35, 50, 75, 100)
-SHOWN = 60
+"""After how many epochs masks are looked at."""
+SHOWN = 60  # masks in a figure
 PICTURE = "mask trajectories"
 
 
 def tasks(options: PaperOptions) -> list[Task]:
-    """Infection and a network on Cora, for each combination of the two terms."""
+    """One task for each network and each combination of the two terms."""
     cora = Recipe("Cora", "GCN", 2, 0, 100 if options.quick else NODE_EPOCHS)
-    subjects: list[dict[str, Any]] = [
+    networks: list[dict[str, Any]] = [
         {
             "dataset": "Infection",
             "architecture": "GraphSAGE",
@@ -43,15 +48,15 @@ def tasks(options: PaperOptions) -> list[Task]:
     ]
     return [
         Task(NAME, regime, about | {"epochs": list(EPOCHS), **terms}, 15.0 if about["dataset"] == "Infection" else 10.0)
-        for about in subjects
+        for about in networks
         for regime, terms in REGIMES.items()
     ]
 
 
 def run(task: Task, context: Context) -> TaskOutcome:
-    """Masks after more and more epochs, from ω = ½ and from PyG's random start: equal starts make one trajectory."""
+    """Masks after more and more epochs, from ω = ½ (the same start makes them one trajectory) and from PyG's random start."""
     start = time.perf_counter()
-    model, data, index = subject_of(task, context)
+    model, data, index = model_graph_and_nodes(task, context)
     terms = {name: task.settings[name] for name in ("edge_size", "edge_ent")}
     middle = {"init": torch.zeros(data.num_edges)}
 
@@ -74,14 +79,14 @@ def run(task: Task, context: Context) -> TaskOutcome:
 
 
 def _values(found: ew.ExplanationSet, places: ew.ExplanationSet) -> Tensor:
-    """The masks at the places where another set has one."""
+    """The masks of `found` at the entries of another set, `[entries]`; 0 where it has none."""
     assert found.edges is not None
     assert places.edges is not None
     return found.edges.at(places.edges.rows(), places.edges.place)
 
 
 def _foreseen(score: Score, places: ew.ExplanationSet, size: float) -> Tensor:
-    """Where the appendix expects masks above ½: ∂CE/∂ω + α < 0 at ω = ½."""
+    """`[entries]` of bool: where the appendix expects masks above ½, ∂CE/∂ω + α < 0 at ω = ½ with the size term α."""
     gradient = loss_gradient(score, score.ones()[:1] / 2)[0]
     up = Entries([Part(score.owner.cpu(), score.edge_id.cpu(), (gradient + size < 0).float().cpu())], score.num_targets)
     assert places.edges is not None
@@ -89,9 +94,15 @@ def _foreseen(score: Score, places: ew.ExplanationSet, size: float) -> Tensor:
 
 
 def _shares(task: Task, path: Tensor, foreseen: Tensor, drawn: Tensor) -> Iterator[Row]:
-    """Of the masks: for how many the first step decides the side of ½, and how many are close to 0 or 1 at the end.
+    """Shares of masks: for how many the first step decides the side of ½, and how many are close to 0 or 1 at the end.
 
-    PyG applies the regularisers from the second step on, so its first step does not know of α; the appendix's does.
+    PyG applies the regularisers from the second step on, so its first step does not depend on α; the appendix's does.
+
+    Args:
+        task: Makes the rows.
+        path: Masks from ω = ½ after each of `EPOCHS`, `[epochs, entries]`.
+        foreseen: What the appendix expects, `[entries]`.
+        drawn: Masks from PyG's random start at the end, `[entries]`.
     """
     first, early, end = path[0] > 0.5, path[EPOCHS.index(10)] > 0.5, path[-1] > 0.5
     shares = {
@@ -108,6 +119,7 @@ def _shares(task: Task, path: Tensor, foreseen: Tensor, drawn: Tensor) -> Iterat
 
 
 def _cosine_row(task: Task, cosine: Average, seconds: float) -> Row:
+    """Similarity of the trained masks to Positive Gradients."""
     about = {"deviation": cosine.deviation, "count": cosine.count, "seconds": seconds, "variant": task.part}
     return task.row(
         "cosine", cosine.mean, level="input", method="gnn_explainer", reference="positive_gradient", **about

@@ -1,4 +1,8 @@
-"""Runs experiments: what is done is skipped, what is not is given to workers, longest first; everything ends in a report."""
+"""Runs experiments: tasks that are done are skipped, the others go to worker processes, longest first.
+
+`reproduce` is the front door; it returns a `Reproduction`, which `report.write` turns into pages. The same call again does
+only what is missing.
+"""
 
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -7,70 +11,34 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from edgewise_paper.architectures import LINEAR
 from edgewise_paper.registry import Experiment, choose
 from edgewise_paper.store import Store
 from edgewise_paper.task import PaperOptions, Task, TaskOutcome
-from edgewise_paper.training.recipe import ACCURACY, CODED, FLIPS, INPUT, LAYERWISE, Recipe
 from edgewise_paper.workers import TaskReport, Worker, end, first_ready
-
-# --- Time left: expected costs of what remains, corrected by how the finished ones went --------------------------------
-
-
-TRUST = 30.0  # seconds of finished work after which measurements count as much as the estimates
-
-
-class Clock:
-    """Costs are estimates made on one machine; the ratio to measured seconds is learnt while running.
-
-    >>> clock = Clock([10.0, 100.0], workers=1)
-    >>> clock.finished(cost=10.0, seconds=20.0)
-    >>> round(clock.left)                       # 100 s expected, things seem to take a little longer than expected
-    125
-    """
-
-    def __init__(self, costs: Sequence[float], workers: int) -> None:
-        self.remaining, self.longest = sum(costs), max(costs, default=0.0)
-        self.workers = max(workers, 1)
-        self.expected, self.measured = 0.0, 0.0
-
-    def finished(self, cost: float, seconds: float) -> None:
-        """A task is done."""
-        self.remaining -= cost
-        self.expected += cost
-        self.measured += seconds
-
-    @property
-    def left(self) -> float:
-        """Seconds."""
-        ratio = (TRUST + self.measured) / (TRUST + self.expected)
-        return max(self.remaining, 0.0) * ratio / self.workers
-
-
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
-Teller = Callable[["Event"], None]
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something to tell the user: a task was started or has ended."""
+    """Progress of a run: a task was started or has ended."""
 
     kind: str
-    """`"planned"`, `"started"`, `"done"` or `"failed"`."""
+    """`"planned"` (once, before the first task), `"started"`, `"done"` or `"failed"`."""
     title: str
     done: int
     total: int
     left: float
-    """Seconds, estimated."""
+    """Seconds left, estimated."""
     seconds: float = 0.0
+    """Seconds that the task took."""
     problem: str = ""
+
+
+EventHandler = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What is there after a run."""
+    """The results of a run: whatever is in the store, of this run and of earlier ones with the same settings."""
 
     options: PaperOptions
     experiments: list[Experiment]
@@ -78,43 +46,53 @@ class Reproduction:
     notes: list[str]
     """What was left out, and why."""
     problems: list[TaskReport] = field(default_factory=list)
+    """Tasks that failed in this run."""
     unfinished: int = 0
+    """Tasks without a result."""
 
 
 class ReproductionStopped(Exception):  # noqa: N818 - not an error
-    """Ctrl-C, or SIGTERM."""
+    """The run was stopped by Ctrl-C or SIGTERM; the same call goes on from there."""
+
+
+def reproduce(names: Sequence[str], options: PaperOptions, tell: EventHandler = lambda _: None) -> Reproduction:
+    """Run experiments and collect their results.
+
+    Args:
+        names: Names of experiments (`registry.EXPERIMENTS`); empty, or `["all"]`: every one.
+        options: The same for all tasks.
+        tell: Called with an `Event` when a task starts or ends.
+
+    Raises:
+        ReproductionStopped: After Ctrl-C or SIGTERM; what was done is kept.
+    """
+    store = Store(options.out)
+    experiments, tasks, notes = plan(names, options)
+    _read_data(tasks, options)
+    problems = _Schedule(options, store, tasks, tell).run()
+    outcomes = [(task, found) for task in tasks if (found := store.result(task)) is not None]
+    return Reproduction(options, experiments, outcomes, notes, problems, len(tasks) - len(outcomes))
 
 
 def plan(names: Sequence[str], options: PaperOptions) -> tuple[list[Experiment], list[Task], list[str]]:
-    """The experiments, their tasks (each once), and notes about what is left out."""
+    """The experiments, their tasks (each once, with the tasks that they wait for), and notes about what is left out."""
     experiments = choose(list(names))
     tasks: dict[str, Task] = {}
     notes: list[str] = []
     for experiment in experiments:
-        found = experiment.module.tasks(options)
-        notes += getattr(experiment.module, "notes", lambda _: [])(options)
-        for task in found:
+        notes += experiment.notes(options)
+        for task in experiment.tasks(options):
             tasks.setdefault(task.key, task)
             if task.after is not None:
                 tasks.setdefault(task.after.key, task.after)
     return experiments, list(tasks.values()), notes
 
 
-def reproduce(names: Sequence[str], options: PaperOptions, tell: Teller = lambda _: None) -> Reproduction:
-    """Run experiments and collect their results; an interrupted run raises `ReproductionStopped` and can be run again.
-
-    The same call again does only what is missing.
-    """
-    store = Store(options.out)
-    experiments, tasks, notes = plan(names, options)
-    _read_data(tasks, options)
-    problems = _Shift(options, store, tasks, tell).run()
-    outcomes = [(task, found) for task in tasks if (found := store.result(task)) is not None]
-    return Reproduction(options, experiments, outcomes, notes, problems, len(tasks) - len(outcomes))
-
-
 def _read_data(tasks: list[Task], options: PaperOptions) -> None:
-    """Read every real data set once before workers do: what is missing is said at once, and nobody writes at the same time."""
+    """Read every real data set once, before the workers do.
+
+    Missing files are reported at once, and no two processes write the same processed file.
+    """
     names = {training["dataset"] for task in tasks if (training := task.settings.get("training"))}
     if names:
         from edgewise_paper.context import Context
@@ -124,25 +102,26 @@ def _read_data(tasks: list[Task], options: PaperOptions) -> None:
             context.read(name)
 
 
-class _Shift:
-    """The work of one run."""
+class _Schedule:
+    """The open tasks of one run: which waits, which runs, which failed."""
 
-    def __init__(self, options: PaperOptions, store: Store, tasks: list[Task], tell: Teller) -> None:
+    def __init__(self, options: PaperOptions, store: Store, tasks: list[Task], tell: EventHandler) -> None:
         self.options, self.tell, self.total = options, tell, len(tasks)
         self.waiting = _longest_first([task for task in tasks if not store.has(task)])
-        self.open = {task.key for task in self.waiting}
+        self.open = {task.key for task in self.waiting}  # waiting or running
         self.clock = Clock([task.cost for task in self.waiting], options.workers)
         self.problems: list[TaskReport] = []
 
     def run(self) -> list[TaskReport]:
-        """Everything that is not done; what could not be done."""
-        self._say("planned", "")
+        """Do everything that is not done; the reports of tasks that failed."""
+        self._tell("planned", "")
         if not self.waiting:
             return []
-        number = min(self.options.workers, len(self.waiting))
-        workers = [Worker(self.options) for _ in range(number)]
+        workers: list[Worker] = []
         try:
             with _signals_raise():
+                for _ in range(min(self.options.workers, len(self.waiting))):
+                    workers.append(Worker(self.options))
                 self._work(workers)
         except KeyboardInterrupt:
             raise ReproductionStopped from None
@@ -151,11 +130,12 @@ class _Shift:
         return self.problems
 
     def _work(self, workers: list[Worker]) -> None:
+        """Keep every worker busy until no task is open; a worker that died is replaced."""
         while self.open:
             for worker in workers:
                 if worker.task is None and (task := self._next()) is not None:
                     worker.give(task)
-                    self._say("started", task.title)
+                    self._tell("started", task.title)
             place = workers.index(first_ready(workers))
             report = workers[place].report()
             if not workers[place].process.is_alive():
@@ -163,12 +143,14 @@ class _Shift:
             self._finish(report)
 
     def _next(self) -> Task | None:
+        """The longest task that waits for no other; None if all of them do."""
         for place, task in enumerate(self.waiting):
             if task.after is None or task.after.key not in self.open:
                 return self.waiting.pop(place)
         return None
 
     def _finish(self, report: TaskReport) -> None:
+        """Note the end of a task; after a failure the tasks that need it are dropped."""
         task = report.task
         self.open.discard(task.key)
         self.clock.finished(task.cost, report.seconds)
@@ -179,19 +161,20 @@ class _Shift:
                 self.open.discard(dropped.key)
                 self.clock.finished(dropped.cost, 0.0)
                 self.problems.append(TaskReport(dropped, 0.0, f"Not tried, because this failed: {task.title}"))
-        self._say("failed" if report.problem else "done", task.title, report.seconds, report.problem)
+        self._tell("failed" if report.problem else "done", task.title, report.seconds, report.problem)
 
-    def _say(self, kind: str, title: str, seconds: float = 0.0, problem: str = "") -> None:
+    def _tell(self, kind: str, title: str, seconds: float = 0.0, problem: str = "") -> None:
         done = self.total - len(self.open)
         self.tell(Event(kind, title, done, self.total, self.clock.left, seconds, problem))
 
 
 def _needs(task: Task, other: Task) -> bool:
+    """Whether a task waits for another, directly or through a third."""
     return task.after is not None and (task.after.key == other.key or _needs(task.after, other))
 
 
 def _longest_first(tasks: list[Task]) -> list[Task]:
-    """By a task's own cost and that of the longest that waits for it."""
+    """Sorted by a task's own cost and that of the longest that waits for it."""
     behind: dict[str, float] = {}
     for task in tasks:
         if task.after is not None:
@@ -201,7 +184,7 @@ def _longest_first(tasks: list[Task]) -> list[Task]:
 
 @contextmanager
 def _signals_raise() -> Iterator[None]:
-    """SIGTERM is as good as Ctrl-C; only the main thread may say so."""
+    """Inside this block SIGTERM raises KeyboardInterrupt, as Ctrl-C does; only the main thread can arrange that."""
 
     def stop(_signal: int, _frame: FrameType | None) -> Any:
         raise KeyboardInterrupt
@@ -217,10 +200,35 @@ def _signals_raise() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-# --- Seconds that tasks are expected to take on one core: only the order of the work and the time left depend on them ---
+# --- The time left -----------------------------------------------------------------------------------------------------
+
+TRUST = 30.0  # seconds of finished work after which measurements count as much as the estimates
 
 
+class Clock:
+    """Estimates the time left from the costs of open tasks, corrected by how long the finished ones took.
 
+    Costs are seconds on one machine; the ratio to measured seconds is learnt while running.
 
+    >>> clock = Clock([10.0, 100.0], workers=1)
+    >>> clock.finished(cost=10.0, seconds=20.0)
+    >>> round(clock.left)                       # 100 s expected, things seem to take a little longer than expected
+    125
+    """
 
+    def __init__(self, costs: Sequence[float], workers: int) -> None:
+        self.remaining = sum(costs)
+        self.workers = max(workers, 1)
+        self.expected, self.measured = 0.0, 0.0
 
+    def finished(self, cost: float, seconds: float) -> None:
+        """Count a task as done: what it was expected to take, and what it took."""
+        self.remaining -= cost
+        self.expected += cost
+        self.measured += seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds until everything is done."""
+        ratio = (TRUST + self.measured) / (TRUST + self.expected)
+        return max(self.remaining, 0.0) * ratio / self.workers

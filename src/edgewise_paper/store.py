@@ -1,9 +1,9 @@
 """What is done stays done: results, models and explanations under the output folder, by the fingerprint of their settings.
 
-    out/cache/results/KEY.json         rows and pictures of a task
-    out/cache/models/KEY.pt            a trained network
-    out/cache/checkpoints/KEY.pt       a training that was interrupted
-    out/cache/explanations/KEY.npz     explanations that took long
+out/cache/results/KEY.json         rows and pictures of a task
+out/cache/models/KEY.pt            a trained network
+out/cache/checkpoints/KEY.pt       a training that was interrupted
+out/cache/explanations/KEY.npz     explanations that took long
 """
 
 import json

@@ -1,6 +1,7 @@
-"""Each proposition and corollary of the paper on random networks in float64, with the worst deviation seen.
+"""The experiment on theory: each proposition and corollary on random networks in float64, with the worst deviation seen.
 
-Where a statement does not hold as printed, the corrected one is checked beside it.
+A statement is a function from a seed to a deviation that is zero, up to rounding, if the statement holds on the network and
+graph of that seed (`draw`). `CHECKS` lists them; where one does not hold as printed, the corrected one stands beside it.
 """
 
 import math
@@ -20,11 +21,37 @@ from edgewise.seeds import seeded
 from edgewise_paper.context import Context
 from edgewise_paper.task import PaperOptions, Task, TaskOutcome
 
-# --- Random networks of the kind that the paper's statements are about -------------------------------------------------
+NAME = "theorems"
+TRIALS, QUICK_TRIALS = 50, 5
+
+
+def tasks(options: PaperOptions) -> list[Task]:
+    """One task for each statement."""
+    trials = QUICK_TRIALS if options.quick else TRIALS
+    return [Task(NAME, name, {"trials": trials, "seed": 0}, 5.0) for name in CHECKS]
+
+
+def run(task: Task, _context: Context) -> TaskOutcome:
+    """The worst deviation over many random networks: zero up to rounding, or the statement does not hold."""
+    check, trials = CHECKS[task.part], task.settings["trials"]
+    start = time.perf_counter()
+    worst = max(check(trial) for trial in range(trials))
+    seconds = time.perf_counter() - start
+    return TaskOutcome([task.row("worst deviation", worst, method=task.part, count=trials, seconds=seconds)])
+
+
+# --- Random networks and graphs ----------------------------------------------------------------------------------------
 
 
 class TheoremNetwork(nn.Module):
-    """Sum-aggregated layers as in the paper, with one logit."""
+    """Layers with sum aggregation, as in the paper's statements, and one logit.
+
+    Args:
+        widths: Numbers of features, of neurons in each hidden layer, and of outputs.
+        relu: Whether there is a ReLU between the layers; else the network is linear.
+        bias: Whether layers have biases.
+        root: Whether a node also receives its own features, with a matrix of their own.
+    """
 
     def __init__(self, widths: list[int], *, relu: bool, bias: bool = False, root: bool = False) -> None:
         super().__init__()
@@ -33,19 +60,26 @@ class TheoremNetwork(nn.Module):
         self.act = nn.ReLU() if relu else nn.Identity()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """`[nodes, 1]`."""
+        """Logits, `[N, 1]`."""
         for conv in list(self.convs)[:-1]:
             x = self.act(conv(x, edge_index))
         found: Tensor = self.convs[-1](x, edge_index)
         return found
 
     def weights(self) -> list[Tensor]:
-        """W of each layer."""
+        """The matrix of each layer, `[out, in]`."""
         return [conv.get_parameter("lin_l.weight").detach() for conv in self.convs]
 
 
 def draw(seed: int, layers: int, width: int = 4, nodes: int = 8, **settings: Any) -> tuple[TheoremNetwork, Data]:
-    """A random network and a random graph without loops, in float64; every node has a sender."""
+    """A random network and a random graph without self-loops, in float64, with three features; every node has a sender.
+
+    `settings` are those of `TheoremNetwork`. The same seed draws the same.
+
+    >>> model, data = draw(0, layers=2, nodes=5)
+    >>> model(data.x, data.edge_index).shape
+    torch.Size([5, 1])
+    """
     with seeded(seed):
         model = TheoremNetwork([3, *[width] * (layers - 1), 1], relu=settings.pop("relu", False), **settings).double()
         dense = torch.rand(nodes, nodes) < 0.35
@@ -56,7 +90,7 @@ def draw(seed: int, layers: int, width: int = 4, nodes: int = 8, **settings: Any
 
 
 def explain(model: TheoremNetwork, data: Data, method: str, level: str = "layer") -> Tensor:
-    """Scores of class 1, of all nodes: `[N, E]` or `[N, L, E]`, with self scores behind."""
+    """Scores for class 1 of all nodes, `[N, E]` or `[N, L, E]`; if the network has them, self scores `[…, N]` are appended."""
     found = ew.explain(model, data, method=method, level=level, target=1)
     assert isinstance(found, ew.ExplanationSet)
     return torch.stack(
@@ -66,15 +100,18 @@ def explain(model: TheoremNetwork, data: Data, method: str, level: str = "layer"
 
 @torch.no_grad()
 def logits(model: TheoremNetwork, data: Data, edge_index: Tensor | None = None) -> Tensor:
-    """`[N]`."""
+    """Logits of all nodes, `[N]`; on other edges than the graph's if `edge_index` says so."""
     return model(data.x, data.edge_index if edge_index is None else edge_index).view(-1)
 
 
-# --- The statements, each as a function from a seed to a deviation that is zero if the statement holds -----------------
+# --- The statements ----------------------------------------------------------------------------------------------------
 
 
 def proposition_1(seed: int) -> float:
-    """One linear layer: of all subsets of a node's edges, those with a positive gradient are the most probable."""
+    """One linear layer: of all subsets of a node's edges, the edges with a positive gradient are the most probable one.
+
+    Tried by brute force over all 2^d subsets of the d edges of node 0.
+    """
     model, data = draw(seed, layers=1)
     gradient = explain(model, data, "gradient", "input")[0][: data.num_edges]
     terms = gradient[gradient != 0]
@@ -84,38 +121,43 @@ def proposition_1(seed: int) -> float:
 
 
 def proposition_2(seed: int) -> float:
-    """An edge whose gradient keeps its sign for all weights: the most probable weight is 1 or 0."""
+    """If the gradient of an edge keeps its sign for all weights in [0, 1], the most probable weight is 1 or 0.
+
+    Every edge of node 0 is varied over a grid of G weights while the others stay 1; C copies of the node, one for each
+    edge and weight, are computed at once.
+    """
     model, data = draw(seed, layers=3, relu=True, root=True)
     edges = ew.Score(model, data, index=[0], target=1).edge_id
     grid = torch.linspace(0, 1, 21, dtype=torch.double)
+    # [C], C = edges × G
     varied, weight = edges.repeat_interleave(len(grid)), grid.repeat(len(edges))
     score = ew.Score(model, data, index=[0] * len(varied), target=1)  # a copy of the node for each edge and weight
-    own = score.edge_id == varied[score.owner]
+    own = score.edge_id == varied[score.owner]  # [M]: the varied edge of each copy
     omega = torch.where(own, weight[score.owner], 1.0).repeat(score.num_layers, 1).requires_grad_()
     values = score(omega)
-    slopes = torch.autograd.grad(values.sum(), omega)[0].sum(dim=0)[own]
+    slopes = torch.autograd.grad(values.sum(), omega)[0].sum(dim=0)[own]  # [C]
     slope = torch.zeros(len(varied), dtype=torch.double).index_copy(0, score.owner[own], slopes).view(-1, len(grid))
-    value = values.detach().view(-1, len(grid))
+    value = values.detach().view(-1, len(grid))  # [edges, G], as slope
     rises, falls = (slope > 0).all(dim=1), (slope < 0).all(dim=1)
     lost = torch.cat([value[rises].amax(1) - value[rises, -1], value[falls].amax(1) - value[falls, 0]])
     return float(lost.max()) if len(lost) else 0.0
 
 
 def completeness(seed: int, **settings: Any) -> float:
-    """The contributions of the edges of any one layer (self edges among them) sum to the logit."""
+    """Proposition 3: the layer gradients of the edges of any one layer (own terms among them) sum to the logit."""
     model, data = draw(seed, layers=3, root=True, **settings)
     total = explain(model, data, "gradient").sum(dim=-1)
     return float((total - logits(model, data).view(-1, 1)).abs().max())
 
 
 def gradient_is_occlusion(seed: int, **settings: Any) -> float:
-    """Layerwise gradients equal layerwise occlusion."""
+    """Corollary 1: layerwise gradients equal layerwise occlusion."""
     model, data = draw(seed, layers=3, root=True, **settings)
     return float((explain(model, data, "gradient") - explain(model, data, "occlusion")).abs().max())
 
 
 def sensitivity(seed: int) -> float:
-    """Removing any n edges from a layer changes the logit by the sum of their contributions."""
+    """Sensitivity-n: removing any edges from a layer changes the logit by the sum of their layer gradients."""
     model, data = draw(seed, layers=3)
     score = ew.Score(model, data, index=[0], target=1)
     omega = score.ones().requires_grad_()
@@ -129,16 +171,19 @@ def sensitivity(seed: int) -> float:
 
 
 def expectation(seed: int, power: int) -> float:
-    """Every ReLU open with probability ρ: the expected logit is ρ^power times that of the linear network."""
+    """Corollary 2: if each ReLU is open with probability ρ, the expected logit is ρ^(L−1+power) times the linear network's.
+
+    The expectation is exact: a sum over all P patterns of open and closed ReLUs.
+    """
     layers, nodes, width, rho = 2 + seed % 2, 3, 2, 0.3
     model, data = draw(seed, layers, width=width, nodes=nodes)
     adjacency = torch.zeros(nodes, nodes, dtype=torch.double)
     adjacency[data.edge_index[1], data.edge_index[0]] = 1
     weights = model.weights()
     patterns = torch.tensor(list(product((0.0, 1.0), repeat=nodes * width * (layers - 1))), dtype=torch.double)
-    chance = (patterns * rho + (1 - patterns) * (1 - rho)).prod(dim=1)
+    chance = (patterns * rho + (1 - patterns) * (1 - rho)).prod(dim=1)  # [P]
     gates = patterns.view(-1, layers - 1, nodes, width)
-    rows = data.x.expand(len(patterns), -1, -1)
+    rows = data.x.expand(len(patterns), -1, -1)  # [P, N, d]
     for layer, weight in enumerate(weights):
         rows = adjacency @ rows @ weight.t()
         rows = rows * gates[:, layer] if layer < layers - 1 else rows
@@ -147,7 +192,7 @@ def expectation(seed: int, power: int) -> float:
 
 
 def eig_search(seed: int) -> float:
-    """EiG-Search's linear gradient of one edge with baseline 0 is occlusion: the edge taken out of the graph."""
+    """Proposition 4: EiG-Search's linear gradient of one edge with baseline 0 is occlusion, the edge taken out of the graph."""
     model, data = draw(seed, layers=3, relu=True, bias=True, root=True)
     occlusion = explain(model, data, "occlusion", "input")[:, : data.num_edges]
     full = logits(model, data)
@@ -157,7 +202,7 @@ def eig_search(seed: int) -> float:
 
 
 def algorithm_1(seed: int, layers: int) -> float:
-    """Algorithm 1 finds the walk with the highest score: how much of that score is lost."""
+    """Theorem 1: Algorithm 1 finds the walk with the highest score. The largest share of that score that it loses."""
     model, data = draw(seed, layers, relu=True, root=True)
     worst = 0.0
     for exact, found in zip(
@@ -170,7 +215,10 @@ def algorithm_1(seed: int, layers: int) -> float:
 
 
 def goat(seed: int) -> float:
-    """GOAt's attribution of an edge, product by product of neurons, is the sum over its walks of relevance / #factors."""
+    """Proposition 5: GOAt's attribution of an edge is the sum over the walks through it of relevance / number of factors.
+
+    A walk of L steps is a product of L weights, L − 1 activations, one feature and its distinct adjacency entries.
+    """
     layers, nodes = 2, 4
     model, data = draw(seed, layers, width=3, nodes=nodes, relu=True)
     walks = ew.walks(model, data, 0, target=1, search="exhaustive", sign="magnitude", k=10**6)
@@ -185,7 +233,7 @@ def goat(seed: int) -> float:
 
 
 def _goat_by_neurons(model: TheoremNetwork, data: Data) -> dict[tuple[int, int], float]:
-    """Two layers, node 0: every scalar product, divided by its number of distinct factors."""
+    """The same for two layers and node 0 by GOAt's definition: each scalar product, divided by its distinct factors."""
     first, second = model.weights()
     edges = {(s, r) for s, r in data.edge_index.t().tolist()}
     adjacency = torch.zeros(data.num_nodes, data.num_nodes, dtype=torch.double)
@@ -225,27 +273,9 @@ TOLERANCE = 1e-9
 
 
 def as_claimed(name: str, worst: float) -> bool:
-    """Whether a deviation is what the name says."""
+    """Whether a deviation is what the statement's name says: zero, or not zero if the name ends in "does not".
+
+    >>> as_claimed("Corollary 1 with ReLU: does not", 0.3), as_claimed("Sensitivity-n, linear", 0.3)
+    (True, False)
+    """
     return not math.isnan(worst) and (worst > TOLERANCE) == name.endswith("does not")
-
-
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
-NAME = "theorems"
-TRIALS, QUICK_TRIALS = 50, 5
-
-
-def tasks(options: PaperOptions) -> list[Task]:
-    """One for each statement."""
-    trials = QUICK_TRIALS if options.quick else TRIALS
-    return [Task(NAME, name, {"trials": trials, "seed": 0}, 5.0) for name in CHECKS]
-
-
-def run(task: Task, _context: Context) -> TaskOutcome:
-    """The worst of many random networks: zero up to rounding, or the statement does not hold."""
-    check, trials = CHECKS[task.part], task.settings["trials"]
-    start = time.perf_counter()
-    worst = max(check(trial) for trial in range(trials))
-    seconds = time.perf_counter() - start
-    return TaskOutcome([task.row("worst deviation", worst, method=task.part, count=trials, seconds=seconds)])

@@ -51,7 +51,10 @@ def work(task: Task, context: Any) -> TaskReport:
 
 
 class Worker:
-    """A process and the connection to it: `give` it a task, wait with `first_ready`, read the `report`."""
+    """A process and the connection to it: `give` it a task, wait with `first_ready`, read the `report`.
+
+    The process is spawned, not forked, with one thread for each numerical library; it keeps its data sets between tasks.
+    """
 
     def __init__(self, options: PaperOptions) -> None:
         spawn = get_context("spawn")

@@ -307,7 +307,7 @@ def test_what_does_not_fit_is_refused():
         ew.from_pyg(GNNExplainer)
     with pytest.raises(ew.SettingError, match="needs no training"):
         ew.from_pyg(GNNExplainer(), train=[0])
-    with pytest.raises(ew.SettingError, match="no level 'layer'; it has 'input'"):
+    with pytest.raises(ew.SettingError, match=r"no level 'layer'. Use level='input'"):
         ew.explain(model, data, index=1, level="layer", method=method("gnn"))
     with pytest.raises(ew.SettingError, match="no setting 'epochs'"):
         ew.explain(model, data, index=1, method=method("gnn"), epochs=3)

@@ -67,8 +67,8 @@ def test_graph_mask_does_harm_that_is_healed():
     assert not any(parameter.requires_grad for parameter in model.parameters())
     repairs = ew.heal(model)
     assert repairs == (
-        "convs.0: its messages are its own again.",
-        "convs.1: its messages are its own again.",
+        "convs.0: its own messages are restored.",
+        "convs.1: its own messages are restored.",
         "all 4 parameters are trainable again.",
     )
     assert torch.equal(model(data.x, data.edge_index), before)
@@ -84,7 +84,7 @@ def test_gnn_explainer_does_harm_that_is_healed():
     with pytest.raises(RuntimeError, match="not have been used"):
         inside(data.x, data.edge_index, index=3)
     repairs = ew.heal(model)
-    assert any("no parameter any more" in text for text in repairs)
+    assert any("no longer a parameter" in text for text in repairs)
     assert_close(inside(data.x, data.edge_index, index=3).edge_mask, truth, 1e-5)
 
 

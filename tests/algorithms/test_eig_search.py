@@ -9,10 +9,10 @@ from torch_geometric.nn import SAGEConv
 import edgewise as ew
 import oracles
 import zoo
-from checks import assert_close, explain_graph, explain_nodes, graph_problem, node_problem, quietly, scores_of
+from checks import assert_close, explain_graph, explain_nodes, graph_problem, node_problem, on_pairs, quietly, scores_of
 from footprint import Footprint
 
-on_every_model = pytest.mark.parametrize(("case_name", "graph_name"), zoo.node_pairs())
+on_every_model = on_pairs(zoo.node_pairs())
 
 
 def twin(numbers, edge_index, *, w_base=0.0, undirected=False, level="input"):
@@ -90,7 +90,7 @@ def test_without_edges_there_are_no_scores():
 
 @pytest.mark.parametrize(
     ("settings", "fix"),
-    [({"w_base": 1}, "such as 0.0"), ({"w_base": "low"}, "a number"), ({"undirected": 1}, "True or False")],
+    [({"w_base": 1}, "Use w_base=0.0"), ({"w_base": "low"}, "a number"), ({"undirected": 1}, "True or False")],
 )
 def test_settings_out_of_their_range_are_refused(settings, fix):
     model, data = zoo.BY_NAME["gcn"].build(), zoo.GRAPHS["directed"]()

@@ -7,7 +7,6 @@ import edgewise as ew
 import oracles
 from checks import assert_close, node_problem
 from edgewise.algorithms import gnn_explainer as algorithm
-from edgewise.datasets import infection_model
 from edgewise.errors import SettingError
 
 SETTINGS = {"epochs": 30, "lr": 0.1, "edge_size": 0.005, "edge_ent": 1.0}
@@ -63,15 +62,16 @@ def test_it_differentiates_the_model_as_often_as_it_says(monkeypatch):
     assert len(calls) == 5
 
 
-def test_on_infection_a_few_passes_are_as_close_as_another_start_and_one_is_closer_than_positive_gradients():
-    trained = infection_model(0)
-    graph, nodes = trained.graphs.test, range(0, 1000, 10)
+def test_on_infection_a_few_passes_are_as_close_as_another_start_and_one_is_closer_than_positive_gradients(
+    trained_infection,
+):
+    model, graph, nodes = trained_infection.model, trained_infection.graphs.test, range(0, 1000, 10)
 
     def cosine(method, **settings):
-        found = ew.explain(trained.model, graph, nodes, method=method, **settings)
+        found = ew.explain(model, graph, nodes, method=method, **settings)
         return float(ew.similarity(found, reference).nanmean())
 
-    reference = ew.explain(trained.model, graph, nodes, method="gnn_explainer")
+    reference = ew.explain(model, graph, nodes, method="gnn_explainer")
     assert cosine("gnn_explainer_fast") > 0.99
     assert cosine("gnn_explainer_fast", passes=1) > 0.95 > 0.9 > cosine("positive_gradient")
 

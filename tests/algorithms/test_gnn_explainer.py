@@ -106,11 +106,8 @@ def test_a_model_that_pygs_explainer_has_handled_is_explained_as_before(double):
 
 
 @pytest.fixture(scope="module")
-def infection():
-    from edgewise.datasets.infection import infection_model
-
-    trained = infection_model(seed=0)
-    return trained.model.eval(), trained.graphs.test
+def infection(trained_infection):
+    return trained_infection.model, trained_infection.graphs.test
 
 
 def _watched(data, count):

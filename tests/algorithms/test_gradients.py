@@ -21,12 +21,13 @@ from checks import (
     explain_nodes,
     graph_problem,
     node_problem,
+    on_pairs,
     own_scores_of,
     quietly,
     scores_of,
 )
 
-on_every_model = pytest.mark.parametrize(("case_name", "graph_name"), zoo.node_pairs())
+on_every_model = on_pairs(zoo.node_pairs())
 on_every_graph_model = pytest.mark.parametrize(("case_name", "graph_name"), zoo.graph_pairs())
 
 
@@ -85,8 +86,13 @@ def test_the_value_is_the_output_of_the_predicted_class(case_name, graph_name):
     assert len(found[0].scores) == case.layers
 
 
-@pytest.mark.parametrize("case_name", ["gcn", "sage_mean", "gin", "gat", "graph_conv", "transformer", "pna", "cheb"])
-@pytest.mark.parametrize("graph_name", ["directed", "everything", "no_in_edges", "isolated"])
+_SLOW_HERE = [pytest.param(name, marks=pytest.mark.slow) for name in ("sage_mean", "graph_conv", "transformer")]
+
+
+@pytest.mark.parametrize("case_name", ["gcn", "gin", "gat", "pna", "cheb", *_SLOW_HERE])
+@pytest.mark.parametrize(
+    "graph_name", ["directed", "everything", pytest.param("no_in_edges", marks=pytest.mark.slow), "isolated"]
+)
 @pytest.mark.parametrize(
     "method", ["gradient", "positive_gradient", "occlusion", "integrated_gradients", "gnn_explainer", "full"]
 )
@@ -180,9 +186,7 @@ def test_scores_follow_their_edges_when_columns_and_nodes_are_renamed():
 # The function of edge weights itself ##################################################################################
 
 
-@pytest.mark.parametrize(
-    ("case_name", "graph_name"), [pair for pair in zoo.node_pairs() if zoo.NO not in zoo.BY_NAME[pair[0]].own]
-)
+@on_pairs([pair for pair in zoo.node_pairs() if zoo.NO not in zoo.BY_NAME[pair[0]].own])
 def test_the_score_equals_the_weighted_model_at_any_weights(case_name, graph_name):
     case, model, data, numbers = node_problem(case_name, graph_name)
     index = list(range(data.num_nodes))[::-1][:3]

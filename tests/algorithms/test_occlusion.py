@@ -17,11 +17,12 @@ from checks import (
     explain_nodes,
     graph_problem,
     node_problem,
+    on_pairs,
     own_scores_of,
     scores_of,
 )
 
-on_every_model = pytest.mark.parametrize(("case_name", "graph_name"), zoo.node_pairs())
+on_every_model = on_pairs(zoo.node_pairs())
 
 
 @on_every_model

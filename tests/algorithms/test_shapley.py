@@ -71,8 +71,13 @@ def test_values_and_standard_errors_equal_their_definition(case_name, level):
         assert why.self_scores is None
 
 
-@pytest.mark.parametrize("level", ["input", "layer"])
-@pytest.mark.parametrize("case_name", MODELS)
+NOT_LOCAL_BY_LAYER = pytest.param(
+    "layer_norm_of_graphs", "layer", marks=pytest.mark.slow
+)  # a pass a layer, edge and node
+MODELS_AND_LEVELS = [(name, level) for name in MODELS for level in ("input", "layer")]
+
+
+@pytest.mark.parametrize(("case_name", "level"), [*MODELS_AND_LEVELS[:-1], NOT_LOCAL_BY_LAYER])
 def test_values_sum_to_the_difference_between_all_edges_and_none(case_name, level):
     case, model, data, numbers = node_problem(case_name, "everything_once")
     none, everything = empty_and_full(numbers)
@@ -180,5 +185,5 @@ def test_shapley_leaves_no_trace(case_name):
 
 @pytest.mark.parametrize("samples", [0, 2.5, True, None])
 def test_a_number_of_samples_that_is_none_is_refused(samples):
-    with pytest.raises(ew.SettingError, match="such as 50"):
+    with pytest.raises(ew.SettingError, match="Use samples=50"):
         ew.explain(zoo.BY_NAME["gcn"].build(), zoo.GRAPHS["directed"](), index=1, method="shapley", samples=samples)

@@ -4,8 +4,6 @@ Linear, bias-free chains: every quantity is a polynomial that float64 evaluates 
 claims are promised to 1e-9. A boundary ("fails with …") must miss by more than 1e-3, so that rounding cannot pass it.
 """
 
-from itertools import pairwise
-
 import pytest
 import torch
 from hypothesis import given
@@ -14,12 +12,9 @@ from torch import nn
 from torch_geometric.nn import (
     GATConv,
     GCNConv,
-    GINConv,
     GINEConv,
-    GraphConv,
     LayerNorm,
     SAGEConv,
-    SGConv,
     global_add_pool,
 )
 
@@ -39,19 +34,10 @@ def leaky(x):
 
 
 def _chain(make_conv, calls=3, **options):
-    widths = [zoo.FEATURES, *[zoo.WIDTH] * (calls - 1), zoo.CLASSES]
-    convs = [make_conv(a, b) for a, b in pairwise(widths)]
-    return zoo.Chain(*convs, **{"act": identity, **options})
+    return zoo.chain(make_conv, calls, **{"act": identity, **options})
 
 
-CONVS = {
-    "gcn": lambda a, b: GCNConv(a, b, bias=False),
-    "sage_sum": lambda a, b: SAGEConv(a, b, aggr="sum", bias=False),
-    "sage_mean": lambda a, b: SAGEConv(a, b, aggr="mean", bias=False),
-    "graph_conv": lambda a, b: GraphConv(a, b, bias=False),
-    "gin": lambda a, b: GINConv(nn.Linear(a, b, bias=False), train_eps=True),
-    "sgc": lambda a, b: SGConv(a, b, K=2, bias=False),
-}
+CONVS = zoo.LINEAR_CONVS
 HOMOGENEOUS = {**CONVS, "sage_max": lambda a, b: SAGEConv(a, b, aggr="max", bias=False)}
 
 

@@ -44,7 +44,7 @@ class Step:
 
 
 def steps_of(conv, data):
-    """Every way in which a node hears a node, itself included."""
+    """Every way in which a node receives from a node, itself included."""
     pairs = [tuple(pair) for pair in data.edge_index.t().tolist()]
     if not isinstance(conv, GCNConv):
         edges = [Step(u, v, 1.0, column) for column, (u, v) in enumerate(pairs)]

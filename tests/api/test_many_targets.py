@@ -43,8 +43,16 @@ def single_calls(case, model, data, index, **options):
         return [ew.explain(model, data, index=node, **case.arguments, **options) for node in index]
 
 
-@pytest.mark.parametrize("case_name", MODELS)
-@pytest.mark.parametrize("level", LEVELS)
+def alternating(names):
+    """Every name with one of the levels, in turn; with the other one it is marked slow."""
+    turns = [(name, *(LEVELS if place % 2 else LEVELS[::-1])) for place, name in enumerate(names)]
+    return [
+        *((name, quick) for name, quick, _ in turns),
+        *(pytest.param(name, slow, marks=pytest.mark.slow) for name, _, slow in turns),
+    ]
+
+
+@pytest.mark.parametrize(("case_name", "level"), alternating(MODELS))
 def test_many_targets_equal_single_calls(medium, case_name, level):
     case = zoo.BY_NAME[case_name]
     model, index = case.build(), [8, 117, 9, 20, 8, 64]
@@ -177,8 +185,7 @@ def molecules():
     return [Data(x=data.x, edge_index=data.edge_index, edge_attr=data.edge_attr) for data in rows]
 
 
-@pytest.mark.parametrize("case_name", zoo.GRAPH_BY_NAME)
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("case_name", "level"), alternating(zoo.GRAPH_BY_NAME))
 def test_a_list_of_graphs_equals_the_graphs_one_by_one(case_name, level):
     case, graphs = zoo.GRAPH_BY_NAME[case_name], molecules()
     model = case.build()

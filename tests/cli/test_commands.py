@@ -11,14 +11,15 @@ import torch
 import edgewise as ew
 from command_line import MINE, ROOT, SOURCE, call, error, printed, ring, workshop
 from edgewise.cli import options
-from edgewise.cli.options import CommonOptions, spread
+from edgewise.cli.options import CommonOptions
+from edgewise.cli.pairs import one_pair_each
 
 COMMANDS = ("explain", "walks", "compare", "check", "methods", "demo", "reproduce")
 
 
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
-    """The current folder is somebody's, with a model, weights and data; the model."""
+    """The current folder is a user's, with a model, weights and data; the model."""
     monkeypatch.chdir(tmp_path)
     return workshop(tmp_path)
 
@@ -110,7 +111,7 @@ def test_version_is_printed():
 
 
 def test_pairs_may_follow_one_option():
-    assert spread(["--set", "a=1", "b=2", "--model-args", "c=3"]) == [
+    assert one_pair_each(["--set", "a=1", "b=2", "--model-args", "c=3"]) == [
         "--set",
         "a=1",
         "--set",
@@ -118,7 +119,7 @@ def test_pairs_may_follow_one_option():
         "--model-args",
         "c=3",
     ]
-    assert spread(["--set", "a=1", "--out", "x=y", "z=1"]) == ["--set", "a=1", "--out", "x=y", "z=1"]
+    assert one_pair_each(["--set", "a=1", "--out", "x=y", "z=1"]) == ["--set", "a=1", "--out", "x=y", "z=1"]
 
 
 def test_wrong_usage_has_exit_code_2(mine):
@@ -182,7 +183,7 @@ def test_settings_of_a_method_reach_it(mine):
 
 
 def test_what_the_library_says_in_python_is_said_for_a_terminal(mine):
-    assert "type --task graph" in error("explain", *MINE[:1], "net.py:Pooled", *MINE[2:])
+    assert "--task graph" in error("explain", *MINE[:1], "net.py:Pooled", *MINE[2:])
 
 
 def test_quiet_says_nothing_and_json_leaves_stdout_to_the_machine(mine):
@@ -204,14 +205,14 @@ def test_debug_shows_the_traceback_and_the_sentence(mine):
     assert done.stderr.strip().splitlines()[-1] == "Error: --index names node 99; there are 12 nodes, 0 to 11."
 
 
-def test_an_error_that_nobody_foresaw_is_a_sentence_too(mine, monkeypatch):
+def test_an_unexpected_error_is_a_sentence_too(mine, monkeypatch):
     def fail(*_, **__):
         raise ZeroDivisionError("one\ntwo")
 
     monkeypatch.setattr(ew, "explain", fail)
-    assert "ZeroDivisionError: one. This was not foreseen" in error("explain", *MINE)
+    assert "ZeroDivisionError: one. Unexpected error; run again with --debug" in error("explain", *MINE)
     monkeypatch.setattr(ew, "explain", lambda *_, **__: (_ for _ in ()).throw(MemoryError()))
-    assert "The memory is full" in error("explain", *MINE)
+    assert "Out of memory" in error("explain", *MINE)
 
 
 def test_names_from_the_data_cannot_steer_the_terminal(mine):
@@ -234,7 +235,7 @@ def test_walks_prints_what_the_library_says(mine):
     assert [walk["score"] for walk in found["walks"]] == pytest.approx([walk.score for walk in expected], rel=1e-5)
     assert found["exact"] is True
     assert " → ".join(map(str, expected[0].nodes)) in call("walks", *MINE, "--index", "4", "--sign", "magnitude").stdout
-    assert "search is 'fast'" in error("walks", *MINE, "--search", "fast")
+    assert "search 'fast'" in error("walks", *MINE, "--search", "fast")
 
 
 def test_compare_prints_what_the_library_says_and_writes_every_pair(mine, tmp_path):
@@ -257,7 +258,7 @@ def test_check_prints_what_the_library_says_and_3_is_its_exit_code_for_doubt(min
     call("check", *MINE, "--index", "0-3", "--require", good)
     assert failing in call("check", *MINE, "--index", "0-3", "--require", failing, code=3).stderr
     call("check", *MINE, "--index", "0-3", "--require", "all", code=3)
-    assert "There is no statement" in error("check", *MINE, "--index", "0-3", "--require", "Proposition 99")
+    assert "'Proposition 99'" in error("check", *MINE, "--index", "0-3", "--require", "Proposition 99")
 
 
 def test_methods_are_listed_for_people_and_machines():
@@ -271,6 +272,19 @@ def test_demo_passes_its_options_on(monkeypatch, tmp_path):
     call("demo", "--out", tmp_path, "--nodes", "7", "--seed", "3")
     assert given == [(tmp_path, 7, 3)]
     call("demo", "--nodes", "0", code=2)
+
+
+def test_demo_compares_saves_and_draws(monkeypatch, tmp_path):
+    monkeypatch.setattr("edgewise.cli.demo_command.WALK_SEEDS", 1)
+    monkeypatch.setattr("edgewise.cli.demo_command.SEARCHES", ("exact", "dag"))
+    monkeypatch.setattr("edgewise.cli.demo_command.LEFT_OUT", ("shapley", "gnn_explainer", "integrated_gradients"))
+    shown = call("demo", "--out", tmp_path / "new", "--nodes", "3").stdout
+    assert {"gradient", "eig_search", "goat_walks", "full"} <= {line.split()[0] for line in shown.splitlines() if line}
+    assert "Not run, because it takes minutes here: shapley" in shown
+    exact = next(line.split() for line in shown.splitlines() if line.startswith("exact "))
+    assert "100.0%" in exact  # its walks are truly the best
+    assert len(ew.load(tmp_path / "new" / "gradient-input.npz")) == 3
+    assert (tmp_path / "new" / "infection.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_generated_data_set_brings_its_model():

@@ -3,18 +3,20 @@
 import json
 import pickle
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 
 import edgewise as ew
 from command_line import MINE, NODES, call, error, printed, ring, workshop
-from edgewise.cli.read.cli_question import read_targets
 from edgewise.cli.read.data import Graphs, read_data
-from edgewise.cli.read.safetensors import read_safetensors
+from edgewise.cli.read.targets import read_targets
+from edgewise.cli.read.weights import read_safetensors
 
 NET = ("--model", "net.py:Net", "--model-args", "features=3")
 POOLED = ("--model", "net.py:Pooled", "--model-args", "features=3", "--weights", "weights.pt")
@@ -22,7 +24,7 @@ POOLED = ("--model", "net.py:Pooled", "--model-args", "features=3", "--weights",
 
 @pytest.fixture(autouse=True)
 def mine(tmp_path, monkeypatch):
-    """The current folder is somebody's, with a model, weights and data; the model."""
+    """The current folder is a user's, with a model, weights and data; the model."""
     monkeypatch.chdir(tmp_path)
     return workshop(tmp_path)
 
@@ -48,8 +50,6 @@ def test_a_model_is_found_by_module_and_by_file_and_may_be_ready_made(mine, tmp_
 
 
 def test_the_search_path_is_put_back(monkeypatch):
-    import sys
-
     before = list(sys.path)
     call("explain", *MINE)
     error("explain", "--model", "no_such_module:Net", "--data", "graph.npz")
@@ -59,12 +59,12 @@ def test_the_search_path_is_put_back(monkeypatch):
 @pytest.mark.parametrize(
     ("place", "sentence"),
     [
-        ("net", "needed is --model package.module:factory"),
+        ("net", "Use --model package.module:factory"),
         ("nix:Net", "There is no module 'nix', neither in"),
         ("nix.py:Net", "There is no file nix.py"),
-        ("net.py:Nett", "net.py has no Nett. Did you mean Net?"),
-        ("net.py:number", "number is int; needed is a class or a function"),
-        ("net.py:not_a_model", "not_a_model() returned int; needed is the model, a torch.nn.Module"),
+        ("net.py:Nett", "net.py has no Nett. Did you mean 'Net'?"),
+        ("net.py:number", "number must be a class or a function that returns the model, got int"),
+        ("net.py:not_a_model", "not_a_model() must return the model, a torch.nn.Module, got int"),
         ("net.py:broken", "broken() raised KeyError: 'no such file'"),
         ("needy:Net", "needy cannot be imported: it needs the module 'not_installed_at_all'"),
         ("wrong.py:Net", "wrong.py cannot be imported: SyntaxError: invalid syntax (wrong.py, line 2)"),
@@ -81,17 +81,19 @@ def test_a_factory_that_cannot_be_used_is_named(tmp_path, place, sentence):
 def test_arguments_that_do_not_fit_show_the_signature_and_the_numbers_of_the_data():
     forgotten = error("explain", "--model", "net.py:Net", "--data", "graph.npz")
     assert "Net(features: int, hidden: int = 4, classes: int = 3)" in forgotten
-    assert "Type: --model-args features=VALUE" in forgotten
+    assert "Use --model-args features=VALUE" in forgotten
     assert "3 features and 3 classes" in forgotten
     assert "unexpected keyword argument 'width'" in error("explain", *NET, "width=3", "--data", "graph.npz")
-    assert "needed is a name and its value" in error("explain", *NET, "--model-args", "hidden", "--data", "graph.npz")
+    assert "must be a name and its value, got 'hidden'" in error(
+        "explain", *NET, "--model-args", "hidden", "--data", "graph.npz"
+    )
     assert "a model already" in error(
         "explain", "--model", "net.py:ready", "--model-args", "a=1", "--data", "graph.npz"
     )
 
 
-def test_without_a_model_the_error_says_what_to_type():
-    assert "Type --model package.module:factory" in error("explain", "--data", "graph.npz")
+def test_without_a_model_the_error_says_what_to_use():
+    assert "Use --model package.module:factory" in error("explain", "--data", "graph.npz")
     assert "need a --model" in error("explain", "--data", "infection", "--weights", "weights.pt")
 
 
@@ -104,17 +106,15 @@ def test_an_untrained_model_is_repeatable_and_said():
 # Weights ##############################################################################################################
 
 
-def write_safetensors(path, tensors):
-    """By the format's definition."""
-    kinds = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.bfloat16: "BF16", torch.bool: "BOOL"}
-    header, body = {"__metadata__": {"format": "pt"}}, b""
-    for name, tensor in tensors.items():
-        data = tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
-        places = [len(body), len(body) + len(data)]
-        header[name] = {"dtype": kinds[tensor.dtype], "shape": list(tensor.shape), "data_offsets": places}
-        body += data
-    text = json.dumps(header).encode()
+def write_safetensors(path, header, body=b""):
+    """By the format's definition: the length of the header, the header, the tensors' bytes; `header` may be broken."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + body)
+
+
+def claimed(dtype="F32", shape=(3,), begin=0, end=12):
+    """A header of one tensor, which may claim anything."""
+    return {"a": {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}}
 
 
 def test_safetensors_are_read_as_they_were_written(tmp_path):
@@ -122,7 +122,7 @@ def test_safetensors_are_read_as_they_were_written(tmp_path):
         "half": torch.randn(3, 2).bfloat16(), "double": torch.randn(2, dtype=torch.float64), "none": torch.zeros(0, 4),
         "scalar": torch.tensor(7), "flags": torch.tensor([True, False]),
     }  # fmt: skip
-    write_safetensors(tmp_path / "some.safetensors", tensors)
+    save_file(tensors, tmp_path / "some.safetensors")
     found = read_safetensors(tmp_path / "some.safetensors")
     assert found.keys() == tensors.keys()
     for name, tensor in tensors.items():
@@ -130,9 +130,58 @@ def test_safetensors_are_read_as_they_were_written(tmp_path):
         assert torch.equal(found[name], tensor)
 
 
+BROKEN = {
+    "a shape without bytes": (claimed(end=0), b""),
+    "a scalar without bytes": (claimed(shape=(), end=0), b""),
+    "fewer bytes than announced": (claimed(), b"\0" * 8),
+    "more bytes than announced": (claimed(), b"\0" * 16),
+    "fewer bytes than the shape needs": (claimed(end=8), b"\0" * 8),
+    "an offset before the beginning": (claimed(begin=-4, end=8), b"\0" * 8),
+    "an unknown type": (claimed(dtype="F99"), b"\0" * 12),
+    "a type of another width": (claimed(dtype="F64"), b"\0" * 12),
+    "a type that torch does not have": (claimed(dtype="F6_E2M3", shape=(4,), end=3), b"\0" * 3),
+    "a shape beyond all memory": (claimed(shape=(2**62, 8), end=0), b""),
+    "two tensors in one place": ({**claimed(), "b": claimed()["a"]}, b"\0" * 12),
+    "a list as header": ([1], b""),
+    "no JSON": (b"hello!!!", b""),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_safetensors_file_is_one_sentence_and_never_memory(tmp_path, kind):
+    write_safetensors(tmp_path / "broken.safetensors", *BROKEN[kind])
+    for _ in range(3):
+        with pytest.raises(ew.FileError, match=r"broken\.safetensors cannot be read as safetensors"):
+            read_safetensors(tmp_path / "broken.safetensors")
+    said = error("explain", *NET, "--weights", "broken.safetensors", "--data", "graph.npz")
+    assert "broken.safetensors cannot be read as safetensors" in said
+
+
+@pytest.mark.parametrize("length", [0, 5, 8, 40, -1])
+def test_a_safetensors_file_that_is_cut_short_says_so(mine, tmp_path, length):
+    save_file(mine.state_dict(), tmp_path / "whole.safetensors")
+    (tmp_path / "short.safetensors").write_bytes((tmp_path / "whole.safetensors").read_bytes()[:length])
+    assert "It may be cut short" in error("explain", *NET, "--weights", "short.safetensors", "--data", "graph.npz")
+
+
+def test_weights_of_another_type_are_refused_and_another_precision_is_not(mine, tmp_path):
+    weights = mine.state_dict()
+    save_file({name: tensor.double() for name, tensor in weights.items()}, tmp_path / "double.safetensors")
+    assert values(*NET, "--weights", "double.safetensors", "--data", "graph.npz") == approx(mine)
+    save_file({name: tensor.long() for name, tensor in weights.items()}, tmp_path / "whole.safetensors")
+    said = error("explain", *NET, "--weights", "whole.safetensors", "--data", "graph.npz")
+    assert "of another type: first.lin_rel.bias is int64, the model has float32" in said
+
+
+def test_without_the_library_the_error_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(ew.MissingExtraError, match=r"edgewise\[cli\]"):
+        read_safetensors(tmp_path / "any.safetensors")
+
+
 def test_weights_may_be_safetensors_a_checkpoint_or_have_a_prefix(mine, tmp_path):
     weights = mine.state_dict()
-    write_safetensors(tmp_path / "w.safetensors", weights)
+    save_file(weights, tmp_path / "w.safetensors")
     torch.save({"epoch": 7, "model_state_dict": weights}, tmp_path / "checkpoint.pt")
     torch.save({"state_dict": {f"model.{name}": tensor for name, tensor in weights.items()}}, tmp_path / "light.ckpt")
     for file in ("w.safetensors", "checkpoint.pt", "light.ckpt"):
@@ -182,7 +231,7 @@ def test_weights_that_are_no_weights_are_named(tmp_path):
     (tmp_path / "short.pt").write_bytes((tmp_path / "weights.pt").read_bytes()[:300])
     (tmp_path / "short.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{}")
     cases = {
-        "odd.pt": "holds dict with epoch",
+        "odd.pt": "must hold a state dict (names and tensors), got dict with epoch",
         "short.pt": "cannot be read as weights",
         "nix.pt": "There is no file nix.pt",
     }
@@ -243,19 +292,19 @@ def test_data_that_cannot_be_explained_is_named(tmp_path):
     (tmp_path / "graph.xls").write_text("")
     (tmp_path / "empty").mkdir()
     cases = {
-        "hetero.pt": "data is HeteroData",
-        "no_edges.pt": "data has no edge_index",
-        "tensor.pt": "holds Tensor; needed is a Data",
-        "weights.pt": "Are these the weights?",
+        "hetero.pt": "`data` must be a homogeneous graph (heterogeneous ones are not supported yet), got HeteroData",
+        "no_edges.pt": "`data.edge_index` must be a tensor [2, edges], got None",
+        "tensor.pt": "must hold a Data, a list of them, or the processed file of an InMemoryDataset; got Tensor",
+        "weights.pt": "If these are the weights, use --weights weights.pt",
         "none.pt": "The data has no graphs",
         "no_edges.npz": "no_edges.npz has no edge_index",
         "objects.npz": "would have to be unpickled",
-        "half.npz": "edge_index of the .npz has fractions",
+        "half.npz": "edge_index of the .npz must hold integers, got fractions",
         "cut.npz": "cannot be read as an .npz",
         "nix.npz": "There is no file nix.npz",
-        "graph.xls": "ends in '.xls'",
+        "graph.xls": "must be a .pt, an .npz, or a folder with nodes.csv and edges.csv; got graph.xls",
         "empty": "has no nodes.csv and no nodes.parquet",
-        "Corra": "Did you mean Cora?",
+        "Corra": "Did you mean 'Cora'?",
     }
     for given, sentence in cases.items():
         assert sentence in error("explain", *NET, "--data", given)
@@ -286,12 +335,12 @@ def test_numbers_ranges_and_parts_name_targets_each_once_in_their_order():
 def test_where_the_data_has_ids_numbers_are_ids():
     numbered = graphs(ids=[str(100 + n) for n in range(NODES)])
     assert read_targets("103,105-107,row:0-1", numbered).tolist() == [3, 5, 6, 7, 0, 1]
-    with pytest.raises(ew.InputError, match=r"'3', which is no id of the data .*; a position is row:0"):
+    with pytest.raises(ew.InputError, match=r"'3', which is not an id of the data .*Use row:0 for a position"):
         read_targets("3", numbered)
     people = [f"person-{n}" for n in range(NODES)]
     called = graphs(ids=people, names=["Ann", "Bob", "Bob", *people[3:]])
     assert read_targets("person-4,Ann", called).tolist() == [4, 0]
-    with pytest.raises(ew.InputError, match="which 2 nodes are called; say which: row:1, row:2"):
+    with pytest.raises(ew.InputError, match=r"2 nodes have that name\. Use one of row:1, row:2"):
         read_targets("Bob", called)
 
 
@@ -300,11 +349,11 @@ def test_where_the_data_has_ids_numbers_are_ids():
     [
         ("12", "--index names node 12; there are 12 nodes, 0 to 11"),
         ("3-99", "--index names node 99"),
-        ("7-3", "goes down; type 3-7"),
+        ("7-3", "--index range 7-3 is descending; use 3-7"),
         (",", "names no node"),
         ("val", "--index val needs a val_mask in the data; parts that it has: test"),
-        ("-4", "--index has '-4'"),
-        ("frog", "--index has 'frog'; needed are numbers"),
+        ("-4", "got '-4'"),
+        ("frog", "--index must have numbers, ranges such as 100-200, all, test or names; got 'frog'"),
     ],
 )
 def test_an_index_outside_the_graph_is_named(text, sentence):

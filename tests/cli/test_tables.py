@@ -86,7 +86,7 @@ def test_without_ids_nodes_are_rows(folder):
     write(folder, "edges", {"source": [0, 2], "target": [1, 1]})
     found = read_data(str(folder), None, None, 0)
     assert found.data.edge_index.tolist() == [[0, 2], [1, 1]]
-    assert found.notes == ("Texts, so not used as features: note.",)
+    assert found.notes == ("Columns of texts, not used as features: note.",)
     write(folder, "edges", {"source": [0, 2], "target": [1, 3]})
     assert "edges.csv line 3 joins 2 and 3" in error("explain", *NET, "--data", "people")
 
@@ -101,11 +101,15 @@ def test_a_mistake_in_a_table_is_named_with_its_line(folder):
 
     strange = edges()
     strange["target"][4] = "zoe"
-    assert "edges.csv line 6 names 'zoe' as target, which is no id in" in said("edges", strange)
+    assert "edges.csv line 6 names 'zoe' as target, which is not an id in" in said("edges", strange)
     assert "nodes.csv line 4 repeats the id 'ann'" in said("nodes", nodes(id=["ann", "bob", "ann", *NAMES[3:]]))
-    assert "nodes.csv line 3 has 'n/a' in column f1" in said("nodes", nodes(f1=["1", "n/a", *["2"] * 10]))
-    assert "has no column 'target'; it has source, to" in said("edges", {"source": ["ann"], "to": ["bob"]})
+    assert "nodes.csv line 3: column f1 must hold numbers, got 'n/a'" in said(
+        "nodes", nodes(f1=["1", "n/a", *["2"] * 10])
+    )
+    assert "must have the columns source and target, got source, to" in said(
+        "edges", {"source": ["ann"], "to": ["bob"]}
+    )
     assert "has no column of numbers for features" in said("nodes", {"id": ["ann"], "name": ["Ann"]})
-    assert "nodes.csv line 2 has 'nan' in column f1" in said("nodes", nodes(f1=["nan", *["2"] * 11]))
+    assert "nodes.csv line 2: column f1 must hold numbers, got 'nan'" in said("nodes", nodes(f1=["nan", *["2"] * 11]))
     (folder / "nodes.csv").write_text("id,f\n\nann,1\nbob\n")
-    assert "nodes.csv line 4 has 1 cells; the header has 2" in error("explain", *NET, "--data", "people")
+    assert "nodes.csv line 4 must have 2 cells like the header, got 1" in error("explain", *NET, "--data", "people")

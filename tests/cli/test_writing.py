@@ -18,16 +18,16 @@ from torch_geometric.nn import global_add_pool
 
 import edgewise as ew
 from checks import scores_of
-from command_line import MINE, call, error, network, printed, ring, start, workshop
-from edgewise.cli.session import in_pieces, joined
+from command_line import MINE, call, error, network, printed, read_until, ring, running, workshop
 from edgewise.cli.terminal import Voice
+from edgewise.cli.work import in_pieces, joined
 
 ENDINGS = ("parquet", "npz", "csv")
 
 
 @pytest.fixture(autouse=True)
 def mine(tmp_path, monkeypatch):
-    """The current folder is somebody's, with a model, weights and data; the model."""
+    """The current folder is a user's, with a model, weights and data; the model."""
     monkeypatch.chdir(tmp_path)
     return workshop(tmp_path)
 
@@ -127,16 +127,16 @@ def no_work(monkeypatch):
 def test_a_place_that_cannot_be_written_is_said_before_the_work(no_work, tmp_path):
     (tmp_path / "folder.csv").mkdir()
     cases = {
-        "nowhere/result.csv": "There is no folder nowhere. Type: mkdir -p nowhere",
+        "nowhere/result.csv": "There is no folder nowhere. Run: mkdir -p nowhere",
         "weights.pt/result.csv": "There is no folder weights.pt",
         "/proc/result.csv": "Nothing can be written into /proc",
-        "result.xls": "--out result.xls ends in '.xls'; known are .parquet, .csv, .npz",
+        "result.xls": "--out must end in .parquet, .csv, .npz, got result.xls",
         "folder.csv": "folder.csv is a folder",
-        "graph.npz": "graph.npz is what is read; give the result another name",
+        "graph.npz": "graph.npz is an input of this command. Use another name",
     }
     for place, sentence in cases.items():
         assert sentence in error("explain", *MINE, "--out", place)
-    assert "ends in '.pdf'; known is .html" in error("explain", *MINE, "--page", "why.pdf")
+    assert "--page must end in .html, got why.pdf" in error("explain", *MINE, "--page", "why.pdf")
     assert "There is no folder nowhere" in error("explain", *MINE, "--page", "nowhere/why.html")
     assert "--out holds the scores of one method" in error(
         "explain", *MINE, "--method", "full,random", "--out", "result.csv"
@@ -144,9 +144,9 @@ def test_a_place_that_cannot_be_written_is_said_before_the_work(no_work, tmp_pat
 
 
 def test_a_missing_extra_is_said_before_the_work(no_work, monkeypatch):
-    find = ew.cli.working.importlib.util.find_spec
+    find = ew.cli.output.importlib.util.find_spec
     monkeypatch.setattr(
-        ew.cli.working.importlib.util, "find_spec", lambda name: None if name in ("pyarrow", "bokeh") else find(name)
+        ew.cli.output.importlib.util, "find_spec", lambda name: None if name in ("pyarrow", "bokeh") else find(name)
     )
     assert "pip install 'edgewise[table]'" in error("explain", *MINE, "--out", "result.parquet")
     assert "pip install 'edgewise[page]'" in error("explain", *MINE, "--page", "why.html")
@@ -154,7 +154,7 @@ def test_a_missing_extra_is_said_before_the_work(no_work, monkeypatch):
 
 def test_only_files_that_we_wrote_are_replaced(mine, tmp_path, pages):
     (tmp_path / "result.csv").write_text("precious")
-    assert "result.csv is there already and is not a result of this command. Add --force" in error(
+    assert "result.csv exists and is not a result of this command. Use --force" in error(
         "explain", *MINE, "--out", "result.csv"
     )
     assert (tmp_path / "result.csv").read_text() == "precious"
@@ -162,7 +162,7 @@ def test_only_files_that_we_wrote_are_replaced(mine, tmp_path, pages):
     call("explain", *MINE, "--out", "result.csv", "--index", "3")
     assert {row.split(",")[1] for row in (tmp_path / "result.csv").read_text().splitlines()[1:]} == {"3"}
     (tmp_path / "why.html").write_text("precious")
-    assert "why.html is there already" in error("explain", *MINE, "--page", "why.html")
+    assert "why.html exists" in error("explain", *MINE, "--page", "why.html")
     call("explain", *MINE, "--page", "why.html", "--force")
     call("explain", *MINE, "--page", "why.html")
 
@@ -207,12 +207,12 @@ def test_after_ctrl_c_finished_parts_are_kept_and_the_same_command_goes_on(mine,
     command = ("explain", *MINE, "--out", f"result.{ending}", "--level", "layer")
     stopped = call(*command, code=130)
     assert (
-        f"8 of 12 targets are finished and kept in result.partial.{ending}. The same command goes on" in stopped.stderr
+        f"8 of 12 targets are finished and kept in result.partial.{ending}. The same command resumes" in stopped.stderr
     )
     assert files() == ["result.partial.json", f"result.partial.{ending}"]
     assert json.loads(Path("result.partial.json").read_text())["finished"] == {"targets": 8, "of": 12}
     assert len(ew.load(f"result.partial.{ending}")) == 8
-    assert "Going on from" in call(*command).stderr
+    assert "Resuming from" in call(*command).stderr
     assert interrupted == [8, 4]
     assert files() == ["result.json", f"result.{ending}"]
     torch.testing.assert_close(
@@ -222,7 +222,7 @@ def test_after_ctrl_c_finished_parts_are_kept_and_the_same_command_goes_on(mine,
 
 def test_parts_of_another_question_are_not_taken(interrupted):
     call("explain", *MINE, "--out", "result.npz", code=130)
-    assert "Going on" not in call("explain", *MINE, "--out", "result.npz", "--level", "layer").stderr
+    assert "Resuming" not in call("explain", *MINE, "--out", "result.npz", "--level", "layer").stderr
     assert len(ew.load("result.npz")) == 12
 
 
@@ -248,15 +248,10 @@ def test_ctrl_c_on_the_real_command_ends_in_one_sentence(tmp_path):
     data = ring(400)
     np.savez("large.npz", x=data.x.numpy(), edge_index=data.edge_index.numpy())
     slow = ("--method", "gnn_explainer", "--set", "epochs=300", "--out", "result.npz")
-    process = start("explain", *MINE[:-1], "large.npz", *slow, cwd=tmp_path)
-    try:
-        for line in process.stderr:
-            if " of 400" in line:  # the first piece is finished
-                break
+    with running("explain", *MINE[:-1], "large.npz", *slow, cwd=tmp_path) as process:
+        read_until(process, " of 400")  # the first piece is finished
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    finally:
-        process.kill()
+        _, said = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in said
     assert "targets are finished and kept in result.partial.npz" in said
@@ -300,7 +295,7 @@ def _assert_same(ours, theirs):
 
 def test_pieces_grow_while_larger_ones_do_more_in_the_same_time(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("edgewise.cli.session.perf_counter", lambda: now[0])
+    monkeypatch.setattr("edgewise.cli.work.perf_counter", lambda: now[0])
 
     def sizes(cost, total=2000):
         def work(positions):
@@ -323,7 +318,7 @@ class Terminal(io.StringIO):
 
 def test_a_terminal_shows_a_bar_and_a_log_shows_a_line_when_it_takes_long(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("edgewise.cli.terminal.monotonic", lambda: now[0])
+    monkeypatch.setattr("edgewise.progress.monotonic", lambda: now[0])
     for screen, shown in ((Terminal(), "5/12"), (io.StringIO(), "work: 4 of 12, about 20 s left\n")):
         monkeypatch.setattr(sys, "stderr", screen)
         with Voice(quiet=False).progress("work", 12) as tell:

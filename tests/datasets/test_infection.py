@@ -5,6 +5,7 @@ import torch
 from torch_geometric.utils import degree
 
 from edgewise.datasets import InfectionGraphs, infection, infection_model, infection_paths
+from edgewise.datasets.infection import clear_nodes
 from edgewise.errors import InputError
 from footprint import global_state
 
@@ -26,6 +27,22 @@ def test_the_class_is_the_distance_to_the_nearest_infection(graphs):
     for node in range(200):
         paths = infection_paths(graphs.test, node)
         assert int(graphs.test.y[node]) == (len(paths[0]) - 1 if paths else 5)
+
+
+def test_clear_nodes_have_one_infected_node_within_their_distance(graphs):
+    graph = graphs.test
+    senders = [set(graph.edge_index[0, graph.edge_index[1] == node].tolist()) for node in range(graph.num_nodes)]
+
+    def infected_within(node, steps):
+        seen = {node}
+        for _ in range(steps):
+            seen |= {sender for reached in seen for sender in senders[reached]}
+        return sum(int(graph.x[reached, 1]) for reached in seen)
+
+    classes = graph.y.tolist()
+    expected = [node for node, steps in enumerate(classes) if steps < 5 and infected_within(node, steps) == 1]
+    assert 100 < len(expected) < 1000
+    assert clear_nodes(graph).tolist() == expected
 
 
 def test_paths_run_along_edges_from_an_infected_node(graphs):
@@ -58,11 +75,10 @@ def test_random_state_is_untouched_after_an_error(graphs):
     assert global_state() == before
 
 
-def test_the_model_learns_the_task(graphs):
-    trained = infection_model(0, graphs=graphs)
-    assert trained.test_accuracy >= 0.99
-    assert not trained.model.training
-    assert all(parameter.grad is None for parameter in trained.model.parameters())
+def test_the_model_learns_the_task(trained_infection):
+    assert trained_infection.test_accuracy >= 0.99
+    assert not trained_infection.model.training
+    assert all(parameter.grad is None for parameter in trained_infection.model.parameters())
 
 
 def test_without_a_training_graph_the_error_says_what_to_type():

@@ -1,12 +1,14 @@
 """Published numbers, verdicts, tables and pages."""
 
 import math
+import sys
 from pathlib import Path
 
 import pytest
 
-from edgewise_paper.comparison import AGREES, DIFFERS, IN_RANGE, compare
-from edgewise_paper.comparison import published
+from edgewise.errors import MissingExtraError
+from edgewise_paper import comparison
+from edgewise_paper.comparison import AGREES, DIFFERS, IN_RANGE, compare, published
 from edgewise_paper.report import reasons
 from edgewise_paper.report.document import (
     Document,
@@ -19,8 +21,7 @@ from edgewise_paper.report.document import (
     full_table,
     share,
 )
-from edgewise_paper.report.html import as_page
-from edgewise_paper.report.markdown import as_markdown
+from edgewise_paper.report.formats import as_markdown, as_page
 from edgewise_paper.report.result_view import ResultView
 from edgewise_paper.report.write import write_report
 from edgewise_paper.runner import Reproduction
@@ -136,9 +137,9 @@ def test_the_linear_network_says_how_far_it_is_off():
     where = {"experiment": "sgc", "architecture": "linear GCN", "layers": 5}
     fitted = {"level": "layer", "reference": "occlusion", "variant": "code, wide start"}
     text = sentences(rows(0.782, **where) + rows(0.441, **where, **fitted), reasons.of_sgc)  # published 0.779, 0.451
-    assert "the 1 cosines" in text
-    assert "differ by 0.003 at most" in text
-    assert "differs by 0.010 at most, with a start that was fitted to these 1 numbers" in text
+    assert "over 1 cosine without the fitted start" in text
+    assert "0.003 at most" in text
+    assert "with the start that was fitted to 1 number: 0.010 at most" in text
 
 
 def test_occlusion_without_signs_and_an_early_network_are_measured_against_the_published_curves():
@@ -220,7 +221,7 @@ def test_a_report_is_written_from_whatever_is_there(tmp_path):
     assert [path.name for path in paths] == ["report.md", "report.html", "results.parquet"]
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "a note" in text
-    assert "3 tasks are missing" in text
+    assert "Without a result: 3 tasks." in text
     assert "0.925±0.025 (0.896) ✓" in text
     assert (tmp_path / "figures" / "real-input-similarity.png").stat().st_size > 1000
     assert not (tmp_path / "figures" / "few-passes.png").exists()
@@ -234,3 +235,17 @@ def test_a_report_of_nothing_can_be_written(tmp_path):
     from edgewise_paper.registry import choose
 
     assert write_report(Reproduction(PaperOptions(tmp_path), choose(["sgc"]), [], []))
+
+
+def test_the_page_has_contents_and_every_heading_can_be_linked_to():
+    page = as_page(Document([Heading("All", 1), Heading("One & two")]), "t")
+    assert '<a href="#one-two">One &amp; two</a>' in page
+    assert '<h2 id="one-two">One &amp; two</h2>' in page
+
+
+@pytest.mark.parametrize(("package", "act"), [("scipy.stats", "compare"), ("jinja2", "page")])
+def test_a_missing_package_of_the_extra_is_named(monkeypatch, package, act):
+    comparison._student.cache_clear()
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"{package.split('.')[0]}.*edgewise\[paper\]"):
+        as_page(REPORT, "t") if act == "page" else next(iter(compare(rows(0.8, 0.9)).values())).inside_prediction

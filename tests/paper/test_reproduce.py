@@ -2,13 +2,12 @@
 
 import os
 import signal
-import time
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from command_line import start
+from command_line import read_until, running
 from edgewise.cli.app import app
 from edgewise_paper import node_classification, runner
 from edgewise_paper.architectures import LINEAR
@@ -50,7 +49,7 @@ def test_help_names_every_experiment_and_option():
 def test_a_misspelt_experiment_is_an_error_with_a_guess(tmp_path):
     result = CliRunner().invoke(app, ["reproduce", "theorem", "--out", str(tmp_path)])
     assert result.exit_code == 1
-    assert "Did you mean theorems?" in result.output
+    assert "Did you mean 'theorems'?" in result.output
     assert not any(tmp_path.iterdir())
 
 
@@ -115,7 +114,7 @@ def test_a_second_run_computes_nothing_and_fresh_rows_are_those_that_were_kept(t
     _, tasks, _ = plan(["theorems"], options)
     first = reproduce(["theorems"], options)
     events = []
-    monkeypatch.setattr(runner, "Worker", None)  # nobody may be asked to work
+    monkeypatch.setattr(runner, "Worker", None)  # no worker may be started
     again = reproduce(["theorems"], options, events.append)
     assert numbers(first.outcomes) == numbers(again.outcomes)
     assert [event.kind for event in events] == ["planned"]
@@ -138,28 +137,19 @@ def test_a_task_that_fails_is_reported_and_the_others_are_done(tmp_path, monkeyp
     assert run.unfinished == 2
 
 
-def wait_for(condition, seconds=90.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-
-
 def results(folder):
     return {path.name: path.stat().st_mtime_ns for path in (folder / "cache" / "results").glob("*.json")}
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
     arguments = ["reproduce", "theorems", "--quick", "--workers", "1", "--out", tmp_path]
-    process = start(*arguments)
-    wait_for(lambda: len(results(tmp_path)) >= 2 or process.poll() is not None)
-    process.kill()
-    process.communicate()
+    with running(*arguments) as process:
+        read_until(process, "[2/15]")
     done = results(tmp_path)
     assert done
     assert not (tmp_path / "report.md").exists()
-    again = start(*arguments)
-    _, errors = again.communicate()
+    with running(*arguments) as again:
+        _, errors = again.communicate()
     assert again.returncode == 0, errors
     assert (tmp_path / "report.md").exists()
     now = results(tmp_path)
@@ -169,11 +159,10 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
 
 
 def test_ctrl_c_stops_the_workers_and_says_how_to_go_on(tmp_path):
-    process = start("reproduce", "infection", "--quick", "--workers", "1", "--out", tmp_path, start_new_session=True)
-    wait_for(lambda: (tmp_path / "cache" / "results").is_dir() or process.poll() is not None)
-    time.sleep(1.0)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everybody
-    _, errors = process.communicate(timeout=90)
+    with running("reproduce", "theorems", "--quick", "--workers", "1", "--out", tmp_path) as process:
+        read_until(process, "[1/15]")
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process
+        _, errors = process.communicate()
     assert process.returncode == 130, errors
     assert "Nothing is lost" in errors
     assert "Traceback" not in errors
@@ -182,7 +171,10 @@ def test_ctrl_c_stops_the_workers_and_says_how_to_go_on(tmp_path):
 # Planted data #########################################################################################################
 
 
-@pytest.mark.parametrize(("name", "signed"), [("negative-evidence", True), ("negative-evidence-multiclass", False)])
+@pytest.mark.parametrize(
+    ("name", "signed"),
+    [("negative-evidence", True), pytest.param("negative-evidence-multiclass", False, marks=pytest.mark.slow)],
+)
 def test_negative_evidence_is_reproduced(tmp_path, inline, name, signed):
     run = reproduce([name], PaperOptions(tmp_path, quick=True, workers=1))
     ((_, outcome),) = run.outcomes

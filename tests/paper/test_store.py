@@ -114,14 +114,14 @@ def test_explanations_are_kept(tmp_path):
     assert store.explanations("x") is None
 
 
-# Catalogue, options, clock ############################################################################################
+# Registry, options, clock #############################################################################################
 
 
 def test_every_experiment_has_tasks_of_its_own_name_in_both_sizes(tmp_path):
     for quick in (False, True):
         options = PaperOptions(tmp_path, quick=quick)
         for name, experiment in EXPERIMENTS.items():
-            found = experiment.module.tasks(options)
+            found = experiment.tasks(options)
             assert found, name
             assert {one.experiment for one in found} == {name}
             assert len({one.key for one in found}) == len(found), f"two tasks of {name} are the same"
@@ -133,7 +133,7 @@ def test_a_quick_run_is_never_taken_for_a_full_one(tmp_path):
         {
             one.key
             for experiment in EXPERIMENTS.values()
-            for one in experiment.module.tasks(PaperOptions(tmp_path, quick=quick))
+            for one in experiment.tasks(PaperOptions(tmp_path, quick=quick))
             if "training" in one.settings
         }
         for quick in (False, True)
@@ -143,20 +143,20 @@ def test_a_quick_run_is_never_taken_for_a_full_one(tmp_path):
 
 def test_cheap_experiments_take_more_seeds_and_proteins_one(tmp_path):
     options = PaperOptions(tmp_path, seeds=3)
-    assert {one.settings["seed"] for one in find("infection").module.tasks(options)} == set(range(10))
-    assert {one.settings["seed"] for one in find("sgc").module.tasks(options)} == {0, 1, 2}
-    graphs = find("graph-classification").module.tasks(options)
+    assert {one.settings["seed"] for one in find("infection").tasks(options)} == set(range(10))
+    assert {one.settings["seed"] for one in find("sgc").tasks(options)} == {0, 1, 2}
+    graphs = find("graph-classification").tasks(options)
     seeds = {
         name: {one.settings["seed"] for one in graphs if one.settings["dataset"] == name}
         for name in ("MUTAG", "PROTEINS")
     }
     assert seeds == {"MUTAG": {0, 1, 2}, "PROTEINS": {0}}
-    full = find("graph-classification").module.tasks(PaperOptions(tmp_path, seeds=3, full=True))
+    full = find("graph-classification").tasks(PaperOptions(tmp_path, seeds=3, full=True))
     assert {one.settings["layers"] for one in full if one.settings["dataset"] == "PROTEINS"} == {1, 2, 3, 4, 5}
 
 
 def test_an_unknown_experiment_lists_the_known_ones_and_guesses():
-    with pytest.raises(SettingError, match=r"theorems.*Did you mean infection\?"):
+    with pytest.raises(SettingError, match=r"theorems.*Did you mean 'infection'\?"):
         choose(["infetcion"])
 
 

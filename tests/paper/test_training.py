@@ -1,28 +1,28 @@
-"""Training: the lean passes are the model's own, batches are PyG's, and an interrupted training ends where it would have."""
+"""Training: the fast passes are the model's own, batches are PyG's, and an interrupted training ends where it would have."""
 
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
 
 from edgewise.errors import ModelError
-from edgewise_paper import stop
 from edgewise_paper.architectures import ARCHITECTURES, LINEAR, graph_network, node_network
 from edgewise_paper.data import GraphSet, NodeSet
 from edgewise_paper.training import fast_forward, train
 from edgewise_paper.training.recipe import Recipe
 from edgewise_paper.training.train import Collated, accuracy, logits, train_on_graphs, train_on_nodes
+from edgewise_paper.workers import Stopped, ask_to_stop, forget_stop
 
 
 @pytest.fixture(autouse=True)
-def _nobody_asked_to_stop():
-    stop.forget()
+def _no_stop_was_asked():
+    forget_stop()
     yield
-    stop.forget()
+    forget_stop()
 
 
 def node_set(seed=0, nodes=30):
     generator = torch.Generator().manual_seed(seed)
-    dense = torch.rand(nodes, nodes, generator=generator) < 0.12  # with loops, and nodes that hear nobody
+    dense = torch.rand(nodes, nodes, generator=generator) < 0.12  # with loops, and nodes that receive nothing
     x = (torch.rand(nodes, 12, generator=generator) < 0.2).float()
     y = torch.randint(3, (nodes,), generator=generator)
     data = Data(x=x, edge_index=dense.nonzero().t().contiguous(), y=y)
@@ -42,7 +42,7 @@ def graph_set(edge_features=4):
 
 
 class Memory:
-    """A notebook that keeps what is written."""
+    """A checkpoint that keeps what is written."""
 
     def __init__(self):
         self.state = None
@@ -62,16 +62,16 @@ class Memory:
         )
 
 
-# Lean passes ##########################################################################################################
+# Fast passes ##########################################################################################################
 
 
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("architecture", [*ARCHITECTURES, LINEAR])
-def test_a_lean_pass_and_its_gradients_are_those_of_the_model(architecture, layers, monkeypatch):
+def test_a_fast_pass_and_its_gradients_are_those_of_the_model(architecture, layers, monkeypatch):
     data = node_set().data
     monkeypatch.setattr(fast_forward, "TOLERANCE", 1e9)  # whatever it gives is used
     model = node_network(architecture, 12, layers, 3).eval()
-    forward = fast_forward.lean_forward(model, data)
+    forward = fast_forward.fast_forward(model, data)
     expected, found = model(data.x, data.edge_index), forward()
     assert torch.allclose(found, expected, atol=1e-5)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -82,9 +82,9 @@ def test_a_lean_pass_and_its_gradients_are_those_of_the_model(architecture, laye
         assert one.abs().max() > 0 or architecture != LINEAR
 
 
-def test_attention_of_a_lean_pass_survives_scores_that_lie_far_apart():
+def test_attention_of_a_fast_pass_survives_scores_that_lie_far_apart():
     data, model = node_set().data, node_network("GAT", 12, 2, 3).eval()
-    forward = fast_forward.lean_forward(model, data)
+    forward = fast_forward.fast_forward(model, data)
     with torch.no_grad():  # after the comparison: a training can end up here
         for conv in model.convs:
             conv.att *= 2000.0
@@ -93,17 +93,17 @@ def test_attention_of_a_lean_pass_survives_scores_that_lie_far_apart():
     assert torch.allclose(found, expected, atol=1e-3)
 
 
-def test_a_lean_pass_that_does_not_agree_is_not_used(monkeypatch):
+def test_a_fast_pass_that_does_not_agree_is_not_used(monkeypatch):
     data, model = node_set().data, node_network("GCN", 12, 2, 3)
     monkeypatch.setitem(fast_forward._MAKERS, type(model), lambda *_: lambda: torch.zeros(30, 3))
-    assert torch.equal(fast_forward.lean_forward(model.eval(), data)(), model(data.x, data.edge_index))
+    assert torch.equal(fast_forward.fast_forward(model.eval(), data)(), model(data.x, data.edge_index))
 
 
-def test_lean_training_draws_the_dropout_of_the_model_itself(monkeypatch):
+def test_fast_training_draws_the_dropout_of_the_model_itself(monkeypatch):
     recipe, found = Recipe("made up", "GCN", 3, 0, epochs=5), node_set()
-    fast, _ = train_on_nodes(recipe, found, "cpu", train.NoNotebook())
+    fast, _ = train_on_nodes(recipe, found, "cpu")
     monkeypatch.setattr(fast_forward, "_MAKERS", {})
-    slow, _ = train_on_nodes(recipe, found, "cpu", train.NoNotebook())
+    slow, _ = train_on_nodes(recipe, found, "cpu")
     for one, other in zip(fast.parameters(), slow.parameters(), strict=True):
         assert torch.allclose(one, other, atol=1e-5)
 
@@ -130,11 +130,11 @@ def test_a_graph_alone_and_in_a_batch_differ_where_the_norm_sees_the_batch():
         assert torch.allclose(logits(model, graphs), logits(model, graphs, 4), atol=1e-5) is same
 
 
-def test_a_training_that_ends_without_numbers_is_an_error():
+def test_a_training_whose_weights_are_not_finite_is_an_error():
     recipe, found = Recipe("made up", "GCN", 2, 0, epochs=2), node_set()
     found.data.x[0] = torch.inf
-    with pytest.raises(ModelError, match="not numbers"):
-        train_on_nodes(recipe, found, "cpu", train.NoNotebook())
+    with pytest.raises(ModelError, match="not finite"):
+        train_on_nodes(recipe, found, "cpu")
 
 
 # Interruption #########################################################################################################
@@ -142,32 +142,33 @@ def test_a_training_that_ends_without_numbers_is_an_error():
 
 @pytest.mark.parametrize("stop_after", [1, 7])
 def test_an_interrupted_training_ends_with_exactly_the_weights_of_one_that_was_not(stop_after, monkeypatch):
-    recipe, found, notebook = Recipe("made up", "GAT", 2, 3, epochs=12), node_set(), Memory()
-    whole, _ = train_on_nodes(recipe, found, "cpu", train.NoNotebook())
+    recipe, found, checkpoint = Recipe("made up", "GAT", 2, 3, epochs=12), node_set(), Memory()
+    whole, _ = train_on_nodes(recipe, found, "cpu")
     epochs = []
-    real = train.stop.asked
-    monkeypatch.setattr(train.stop, "asked", lambda: (epochs.append(1), len(epochs) > 2 * stop_after - 2 or real())[1])
-    with pytest.raises(stop.Stopped):
-        train_on_nodes(recipe, found, "cpu", notebook)
-    monkeypatch.setattr(train.stop, "asked", real)
-    assert notebook.state["epoch"] == stop_after
-    resumed, seconds = train_on_nodes(recipe, found, "cpu", notebook)
-    assert seconds >= notebook.state["seconds"]
+    real = train.stop_was_asked
+    asked = lambda: (epochs.append(1), len(epochs) > 2 * stop_after - 2 or real())[1]  # noqa: E731 - twice an epoch
+    monkeypatch.setattr(train, "stop_was_asked", asked)
+    with pytest.raises(Stopped):
+        train_on_nodes(recipe, found, "cpu", checkpoint)
+    monkeypatch.setattr(train, "stop_was_asked", real)
+    assert checkpoint.state["epoch"] == stop_after
+    resumed, seconds = train_on_nodes(recipe, found, "cpu", checkpoint)
+    assert seconds >= checkpoint.state["seconds"]
     for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
 def test_training_on_graphs_goes_on_with_the_same_shuffles():
     recipe = Recipe.for_graphs("made up", "GIN", 2, 1, epochs=6)
-    found, notebook = graph_set(), Memory()
-    whole, _ = train_on_graphs(recipe, found, "cpu", train.NoNotebook())
-    stop.ask()
+    found, checkpoint = graph_set(), Memory()
+    whole, _ = train_on_graphs(recipe, found, "cpu")
+    ask_to_stop()
     for epoch in range(1, 6):  # stopped after every epoch
-        with pytest.raises(stop.Stopped):
-            train_on_graphs(recipe, found, "cpu", notebook)
-        assert notebook.state["epoch"] == epoch
-    stop.forget()
-    resumed, _ = train_on_graphs(recipe, found, "cpu", notebook)
+        with pytest.raises(Stopped):
+            train_on_graphs(recipe, found, "cpu", checkpoint)
+        assert checkpoint.state["epoch"] == epoch
+    forget_stop()
+    resumed, _ = train_on_graphs(recipe, found, "cpu", checkpoint)
     for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(one, other)
 
@@ -176,7 +177,7 @@ def test_training_leaves_the_callers_random_numbers_alone():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    model, _ = train_on_nodes(Recipe("made up", "GCN", 2, 0, epochs=3), node_set(), "cpu", train.NoNotebook())
+    model, _ = train_on_nodes(Recipe("made up", "GCN", 2, 0, epochs=3), node_set(), "cpu")
     assert torch.equal(torch.rand(3), expected)
     assert not model.training
     assert 0 <= accuracy(model, node_set()) <= 1
@@ -185,6 +186,6 @@ def test_training_leaves_the_callers_random_numbers_alone():
 def test_training_learns():
     found = node_set()
     recipe = Recipe("made up", "GIN", 1, 0, epochs=300)
-    model, _ = train_on_nodes(recipe, found, "cpu", train.NoNotebook())
-    said = model(found.data.x, found.data.edge_index).argmax(dim=1)
-    assert (said == found.data.y)[found.training].double().mean() > 0.9
+    model, _ = train_on_nodes(recipe, found, "cpu")
+    predicted = model(found.data.x, found.data.edge_index).argmax(dim=1)
+    assert (predicted == found.data.y)[found.training].double().mean() > 0.9

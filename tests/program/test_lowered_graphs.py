@@ -29,8 +29,7 @@ import edgewise as ew
 import zoo
 from checks import LEVELS, assert_close
 from edgewise.program import layers as lowered_layers
-from edgewise.question import graph_question as graph_problem
-from edgewise.question import proof
+from edgewise.question import graph_question, proof
 from zoo import CLASSES, EDGE_FEATURES, FEATURES, WIDTH, Pooled, PooledWithAttributes, mlp
 
 METHODS = {
@@ -85,7 +84,7 @@ MODELS = {
 @contextmanager
 def through_the_model():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graph_problem, "lower_graphs", lambda *_: None)
+        patch.setattr(graph_question, "lower_graphs", lambda *_: None)
         proof._kept.clear()
         yield
     proof._kept.clear()
@@ -129,7 +128,7 @@ def test_whatever_number_is_explained_the_ways_agree(name, of):
 @pytest.mark.parametrize("batch_size", [None, 1, 2, 4])
 @pytest.mark.parametrize("name", ["gcn, mean", "gin, max", "gine and gat, attributes", "layer norm of graphs"])
 def test_graphs_in_batches_get_what_each_gets_alone(monkeypatch, name, batch_size):
-    monkeypatch.setattr(graph_problem, "_GRAPHS_AT_ONCE", 2)
+    monkeypatch.setattr(graph_question, "_GRAPHS_AT_ONCE", 2)
     model, graphs = zoo.randomise(MODELS[name]()), molecules()
     for method in ("gradient", "occlusion", "integrated_gradients"):
         options = {"task": "graph", "method": method, "level": "layer", **METHODS[method]}
@@ -193,7 +192,7 @@ def lists_of_graphs(draw):
     return made
 
 
-@pytest.mark.parametrize("name", ["gin, max", "gine and gat, attributes"])
+@pytest.mark.parametrize("name", ["gin, max", pytest.param("gine and gat, attributes", marks=pytest.mark.slow)])
 @given(graphs=lists_of_graphs(), asked=st.data())
 def test_any_list_of_graphs_is_lowered_rightly(name, graphs, asked):
     index = asked.draw(st.lists(st.integers(0, len(graphs) - 1), min_size=1, max_size=6))

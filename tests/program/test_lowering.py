@@ -58,7 +58,7 @@ ASKED = {"index": [1, 4, 1, 5, 7, 1], "target": [0, 2, 1, 1, 0, 2]}
 
 @contextmanager
 def through_the_model():
-    """Nothing is lowered, and nothing lowered is remembered; a warning that this is slow is no news here."""
+    """Nothing is lowered, and nothing lowered is remembered; the warning that this is slow is expected."""
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore", ew.LocalityWarning)
         patch.setattr(node_model, "lower_nodes", lambda *_: None)
@@ -205,7 +205,9 @@ def graphs(draw):
     return zoo.graph(edges, nodes, seed=draw(st.integers(0, 99)), weighted=True)
 
 
-@pytest.mark.parametrize("name", ["gcn", "gine", "gat, attributes", "sgc, K = 3"])
+@pytest.mark.parametrize(
+    "name", ["gcn", "gat, attributes", *(pytest.param(n, marks=pytest.mark.slow) for n in ("gine", "sgc, K = 3"))]
+)
 @given(data=graphs(), seed=st.integers(0, 99), asked=st.data())
 def test_on_any_graph_and_for_any_nodes_the_ways_agree(name, data, seed, asked):
     index = asked.draw(st.lists(st.integers(0, data.num_nodes - 1), min_size=1, max_size=6))
@@ -324,7 +326,7 @@ PARTS = {
     "long skip": zoo.LongSkip,
     "jumping knowledge, cat": _jump("cat"),
     "jumping knowledge, max": _jump("max"),
-    "features beside what was heard": _written(
+    "features beside what was received": _written(
         lambda m, x, e: m.b(torch.cat([x, m.a(x, e).tanh()], dim=-1), e), b=_gcn(FEATURES + WIDTH, CLASSES)
     ),
     "a conv used twice": lambda: zoo.Twice(_gcn(), _gcn(WIDTH, WIDTH), nn.Linear(WIDTH, CLASSES)),
@@ -511,7 +513,7 @@ ODD = {
     "two convs read one hidden layer": lambda: Written(
         _branches_in_the_middle, a=_gcn(), b=_gcn(WIDTH, WIDTH), c=_gcn(WIDTH, CLASSES), d=SAGEConv(WIDTH, WIDTH)
     ),
-    "a call whose output nobody reads": lambda: Written(_unused, a=_gcn(outputs=CLASSES), b=_gcn(CLASSES, CLASSES)),
+    "a call whose output is not read": lambda: Written(_unused, a=_gcn(outputs=CLASSES), b=_gcn(CLASSES, CLASSES)),
     "a gate, one number a node, over a call": _written(_gate, gate=_gcn(outputs=1)),
     "a stack over a call": _written(_stack, a=_gcn(outputs=CLASSES), b=_gcn(CLASSES, CLASSES)),
     "several rows a node": _written(_heads_as_rows, head=nn.Linear(2, 2)),

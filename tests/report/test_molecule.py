@@ -74,7 +74,7 @@ def test_scores_that_are_not_finite_and_scores_of_zero_are_drawn_without_colour(
 
 
 def test_labels_without_charges_make_the_atoms_and_bonds_that_they_name():
-    made = from_labels(NITRO, MUTAG_ATOMS, MUTAG_BONDS)  # a nitrogen with five bonds: nobody may sanitise it
+    made = from_labels(NITRO, MUTAG_ATOMS, MUTAG_BONDS)  # a nitrogen with five bonds: it must not be sanitised
     assert [atom.GetSymbol() for atom in made.GetAtoms()] == ["C", "N", "O", "O"]
     assert [made.GetBondBetweenAtoms(*pair).GetBondTypeAsDouble() for pair in BONDS] == [1.0, 2.0, 2.0]
 
@@ -102,13 +102,13 @@ def test_text_from_the_user_is_no_markup():
     [
         ({}, "once"),
         ({"smiles": SMILES, "data": NITRO}, "once"),
-        ({"smiles": "not a molecule"}, "cannot read"),
+        ({"smiles": "not a molecule"}, "that RDKit can read, got 'not a molecule'"),
         ({"smiles": "CCCCCCCC"}, "8 atoms"),
         ({"smiles": "CCCC"}, "order of the nodes"),
-        ({"data": Data(x=torch.eye(7), num_nodes=7)}, "7 nodes"),
+        ({"data": Data(x=torch.eye(7), num_nodes=7)}, "4 nodes like the explanation, got 7"),
         ({"data": Data(x=torch.ones(4, 3), edge_index=EDGES)}, "atoms="),
-        ({"data": NITRO, "atoms": ("C", "Qq", "O", "F", "I", "Cl", "Br")}, "'Qq', which is no element"),
-        ({"data": NITRO, "bonds": ("a", "b", "c", "d")}, "known are single"),
+        ({"data": NITRO, "atoms": ("C", "Qq", "O", "F", "I", "Cl", "Br")}, "element symbols, got 'Qq'"),
+        ({"data": NITRO, "bonds": ("a", "b", "c", "d")}, "names among single"),
     ],
 )
 def test_a_molecule_that_does_not_fit_is_refused(given, match):
@@ -119,7 +119,7 @@ def test_a_molecule_that_does_not_fit_is_refused(given, match):
 def test_unknown_merges_and_endings_are_refused(tmp_path):
     with pytest.raises(SettingError, match="undirected"):
         molecule(explanation(), smiles=SMILES, undirected="median")
-    with pytest.raises(FileError, match=r"\.svg and \.png"):
+    with pytest.raises(FileError, match=r"\.svg or \.png"):
         molecule(explanation(), smiles=SMILES).save(tmp_path / "a.pdf")
 
 

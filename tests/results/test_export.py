@@ -157,5 +157,5 @@ def test_without_networkx_the_error_names_the_extra(monkeypatch):
 
 
 def test_an_unknown_kind_of_rows_is_refused():
-    with pytest.raises(SettingError, match="what is 'nodes'"):
+    with pytest.raises(SettingError, match="Unknown `what` 'nodes'"):
         flat().to_rows("nodes")

@@ -60,11 +60,11 @@ def chromium():
     """The browser."""
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if path is None:
-        skip_or_fail("no Chromium: type apt-get install chromium")
+        skip_or_fail("no Chromium; run: apt-get install chromium")
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        skip_or_fail("no Playwright: type pip install 'edgewise[test]'")
+        skip_or_fail("no Playwright; run: pip install 'edgewise[test]'")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])  # containers run as root
         yield browser

@@ -4,6 +4,7 @@ import warnings
 from contextlib import contextmanager, nullcontext
 from functools import cache
 
+import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -17,6 +18,13 @@ METHODS = [
     "eig_search",
 ]
 LEVELS = ["input", "layer"]
+
+
+def on_pairs(pairs):
+    """A test of these (case, graph) pairs; what is redundant among them is marked slow."""
+    slow = pytest.mark.slow
+    params = [pytest.param(*pair, marks=slow) if pair in zoo.LEFT_TO_SLOW_RUNS else pair for pair in pairs]
+    return pytest.mark.parametrize(("case_name", "graph_name"), params)
 
 
 @contextmanager

@@ -1,10 +1,12 @@
-"""What the tests of the command line share: a folder with somebody's model, weights and data, and a way to call."""
+"""What the tests of the command line share: a folder with a user's model, weights and data, and a way to call."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -70,14 +72,29 @@ def printed(*arguments, code: int = 0):
     return json.loads(call(*arguments, "--json", code=code).stdout)
 
 
-def start(*arguments, **options) -> subprocess.Popen:
-    """The command in a process of its own, which hears Ctrl-C also where the tests run in the background and do not."""
+@contextmanager
+def running(*arguments, **options) -> Iterator[subprocess.Popen]:
+    """The command in a process of its own, which receives Ctrl-C even if the tests run in the background.
+
+    It leads a group of processes: at the end whatever is left of the group, workers included, is killed.
+    """
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "edgewise", *map(str, arguments)],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **options,
     )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def read_until(process: subprocess.Popen, part: str) -> None:
+    """Read what a process says on stderr until a line has the part; at the latest until it ends."""
+    next((line for line in process.stderr if part in line), None)
 
 
 def ring(nodes: int = NODES, seed: int = 0) -> Data:

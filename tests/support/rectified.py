@@ -1,7 +1,5 @@
 """Random piecewise linear models, small enough for slow twins and random enough to have rectifiers that switch."""
 
-from itertools import pairwise
-
 import torch
 from torch import nn
 from torch_geometric.nn import GCN, GCNConv, GINConv, GraphConv, GraphSAGE, SAGEConv, SGConv
@@ -15,8 +13,7 @@ def _network(inputs, outputs):
 
 
 def _chain(make_conv, calls, act=torch.relu, **options):
-    widths = [FEATURES, *[WIDTH] * (calls - 1), CLASSES]
-    return lambda: zoo.Chain(*[make_conv(a, b) for a, b in pairwise(widths)], act=act, **options)
+    return lambda: zoo.chain(make_conv, calls, act=act, **options)
 
 
 def _leaky(x):

@@ -69,10 +69,11 @@ class Source:
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES
             for alias in node.names
         }
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ours:
-                if node.attr.startswith("_") and not node.attr.startswith("__"):
-                    yield f"{node.value.id}.{node.attr}"
+        reads = (node for node in ast.walk(self.tree) if isinstance(node, ast.Attribute))
+        for node in reads:
+            private = node.attr.startswith("_") and not node.attr.startswith("__")
+            if private and isinstance(node.value, ast.Name) and node.value.id in ours:
+                yield f"{node.value.id}.{node.attr}"
 
 
 def sources() -> list[Source]:

@@ -1,6 +1,6 @@
 """Models that are lists of calls, so that every call can be differentiated by itself (`walk_oracles.py`).
 
-`Stack`: encoder → calls → head. A call is its conv (`heard`) and what happens at the nodes afterwards (`after`). The library
+`Stack`: encoder → calls → head. A call is its conv (`received`) and what happens at the nodes afterwards (`after`). The library
 sees nothing but `forward`.
 """
 
@@ -39,20 +39,20 @@ class Stack(nn.Module):
         self.skips = nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=False) for _ in convs) if residual == "linear" else None
         self.acts_at_the_end = not isinstance(self.head, nn.Identity)
 
-    def heard(self, call, x, edge_index, given):
+    def received(self, call, x, edge_index, given):
         return self.convs[call](x, edge_index) if self.extra is None else self.convs[call](x, edge_index, given)
 
-    def after(self, call, heard, x):
+    def after(self, call, received, x):
         if call < len(self.norms):
-            heard = self.norms[call](heard)
-        fits = self.residual is not None and heard.shape == x.shape
+            received = self.norms[call](received)
+        fits = self.residual is not None and received.shape == x.shape
         if fits and self.residual == "before":
-            heard = heard + x
+            received = received + x
         if call + 1 < len(self.convs) or self.acts_at_the_end:
-            heard = self.act(heard)
+            received = self.act(received)
         if fits and self.residual != "before":
-            heard = heard + (x if self.skips is None else self.skips[call](x))
-        return heard
+            received = received + (x if self.skips is None else self.skips[call](x))
+        return received
 
     @property
     def num_calls(self):
@@ -65,7 +65,7 @@ class Stack(nn.Module):
         x = self.encoder(x)
         given = {"edge_attr": edge_attr, "edge_weight": edge_weight, None: None}[self.extra]
         for call in range(len(self.convs)):
-            x = self.after(call, self.heard(call, x, edge_index, given), x)
+            x = self.after(call, self.received(call, x, edge_index, given), x)
         return self.read(x, batch)
 
     def calls(self, data):
@@ -75,7 +75,7 @@ class Stack(nn.Module):
         def function(call):
             def run(x):
                 x = self.encoder(x) if call == 0 else x
-                return self.after(call, self.heard(call, x, data.edge_index, given), x)
+                return self.after(call, self.received(call, x, data.edge_index, given), x)
 
             return run
 

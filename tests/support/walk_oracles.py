@@ -34,16 +34,18 @@ class Twin:
         return len(self.states[0])
 
     def senders(self, call, node):
-        """Whom a node hears in a call."""
+        """The nodes from which a node receives something in a call."""
         return [u for u in range(self.num_nodes) if self.blocks[call][node, :, u].any()]
 
     def arriving(self):
         """{nodes of a walk: J … J x} of every walk."""
         front = {(node,): row for node, row in enumerate(self.states[0])}
         for block in self.blocks:
-            heard_by = [[v for v in range(self.num_nodes) if block[v, :, u].any()] for u in range(self.num_nodes)]
+            receivers = [[v for v in range(self.num_nodes) if block[v, :, u].any()] for u in range(self.num_nodes)]
             front = {
-                (*walk, v): block[v, :, walk[-1]] @ vector for walk, vector in front.items() for v in heard_by[walk[-1]]
+                (*walk, v): block[v, :, walk[-1]] @ vector
+                for walk, vector in front.items()
+                for v in receivers[walk[-1]]
             }
         return front
 
@@ -112,11 +114,11 @@ def _held(conv, coefficients):
     sent = conv.lin_l if isinstance(conv, GATv2Conv) else conv.lin
 
     def run(x):
-        heard = torch.einsum("vuh,uhc->vhc", coefficients, sent(x).view(len(x), conv.heads, conv.out_channels))
-        heard = heard.flatten(1) if conv.concat else heard.mean(dim=1)
+        received = torch.einsum("vuh,uhc->vhc", coefficients, sent(x).view(len(x), conv.heads, conv.out_channels))
+        received = received.flatten(1) if conv.concat else received.mean(dim=1)
         if conv.res is not None:
-            heard = heard + conv.res(x)
-        return heard if conv.bias is None else heard + conv.bias
+            received = received + conv.res(x)
+        return received if conv.bias is None else received + conv.bias
 
     return run
 

@@ -61,8 +61,8 @@ def _linear_map(blocks, raised, bias, raised_bias, x, act, rule):
     """(the rule's blocks, the true x_out) of one map on all nodes."""
 
     def through(some, b):
-        heard = torch.einsum("voui,ui->vo", some, x)
-        return heard if b is None else heard + b
+        received = torch.einsum("voui,ui->vo", some, x)
+        return received if b is None else received + b
 
     x_out = act(through(blocks, bias))
     return rule.share(x_out, through(raised, raised_bias))[:, :, None, None] * raised, x_out

@@ -19,7 +19,7 @@ from edgewise.trust.backward_bounds import Return
 from edgewise.trust.certificate import _Verdict, follow, spreads
 from edgewise.trust.flips import sampled_gradients
 from edgewise.trust.intervals import Interval, TwoSided
-from edgewise.trust.target_edges import Questions
+from edgewise.trust.target_edges import TargetEdges
 from footprint import Footprint
 
 GRID = tuple(torch.linspace(0, 1, 1000, dtype=torch.double).tolist())
@@ -142,7 +142,7 @@ def test_an_edge_behind_dead_rectifiers_is_proved_to_do_nothing():
 
 
 def test_bounds_that_overflowed_prove_nothing():
-    questions = Questions(torch.tensor([7]), torch.tensor([0, 0]), torch.tensor([0, 1]), 2)
+    questions = TargetEdges(torch.tensor([7]), torch.tensor([0, 0]), torch.tensor([0, 1]), 2)
     verdict, nan = _Verdict(questions, (2,)), torch.tensor([torch.nan], dtype=torch.double)
     zero = torch.tensor([0])
     verdict.add(zero, zero, zero - 1, Interval(nan, nan))
@@ -245,7 +245,7 @@ def test_probabilities_graphs_and_steep_rectifiers_are_not_certifiable():
 
 @pytest.mark.parametrize("pieces", [0, 2.5, True, "many"])
 def test_a_number_of_pieces_that_is_none_is_refused(pieces):
-    with pytest.raises(ew.SettingError, match="such as 5"):
+    with pytest.raises(ew.SettingError, match="Use pieces=5"):
         certify(rectified.build("gcn"), zoo.GRAPHS["directed"](), pieces=pieces)
 
 

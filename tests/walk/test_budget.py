@@ -128,7 +128,7 @@ def test_little_memory_gives_the_same_walks_of_many_graphs():
 
 def test_exhaustive_refuses_what_it_cannot_finish():
     model = network("gcn", 4)
-    with pytest.raises(InputError, match=r"every walk.*100 is the limit.*search='exact'.*limit="):
+    with pytest.raises(InputError, match=r"every walk.*`limit` is 100.*search='exact'.*limit="):
         ew.walks(model, DATA, search="exhaustive", limit=100)
     assert ew.walks(model, DATA, 0, search="exhaustive", limit=10_000).exact
 

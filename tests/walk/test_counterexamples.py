@@ -5,6 +5,7 @@ import pytest
 import doc_pages
 import edgewise as ew
 from draw_counterexamples import draw
+from places import ROOT
 
 A, B, D, U, V = range(5)
 
@@ -12,7 +13,7 @@ A, B, D, U, V = range(5)
 @pytest.fixture(scope="module")
 def page():
     names = {}
-    doc_pages.run("docs/why-algorithm-1-is-not-exact.md", names)
+    doc_pages.run(ROOT / "docs" / "why-algorithm-1-is-not-exact.md", names)
     return names
 
 

@@ -36,7 +36,7 @@ def test_without_edges_only_staying_is_left(kind, search):
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_a_target_that_nobody_reaches_has_no_walks_and_that_is_proven(search):
+def test_a_target_that_nothing_reaches_has_no_walks_and_that_is_proven(search):
     data, model = zoo.GRAPHS["no_in_edges"](), stack("sage_without_root", 2, act=nn.functional.leaky_relu)
     found = ew.walks(model, data, 3, search=search)
     assert len(found) == 0

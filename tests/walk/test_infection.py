@@ -6,7 +6,8 @@ import torch
 
 import edgewise as ew
 from edgewise.datasets import infection_model
-from infection_walks import is_right, measure, relevance, valid_nodes
+from edgewise.datasets.infection import clear_nodes, is_true_path
+from infection_walks import measure, relevance
 
 LAYERS, CLASSES = 4, 6
 
@@ -26,7 +27,7 @@ class PlainLoop:
                 x = summed if layer + 1 == LAYERS else summed.relu()
                 self.alive.append(np.ones(summed.shape) if layer + 1 == LAYERS else (summed > 0).double().numpy())
                 self.states.append(x.double().numpy())
-        self.heard, self.root = (
+        self.received, self.root = (
             [getattr(conv, name).weight.detach().double().numpy() for conv in model.convs]
             for name in ("lin_l", "lin_r")
         )
@@ -37,7 +38,7 @@ class PlainLoop:
             score, following, parent = {}, {}, {}
             for v in sorted(gradient):
                 inner = gradient[v] * self.alive[layer][v]
-                from_others, from_itself = inner @ self.heard[layer], inner @ self.root[layer]
+                from_others, from_itself = inner @ self.received[layer], inner @ self.root[layer]
                 for u in self.senders[v]:
                     onward = from_itself if u == v else from_others
                     new = float(onward @ self.states[layer][u])
@@ -61,18 +62,13 @@ def assert_the_same_paths(trained, nodes):
         assert found[0].score == pytest.approx(score, rel=1e-9)
 
 
-@pytest.fixture(scope="module")
-def trained():
-    return infection_model(0)
+def test_the_paths_are_those_of_a_plain_loop(trained_infection):
+    assert_the_same_paths(trained_infection, clear_nodes(trained_infection.graphs.test)[::12].tolist())
 
 
-def test_the_paths_are_those_of_a_plain_loop(trained):
-    assert_the_same_paths(trained, valid_nodes(trained.graphs.test)[::12])
-
-
-def test_exact_walks_are_the_best_of_all_walks(trained):
-    model, graph = trained.model, trained.graphs.test
-    nodes = valid_nodes(graph)[::12]
+def test_exact_walks_are_the_best_of_all_walks(trained_infection):
+    model, graph = trained_infection.model, trained_infection.graphs.test
+    nodes = clear_nodes(graph)[::12].tolist()
     best, listed = (ew.walks(model, graph, nodes, k=3, search=search) for search in ("exact", "exhaustive"))
     for one, other in zip(best, listed, strict=True):
         assert one.exact
@@ -80,18 +76,18 @@ def test_exact_walks_are_the_best_of_all_walks(trained):
         assert [w.score for w in one] == pytest.approx([w.score for w in other], rel=1e-9)
 
 
-def test_the_relevance_of_the_documented_script_is_the_walks_own(trained):
-    graph = trained.graphs.test
-    nodes = valid_nodes(graph)[:20]
-    for found in ew.walks(trained.model, graph, nodes, target=graph.y[nodes]):
-        assert relevance(trained, found[0].nodes) == pytest.approx(found[0].score, rel=1e-9)
+def test_the_relevance_of_the_documented_script_is_the_walks_own(trained_infection):
+    graph = trained_infection.graphs.test
+    nodes = clear_nodes(graph)[:20].tolist()
+    for found in ew.walks(trained_infection.model, graph, nodes, target=graph.y[nodes]):
+        assert relevance(trained_infection, found[0].nodes) == pytest.approx(found[0].score, rel=1e-9)
 
 
-def test_algorithm_1_finds_most_planted_paths_and_not_every_maximum(trained):
-    model, graph = trained.model, trained.graphs.test
-    nodes = valid_nodes(graph)
+def test_algorithm_1_finds_most_planted_paths_and_not_every_maximum(trained_infection):
+    model, graph = trained_infection.model, trained_infection.graphs.test
+    nodes = clear_nodes(graph).tolist()
     found, best = (ew.walks(model, graph, nodes, search=s, target=graph.y[nodes]) for s in ("dag", "exact"))
-    right = [is_right(graph, one[0].nodes) for one in found]
+    right = [is_true_path(graph, one.index, one[0].nodes) for one in found]
     missed = [a[0].score < b[0].score * (1 - 1e-9) for a, b in zip(found, best, strict=True)]
     assert sum(right) > 0.8 * len(nodes)
     assert 0 < sum(missed) < 0.2 * len(nodes)
@@ -101,7 +97,7 @@ def test_algorithm_1_finds_most_planted_paths_and_not_every_maximum(trained):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_for_every_valid_node_the_path_is_that_of_a_plain_loop(seed):
     trained = infection_model(seed)
-    assert_the_same_paths(trained, valid_nodes(trained.graphs.test))
+    assert_the_same_paths(trained, clear_nodes(trained.graphs.test).tolist())
 
 
 @pytest.mark.slow

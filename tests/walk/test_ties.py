@@ -40,7 +40,7 @@ def test_on_a_small_ring_ties_of_the_whole_graph_too(kind):
 
 @pytest.mark.parametrize("calls", [6, 10])
 def test_on_a_large_ring_the_first_of_many_equal_walks_are_found_at_once(calls):
-    """Three ways on at every step, so 3^10 = 59,049 walks of one score; nobody looks at them all."""
+    """Three ways on at every step, so 3^10 = 59,049 walks of one score; the search does not look at all of them."""
     data, model = ring(40), stack("gcn", calls, seed=1, act=nn.functional.leaky_relu)
     sign = signed(lambda sign: ew.walks(model, data, 20, sign=sign))
     found = ew.walks(model, data, 20, k=10, sign=sign)

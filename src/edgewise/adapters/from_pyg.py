@@ -1,6 +1,7 @@
-"""PyG's explainers inside Edgewise: `explain(..., method=ew.from_pyg(GNNExplainer()))`.
+"""from_pyg(): PyG's explainers inside Edgewise, `explain(..., method=ew.from_pyg(GNNExplainer()))`.
 
 They write into the model that they explain, and into themselves. So every target gets a copy of both; yours stay as they are.
+`from_pyg` makes a `Method`; `ExplainerRun` runs it on a question; `CalledByPyG` is the model as PyG's explainers call it.
 """
 
 import copy
@@ -37,188 +38,13 @@ from edgewise.model.call import ModelCall
 from edgewise.question import Question
 from edgewise.question.target import Target, predicted_classes
 
-# --- A user's model and graph as PyG's explainers want them ------------------------------------------------------------
-
-
-class Called(nn.Module):
-    """A model as PyG calls it, `model(x, edge_index)`; whatever else it needs is at hand here."""
-
-    def __init__(self, call: ModelCall, graph: Data, explained: Target | None) -> None:
-        super().__init__()
-        self.model = call.model
-        self._call, self._graph, self._explained = call, graph, explained
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Rows of outputs, or the explained number of every row."""
-        graph = copy.copy(self._graph)
-        graph.x, graph.edge_index = x, edge_index
-        rows = self._call(graph)
-        return rows if self._explained is None else self._explained.value(rows)
-
-
-def loops_last(graph: Data) -> tuple[Data, Tensor]:
-    """The graph with its self-loops as the last columns, in the order of nodes, if every node has one; and the order.
-
-    PyG matches masks to messages by position, and convs that add loops put them there: in any other order the masks of loops
-    and edges are mixed up without a word.
-    """
-    source, receiver = graph.edge_index
-    order = torch.arange(len(source), device=source.device)
-    loops = (source == receiver).nonzero().view(-1)
-    nodes = source[loops].sort()
-    if not torch.equal(nodes.values, torch.arange(graph.num_nodes, device=source.device)):
-        return graph, order
-    order = torch.cat([(source != receiver).nonzero().view(-1), loops[nodes.indices]])
-    moved = copy.copy(graph)
-    for key, value in graph.to_dict().items():
-        if isinstance(value, Tensor) and key != "edge_index" and graph.is_edge_attr(key):
-            moved[key] = value[order]
-    moved.edge_index = graph.edge_index[:, order]
-    return moved, order
-
-
-# --- One PyG explainer on one question, target after target, on fresh copies -------------------------------------------
-
-
-_MODES = {"multiclass": "multiclass_classification", "binary": "binary_classification", "regression": "regression"}
-
-
-def name_of(algorithm: ExplainerAlgorithm) -> str:
-    """What the explanations are called."""
-    name = type(algorithm).__name__
-    if isinstance(algorithm, CaptumExplainer):
-        return f"{name}({algorithm.attribution_method_class.__name__})"
-    return name
-
-
-class ExplainerRun:
-    """One question for one algorithm: copies of both, made anew for each target."""
-
-    def __init__(self, question: Question, algorithm: ExplainerAlgorithm, seed: int) -> None:
-        self.question, self.algorithm, self.seed = question, algorithm, seed
-        self.name = name_of(algorithm)
-        with question.loan.taken():
-            self._call = replace(question.call, model=copy.deepcopy(question.call.model))
-        heal(self._call.model)
-        self._captum = isinstance(algorithm, CaptumExplainer)
-        mode = "regression" if self._captum else _MODES[question.target.mode]
-        self._config = ModelConfig(mode=mode, task_level=question.task, return_type="raw")
-        self._kind = self._find_kind()
-
-    def _find_kind(self) -> str:
-        """A phenomenon, for which a class can be given; or the model's own prediction, for those that take nothing else."""
-        target, kind = self.question.target, "model"
-        if not isinstance(self.algorithm, AttentionExplainer):
-            with suppress(ValueError):
-                config = ExplainerConfig(explanation_type="phenomenon", edge_mask_type="object")
-                copy.deepcopy(self.algorithm).connect(config, self._config)
-                kind = "phenomenon"
-        asked = kind == "model" and target.mode != "regression"
-        if asked and not torch.equal(predicted_classes(target.truth, target.mode), target.column):
-            raise SettingError(f"{self.name} explains the predicted class only. Leave target out.")
-        return kind
-
-    def results(self) -> Iterator[tuple[int, SparseScores]]:
-        """The masks of all targets, one after another."""
-        for position, index in enumerate(self.question.index.tolist()):
-            with self._guarded(index):
-                mask = self._mask(position, index)
-            column = mask.nonzero().view(-1)
-            none = torch.zeros_like(column)
-            yield 1, SparseScores(none + position, none, column, mask[column], of_self=False)
-
-    @contextmanager
-    def _guarded(self, index: int) -> Iterator[None]:
-        """Random numbers of this target's own, and errors of PyG under our name."""
-        with random_state_kept(), torch.enable_grad():
-            torch.manual_seed(self.seed + index)
-            np.random.seed((self.seed + index) % 2**32)
-            random.seed(self.seed + index)
-            try:
-                yield
-            except EdgewiseError:
-                raise
-            except Exception as error:
-                of = self.question.task
-                text = f"{self.name} raised {type(error).__name__} on {of} {index}: {error}"
-                raise ModelError(f"{text} Its own documentation says which models and settings it takes.") from error
-
-    def _mask(self, position: int, index: int) -> Tensor:
-        graph, order = loops_last(self._graph(index))
-        of_node = self.question.task == "node"
-        column = int(self.question.target.column[position])
-        target = self._targets(graph, index if of_node else 0, column)
-        explainer = self._explainer(graph, copy.deepcopy(self.algorithm), column)
-        given = target if self._kind == "phenomenon" else None
-        found = explainer(graph.x, graph.edge_index, target=given, index=index if of_node else None).get("edge_mask")
-        if found is None or found.numel() != len(order):
-            raise ModelError(f"{self.name} gave no mask with a number for each of the {len(order)} edges.")
-        mask = torch.empty_like(found.detach())
-        mask[order] = found.detach()
-        return mask.to(self.question.target.truth.dtype)
-
-    def _graph(self, index: int) -> Data:
-        if self.question.task == "node":
-            return self.question.graphs[0]
-        return side_by_side([self.question.graphs[index]]).data
-
-    def _fresh_call(self) -> ModelCall:
-        return replace(self._call, model=copy.deepcopy(self._call.model))
-
-    def _explainer(self, graph: Data, algorithm: ExplainerAlgorithm, column: int) -> Explainer:
-        """PyG's `Explainer` on a fresh copy; Captum is handed the explained number itself, as a regression."""
-        explained = None
-        if self._captum:
-            rows = graph.num_nodes if self.question.task == "node" else 1
-            explained = replace(self.question.target, column=self.question.target.column.new_full((rows,), column))
-        called = Called(self._fresh_call(), graph, explained).eval()
-        return Explainer(called, algorithm, self._kind, self._config, edge_mask_type="object")
-
-    def _targets(self, graph: Data, row: int, column: int | None) -> Tensor:
-        """What PyG calls the target: the class of every row (one may be given), or the outputs of a regression."""
-        output = self.question.trace.output.detach()
-        if self.question.task == "graph":
-            with torch.no_grad():
-                output = self._call(graph)
-        if self.question.target.mode == "regression":
-            return output
-        classes = predicted_classes(output, self.question.target.mode)
-        if column is not None:
-            classes[row] = column
-        return classes
-
-    # --- PGExplainer --------------------------------------------------------------------------------------------------
-
-    def train(self, on: Any) -> None:
-        """PyG's own loop: every epoch, every node (or graph) once."""
-        question, of_node = self.question, self.question.task == "node"
-        size = question.graphs[0].num_nodes if of_node else len(question.graphs)
-        index = read_index(on, size, question.task)[0].tolist()
-        algorithm: Any = self.algorithm
-        algorithm.optimizer = torch.optim.Adam(algorithm.mlp.parameters(), lr=algorithm.lr)  # of this copy's network
-        with self._guarded(0), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Converting a tensor with requires_grad")  # PyG's way to return the loss
-            call, questions = self._fresh_call(), []
-            for number in index[:1] if of_node else index:
-                graph, _ = loops_last(self._graph(number))
-                called = Called(call, graph, None).eval()
-                questions.append((called, graph.x, graph.edge_index, self._targets(graph, 0, None)))
-            Explainer(questions[0][0], algorithm, self._kind, self._config, edge_mask_type="object")  # it connects them
-            for epoch, number in product(range(algorithm.epochs), range(len(index))):
-                called, x, edge_index, target = questions[0 if of_node else number]
-                row = index[number] if of_node else None
-                algorithm.train(epoch, called, x, edge_index, target=target, index=row)
-
-
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
 
 def from_pyg(algorithm: ExplainerAlgorithm, *, train: Any = None) -> Method:
     """A PyG explainer as a method of `explain`: GNNExplainer, PGExplainer, GraphMask, Attention, Captum, or your own.
 
-    It runs as in PyG, on the whole graph, one target after another, each on a fresh copy of the model and of the algorithm; a
-    copy that an earlier run of PyG had poisoned is healed first. Learned masks keep PyG's objective whatever `of`;
-    `CaptumExplainer` attributes the explained number itself. The random state is set to `seed + index` before each target.
+    It runs as in PyG, on the whole graph, one target after another, each on a fresh copy of the model and of the algorithm;
+    what an earlier run of PyG left in the model is repaired in the copy. Learned masks follow PyG's objective whatever `of`
+    is; `CaptumExplainer` attributes the explained number itself. The random state is set to `seed + index` before each target.
 
     Args:
         algorithm: The explainer; it is left as it is.
@@ -228,7 +54,7 @@ def from_pyg(algorithm: ExplainerAlgorithm, *, train: Any = None) -> Method:
         An object for `explain(..., method=...)`, at input level.
 
     >>> import torch; from torch_geometric.data import Data; from torch_geometric.explain import GNNExplainer
-    >>> from torch_geometric.nn import GCN; from edgewise.explaining import explain
+    >>> from torch_geometric.nn import GCN; from edgewise import explain
     >>> data = Data(x=torch.randn(4, 2), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
     >>> why = explain(GCN(2, 4, 2, 3), data, index=3, method=from_pyg(GNNExplainer(epochs=5)))
     >>> why.method, why.scores.shape
@@ -236,11 +62,12 @@ def from_pyg(algorithm: ExplainerAlgorithm, *, train: Any = None) -> Method:
     """
     if not isinstance(algorithm, ExplainerAlgorithm):
         raise SettingError(
-            f"algorithm is {algorithm!r}; needed is an object such as torch_geometric.explain.GNNExplainer(epochs=100)."
+            f"`algorithm` must be an ExplainerAlgorithm of PyG, got {algorithm!r}. Use "
+            f"torch_geometric.explain.GNNExplainer(epochs=100), for example."
         )
     if train is not None and not isinstance(algorithm, PGExplainer):
-        raise SettingError(f"train is for PGExplainer; {type(algorithm).__name__} needs no training. Leave it out.")
-    # PyG keeps some coefficients on the class, where the next one that is made changes them.
+        raise SettingError(f"`train` is for PGExplainer; {type(algorithm).__name__} needs no training. Leave it out.")
+    # PyG keeps some coefficients on the class, where the next instance changes them: copy them now.
     coefficients = dict(getattr(algorithm, "coeffs", {}))
 
     def outside(question: Question, *, seed: int) -> Iterator[tuple[int, SparseScores]]:
@@ -264,7 +91,7 @@ def from_pyg(algorithm: ExplainerAlgorithm, *, train: Any = None) -> Method:
 
 
 def _description(algorithm: ExplainerAlgorithm, coefficients: dict[str, Any]) -> str:
-    """Its name and its numbers, for the settings of the explanations."""
+    """The name and the numbers of an algorithm, such as `GNNExplainer(epochs=100, lr=0.01)`, for the settings."""
     own = {key: value for key, value in vars(algorithm).items() if not key.startswith("_")}
     own = {**own, **own.get("kwargs", {}), **coefficients}
     plain = {key: value for key, value in own.items() if isinstance(value, (int, float, str))}
@@ -273,14 +100,202 @@ def _description(algorithm: ExplainerAlgorithm, coefficients: dict[str, Any]) ->
 
 
 def _trained(question: Question, algorithm: PGExplainer, train: Any, seed: int) -> None:
-    """Train a (copied) PGExplainer if that was asked for, or say what to type."""
-    done, wanted = algorithm._curr_epoch + 1, algorithm.epochs
-    if train is not None and done > 0:
-        raise SettingError(f"The PGExplainer is trained already ({done} epochs). Leave train out.")
+    """Train a copy of a PGExplainer if that was asked for; refuse one that is not trained."""
+    wanted = algorithm.epochs
+    done = getattr(algorithm, "_curr_epoch", wanted - 1) + 1  # without PyG's private counter, trust the user
+    if train is not None and done > 0 and hasattr(algorithm, "_curr_epoch"):
+        raise SettingError(f"The PGExplainer is already trained ({done} epochs). Leave train out.")
     if train is not None:
         ExplainerRun(question, algorithm, seed).train(train)
     elif done < wanted:
         raise SettingError(
-            f"The PGExplainer is not trained ({done} of {wanted} epochs). Say on which targets to train it: "
-            f"ew.from_pyg(algorithm, train=range(100)), or train it first with algorithm.train(epoch, model, x, ...)."
+            f"The PGExplainer is not trained ({done} of {wanted} epochs). Use ew.from_pyg(algorithm, train=range(100)) to "
+            f"train it on some targets, or train it first with algorithm.train(epoch, model, x, ...)."
         )
+
+
+# --- One PyG explainer on one question, target after target, on fresh copies -------------------------------------------
+
+
+_MODES = {"multiclass": "multiclass_classification", "binary": "binary_classification", "regression": "regression"}
+
+
+def name_of(algorithm: ExplainerAlgorithm) -> str:
+    """The name of the method: that of the class, for Captum with the attribution method behind it."""
+    name = type(algorithm).__name__
+    if isinstance(algorithm, CaptumExplainer):
+        return f"{name}({algorithm.attribution_method_class.__name__})"
+    return name
+
+
+class ExplainerRun:
+    """One algorithm on one question; model and algorithm are copied anew for each target.
+
+    PyG asks for a kind of explanation ("model" or "phenomenon"), a mode and, for a phenomenon, the class of every row; these
+    are worked out from the question, so that the class explained is always the question's.
+    """
+
+    def __init__(self, question: Question, algorithm: ExplainerAlgorithm, seed: int) -> None:
+        self.question, self.algorithm, self.seed = question, algorithm, seed
+        self.name = name_of(algorithm)
+        with question.loan.taken():
+            self._call = replace(question.call, model=copy.deepcopy(question.call.model))
+        heal(self._call.model)
+        self._captum = isinstance(algorithm, CaptumExplainer)
+        mode = "regression" if self._captum else _MODES[question.target.mode]
+        self._config = ModelConfig(mode=mode, task_level=question.task, return_type="raw")
+        self._kind = self._find_kind()
+
+    def _find_kind(self) -> str:
+        """`"phenomenon"`, for which a class can be given, or `"model"` (the prediction) for algorithms that take only that."""
+        target, kind = self.question.target, "model"
+        if not isinstance(self.algorithm, AttentionExplainer):
+            with suppress(ValueError):
+                config = ExplainerConfig(explanation_type="phenomenon", edge_mask_type="object")
+                copy.deepcopy(self.algorithm).connect(config, self._config)
+                kind = "phenomenon"
+        asked = kind == "model" and target.mode != "regression"
+        if asked and not torch.equal(predicted_classes(target.truth, target.mode), target.column):
+            raise SettingError(f"{self.name} explains the predicted class only. Leave target out.")
+        return kind
+
+    def results(self) -> Iterator[tuple[int, SparseScores]]:
+        """The masks of all targets, one after another, as (number of targets done, scores)."""
+        for position, index in enumerate(self.question.index.tolist()):
+            with self._guarded(index):
+                mask = self._mask(position, index)
+            column = mask.nonzero().view(-1)
+            none = torch.zeros_like(column)
+            yield 1, SparseScores(none + position, none, column, mask[column], of_self=False)
+
+    @contextmanager
+    def _guarded(self, index: int) -> Iterator[None]:
+        """Seed the random numbers for this target, restore them afterwards, and turn PyG's errors into `ModelError`."""
+        with random_state_kept(), torch.enable_grad():
+            torch.manual_seed(self.seed + index)
+            np.random.seed((self.seed + index) % 2**32)
+            random.seed(self.seed + index)
+            try:
+                yield
+            except EdgewiseError:
+                raise
+            except Exception as error:
+                of = self.question.task
+                text = f"{self.name} raised {type(error).__name__} on {of} {index}: {error}"
+                raise ModelError(f"{text} See PyG's documentation for the models and settings it takes.") from error
+
+    def _mask(self, position: int, index: int) -> Tensor:
+        """`[E]`: the edge mask of one target, in the columns of its graph."""
+        graph, order = loops_last(self._graph(index))
+        of_node = self.question.task == "node"
+        column = int(self.question.target.column[position])
+        target = self._targets(graph, index if of_node else 0, column)
+        explainer = self._explainer(graph, copy.deepcopy(self.algorithm), column)
+        given = target if self._kind == "phenomenon" else None
+        found = explainer(graph.x, graph.edge_index, target=given, index=index if of_node else None).get("edge_mask")
+        if found is None or found.numel() != len(order):
+            raise ModelError(
+                f"{self.name} must give a mask with a number for each of the {len(order)} edges, but did not."
+            )
+        mask = torch.empty_like(found.detach())
+        mask[order] = found.detach()
+        return mask.to(self.question.target.truth.dtype)
+
+    def _graph(self, index: int) -> Data:
+        """The graph of a target: the one graph of a node task, or a batch of the one graph that is explained."""
+        if self.question.task == "node":
+            return self.question.graphs[0]
+        return side_by_side([self.question.graphs[index]]).data
+
+    def _fresh_call(self) -> ModelCall:
+        return replace(self._call, model=copy.deepcopy(self._call.model))
+
+    def _explainer(self, graph: Data, algorithm: ExplainerAlgorithm, column: int) -> Explainer:
+        """PyG's `Explainer` on a fresh copy of the model; Captum gets the explained number itself, as a regression."""
+        explained = None
+        if self._captum:
+            rows = graph.num_nodes if self.question.task == "node" else 1
+            explained = replace(self.question.target, column=self.question.target.column.new_full((rows,), column))
+        called = CalledByPyG(self._fresh_call(), graph, explained).eval()
+        return Explainer(called, algorithm, self._kind, self._config, edge_mask_type="object")
+
+    def _targets(self, graph: Data, row: int, column: int | None) -> Tensor:
+        """What PyG calls the target: the class of every row (that of `row` may be given), or the outputs of a regression."""
+        output = self.question.trace.output.detach()
+        if self.question.task == "graph":
+            with torch.no_grad():
+                output = self._call(graph)
+        if self.question.target.mode == "regression":
+            return output
+        classes = predicted_classes(output, self.question.target.mode)
+        if column is not None:
+            classes[row] = column
+        return classes
+
+    # --- PGExplainer --------------------------------------------------------------------------------------------------
+
+    def train(self, on: Any) -> None:
+        """Train a PGExplainer by PyG's own loop: in every epoch, every node (or graph) of `on` once."""
+        question, of_node = self.question, self.question.task == "node"
+        size = question.graphs[0].num_nodes if of_node else len(question.graphs)
+        index = read_index(on, size, question.task)[0].tolist()
+        algorithm: Any = self.algorithm
+        algorithm.optimizer = torch.optim.Adam(algorithm.mlp.parameters(), lr=algorithm.lr)  # of this copy's network
+        with self._guarded(0), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Converting a tensor with requires_grad")  # PyG's way to return the loss
+            call, questions = self._fresh_call(), []
+            for number in index[:1] if of_node else index:
+                graph, _ = loops_last(self._graph(number))
+                called = CalledByPyG(call, graph, None).eval()
+                questions.append((called, graph.x, graph.edge_index, self._targets(graph, 0, None)))
+            Explainer(questions[0][0], algorithm, self._kind, self._config, edge_mask_type="object")  # it connects them
+            for epoch, number in product(range(algorithm.epochs), range(len(index))):
+                called, x, edge_index, target = questions[0 if of_node else number]
+                row = index[number] if of_node else None
+                algorithm.train(epoch, called, x, edge_index, target=target, index=row)
+
+
+# --- A user's model and graph as PyG's explainers want them ------------------------------------------------------------
+
+
+class CalledByPyG(nn.Module):
+    """A model as PyG calls it, `model(x, edge_index)`; the rest of the graph, and the user's `forward`, are kept here."""
+
+    def __init__(self, call: ModelCall, graph: Data, explained: Target | None) -> None:
+        """With `explained`, the output is the explained number of every row instead of the row."""
+        super().__init__()
+        self.model = call.model
+        self._call, self._graph, self._explained = call, graph, explained
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """`[rows, classes]`: the model's output; or `[rows]`, the explained number of every row."""
+        graph = copy.copy(self._graph)
+        graph.x, graph.edge_index = x, edge_index
+        rows = self._call(graph)
+        return rows if self._explained is None else self._explained.value(rows)
+
+
+def loops_last(graph: Data) -> tuple[Data, Tensor]:
+    """The graph with its self-loops as the last columns, in the order of nodes, if every node has one; and the order.
+
+    PyG matches masks to messages by position, and convs that add loops put them last: in any other order the masks of loops
+    and edges are mixed up silently.
+
+    >>> graph, order = loops_last(Data(edge_index=torch.tensor([[0, 1, 0, 1], [0, 0, 1, 1]]), num_nodes=2))
+    >>> graph.edge_index, order                                  # 1→0, 0→1, then the loops of 0 and 1
+    (tensor([[1, 0, 0, 1],
+            [0, 1, 0, 1]]), tensor([1, 2, 0, 3]))
+    """
+    source, receiver = graph.edge_index
+    order = torch.arange(len(source), device=source.device)
+    loops = (source == receiver).nonzero().view(-1)
+    nodes = source[loops].sort()
+    if not torch.equal(nodes.values, torch.arange(graph.num_nodes, device=source.device)):
+        return graph, order
+    order = torch.cat([(source != receiver).nonzero().view(-1), loops[nodes.indices]])
+    moved = copy.copy(graph)
+    for key, value in graph.to_dict().items():
+        if isinstance(value, Tensor) and key != "edge_index" and graph.is_edge_attr(key):
+            moved[key] = value[order]
+    moved.edge_index = graph.edge_index[:, order]
+    return moved, order

@@ -1,7 +1,10 @@
-"""Repairs a model that explainers of PyG 2.8 have touched.
+"""heal(): repairs a model that PyG's explainers have touched.
 
-GNNExplainer turns the mask of every layer into a parameter; the name stays, and cuts the graph of every mask that comes later.
-GraphMask replaces the messages and freezes the parameters for good. An interrupted run leaves its masks behind.
+GNNExplainer turns the mask of every layer into a parameter; the name stays registered and cuts the gradient of every later
+mask. GraphMask replaces the messages and freezes the parameters for good. An interrupted run leaves its masks behind.
+
+All private names of PyG that this needs are here, and each is read with a default: with a PyG that has renamed one, there
+is nothing to repair under the old name. `tests/adapters/test_heal.py` fails once PyG no longer leaves these traces.
 """
 
 from typing import Any
@@ -19,14 +22,17 @@ _GRAPH_MASK = (
     "latest_source_embeddings",
     "latest_target_embeddings",
 )
+"""What GraphMaskExplainer stores in a layer."""
 _MASKS = ("_edge_mask", "_loop_mask")
+"""Where a layer keeps its masks while it is explained; None otherwise."""
+_graph_mask_message = getattr(graphmask_explainer, "explain_message", None)
 
 
 def heal(model: nn.Module) -> tuple[str, ...]:
     """Repair a model that PyG's GNNExplainer, PGExplainer or GraphMaskExplainer has touched, in place.
 
-    Masks are removed, messages are those of the layer again. Parameters are unfrozen only if GraphMask was here and every one
-    of them is frozen, as it leaves them. Layers with `explain=False` and messages of your own stay as they are.
+    Masks are removed, and the layer's own messages restored. Parameters are unfrozen only if GraphMask left traces and every
+    one of them is frozen, as it leaves them. Layers with `explain=False`, and messages of your own, stay as they are.
 
     Returns:
         What was repaired, a sentence each; empty for a healthy model.
@@ -37,10 +43,10 @@ def heal(model: nn.Module) -> tuple[str, ...]:
     ()
     >>> model.convs[0]._edge_mask = torch.nn.Parameter(torch.ones(5))       # what GNNExplainer does
     >>> heal(model)
-    ('convs.0: the edge mask is no parameter any more.',)
+    ('convs.0: the edge mask is no longer a parameter.',)
     """
     if not isinstance(model, nn.Module):
-        raise ModelError(f"model is {type(model).__name__}; needed is a torch.nn.Module: ew.heal(model).")
+        raise ModelError(f"`model` must be a torch.nn.Module, got {type(model).__name__}. Use ew.heal(model).")
     repairs: list[str] = []
     graph_mask = False
     for name, module in model.named_modules():
@@ -62,24 +68,31 @@ def _heal_layer(module: MessagePassing) -> tuple[list[str], bool]:
     if "_edge_mask" in module._parameters:
         del module._parameters["_edge_mask"]
         module._edge_mask = None
-        repairs.append("the edge mask is no parameter any more.")
-    if any(getattr(module, name) is not None for name in _MASKS) or module._apply_sigmoid is not True:
+        repairs.append("the edge mask is no longer a parameter.")
+    if _has_masks(module):
         module._edge_mask, module._loop_mask, module._apply_sigmoid = None, None, True
-        repairs.append("a mask that was left behind is gone.")
+        repairs.append("a mask that was left behind is removed.")
     graph_mask = _remove_graph_mask(module)
-    if module.explain is True:
-        module.explain = None  # the setter puts the layer's own way to propagate back
-        graph_mask_text = "its messages are its own again." if graph_mask else "it runs without a mask again."
-        repairs.append(graph_mask_text)
+    if getattr(module, "explain", None) is True:
+        module.explain = None  # the setter restores the layer's own `propagate`
+        repairs.append("its own messages are restored." if graph_mask else "it runs without a mask again.")
     elif graph_mask:
-        repairs.append("what GraphMask had stored is gone.")
+        repairs.append("what GraphMask had stored is removed.")
     return repairs, graph_mask
 
 
+def _has_masks(module: MessagePassing) -> bool:
+    """Whether a mask, or another way to apply it, was left in a layer."""
+    left = any(getattr(module, name, None) is not None for name in _MASKS)
+    return left or getattr(module, "_apply_sigmoid", True) is not True
+
+
 def _remove_graph_mask(module: MessagePassing) -> bool:
+    """Remove what GraphMask stored in a layer, and its replacement of the messages; whether there was anything."""
     state: dict[str, Any] = module.__dict__
     present = [name for name in _GRAPH_MASK if name in state or name in module._parameters]
-    replaced = getattr(state.get("explain_message"), "__func__", None) is graphmask_explainer.explain_message
+    message = getattr(state.get("explain_message"), "__func__", None)
+    replaced = message is not None and message is _graph_mask_message
     if replaced:
         del state["explain_message"]
     for name in present:

@@ -1,4 +1,4 @@
-"""Edgewise inside PyG: every method as an algorithm of `torch_geometric.explain.Explainer`."""
+"""EdgewiseExplainer: every method of Edgewise as an algorithm of `torch_geometric.explain.Explainer`."""
 
 import logging
 from typing import Any
@@ -19,7 +19,9 @@ _MODES = {
     ModelMode.binary_classification: "binary",
     ModelMode.regression: "regression",
 }
+"""PyG's modes → ours."""
 _NUMBERS = {ModelReturnType.raw: "logit", ModelReturnType.probs: "prob", ModelReturnType.log_probs: "log_prob"}
+"""What PyG says that the model returns → the number that is explained."""
 
 
 class EdgewiseExplainer(ExplainerAlgorithm):
@@ -27,6 +29,11 @@ class EdgewiseExplainer(ExplainerAlgorithm):
 
     Masks are signed: a negative entry opposes the explained class. Several indices at once give the sum of their scores,
     as PyG's own gradients do; `ew.explain` keeps them apart.
+
+    Args:
+        method: A name of `ew.methods()`.
+        level: `"input"` or `"layer"`.
+        **settings: Settings of the method, and `seed`.
 
     >>> from torch_geometric.explain import Explainer
     >>> from torch_geometric.nn import GCN
@@ -46,7 +53,7 @@ class EdgewiseExplainer(ExplainerAlgorithm):
         self.method, self.level, self.settings = method, level, {**settings, "seed": seed}
 
     def supports(self) -> bool:
-        """Edges only, of node and graph tasks."""
+        """PyG asks this before a run: only edge masks, and only node and graph tasks."""
         if self.explainer_config.node_mask_type is not None:
             logging.error("EdgewiseExplainer scores edges: leave node_mask_type out and set edge_mask_type='object'.")
             return False
@@ -58,7 +65,7 @@ class EdgewiseExplainer(ExplainerAlgorithm):
     def forward(
         self, model: nn.Module, x: Tensor, edge_index: Tensor, *, target: Tensor, index: Any = None, **kwargs: Any
     ) -> PyGExplanation:
-        """Called by PyG's `Explainer`."""
+        """Called by PyG's `Explainer`: the scores of all asked rows, summed, in the columns of `edge_index`."""
         scores = x.new_zeros(())
         for data, columns, rows, classes in self._questions(x, edge_index, target, index, kwargs):
             found = explain(
@@ -85,7 +92,7 @@ class EdgewiseExplainer(ExplainerAlgorithm):
         return PyGExplanation(edge_mask=scores.sum(dim=0), layer_edge_mask=scores.t().contiguous())
 
     def _forward(self, extras: list[str]) -> Any:
-        """The call that PyG makes, with its output as logits."""
+        """The call that PyG makes, as `forward=` of `explain`; probabilities are turned into logits."""
         kind, mode = self.model_config.return_type, self.model_config.mode
 
         def forward(model: nn.Module, data: Data) -> Tensor:
@@ -97,7 +104,10 @@ class EdgewiseExplainer(ExplainerAlgorithm):
         return forward
 
     def _questions(self, x: Tensor, edge_index: Tensor, target: Tensor, index: Any, extras: dict[str, Any]) -> Any:
-        """(graph, its columns, the asked rows, their classes): one for a node task, one for each asked graph."""
+        """(graph, its columns of `edge_index`, asked rows, their classes): one for a node task, one for each asked graph.
+
+        A batch of two graphs with 3 and 2 edges, both asked: the first has the columns 0 to 2, the second 3 and 4.
+        """
         data = Data(x=x, edge_index=edge_index, **extras)
         everything = slice(None)
         regression = self.model_config.mode == ModelMode.regression

@@ -1,4 +1,8 @@
-"""EiG-Search's linear gradients (Lu et al., ICML 2024): the fall of the explained number per unit of edge weight."""
+"""EiG-Search (Lu et al., ICML 2024): linear gradients as edge scores, and the search for the best subgraph along them.
+
+The first phase, `eig_search`, is a method of `explain`: how far the explained number falls per unit of edge weight. The second,
+`best_subgraph`, takes the scores of any method and tries the strongest 1, 2, 3, … edges.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,17 +13,19 @@ from torch import Tensor, nn
 
 from edgewise.algorithms.copy_scores import CopyScores, SparseScores
 from edgewise.algorithms.occlusion import Repeated, edge_drops, lowered_drops
-from edgewise.errors import InputError, SettingError
+from edgewise.arguments import whole_number
+from edgewise.errors import InputError
 from edgewise.groups import occurrence
 from edgewise.question import Question, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
 from edgewise.results.explanation import Explanation
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.score import Score
+from edgewise.text import counted
 
 
 def eig_search(score: Score, level: str, *, w_base: float, undirected: bool) -> CopyScores:
-    """(z(1) − z(ω_e = w_base)) / |1 − w_base|; for w_base = 0 that is occlusion (the paper, section 5).
+    """Score edges by (z(1) − z(ω_e = w_base)) / |1 − w_base|; for w_base = 0 that is occlusion (the paper, section 5).
 
     `undirected` lets an edge and its reverse, which are then one edge with one score, change together, as the authors' code
     does. The search for the best subgraph is `ew.best_subgraph`.
@@ -35,7 +41,7 @@ def eig_search(score: Score, level: str, *, w_base: float, undirected: bool) -> 
 def lowered_eig_search(
     question: Question, level: str, memory: int, *, w_base: float, undirected: bool
 ) -> Iterator[tuple[int, SparseScores]] | None:
-    """For a lowered model, where it is occlusion; None otherwise."""
+    """EiG-Search for all targets of a lowered model where it is occlusion; None otherwise."""
     if w_base != 0 or undirected:
         return None
     return lowered_drops(question, level, memory, of_self=(False,))
@@ -53,38 +59,46 @@ def reverses(ends: Tensor, owner: Tensor, column: Tensor) -> Tensor:
     if owner.numel() == 0:
         return owner
     size = int(ends.max()) + 1
-    there, back = ((owner * size + a) * size + b for a, b in (ends, ends.flip(0)))
+    there, back = (
+        (owner * size + a) * size + b for a, b in (ends, ends.flip(0))
+    )  # (target, u, v), (target, v, u): [M]
     in_order = column.argsort(stable=True)
-    turn = torch.empty_like(owner)
+    turn = torch.empty_like(owner)  # [M]: the number of a copy among parallel edges
     turn[in_order] = occurrence(there[in_order])
     order = in_order[there[in_order].argsort(stable=True)]
-    place = torch.searchsorted(there[order], back) + turn
+    place = torch.searchsorted(there[order], back) + turn  # [M]: where the reverse would stand
     found = order[place.clamp(max=len(order) - 1)]
     is_reverse = (place < len(order)) & (there[found] == back)
     return torch.where(is_reverse, found, torch.arange(len(owner), device=owner.device))
 
 
-# --- Scores that `explain` gave before, laid on the edge copies of a `Score` -------------------------------------------
+# --- Scores that `explain` gave, laid on the edge copies of a `Score` -------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class KnownScores:
-    """Scores that are not zero: of which target, in which column."""
+    """Scores of T targets that are not zero, n of them, and what was asked then."""
 
     index: Tensor
+    """`[T]`: the explained nodes or graphs."""
     target: Tensor
+    """`[T]`: the explained classes."""
     settings: Mapping[str, Any]
     graphs: tuple[tuple[Tensor, int], ...]
+    """Per graph: `edge_index` and the number of nodes."""
     row: Tensor
+    """`[n]`: the target of a score, 0 to T − 1."""
     column: Tensor
+    """`[n]`: its column of `edge_index`."""
     score: Tensor
+    """`[n]`."""
 
     def check_graphs(self, question: Question) -> None:
         """Refuse another graph than the explained one."""
         for position, (edge_index, _) in enumerate(self.graphs):
             if not torch.equal(question.source_edge_index(position).cpu(), edge_index.cpu()):
                 raise InputError(
-                    "data is not the explained graph: its edge_index differs. Pass the data of explain(...)."
+                    "`data` must be the explained graph, but its edge_index differs. Use the data of explain(...)."
                 )
 
     def of_copies(self, score: Score) -> Tensor:
@@ -100,12 +114,12 @@ class KnownScores:
 
 
 def read_scores(found: Any) -> KnownScores:
-    """Of one explanation or of a set, at input level; anything else is refused."""
+    """The scores of an explanation or of a set, at input level; anything else is refused."""
     if not isinstance(found, (Explanation, ExplanationSet)):
-        raise InputError(f"found is {type(found).__name__}; needed is what ew.explain(...) gave.")
+        raise InputError(f"`found` must be what ew.explain(...) gave, got {type(found).__name__}.")
     if found.level != "input":
         raise InputError(
-            f"found is of level {found.level!r}; a subgraph needs one score per edge: explain with level='input'."
+            f"`found` must have one score per edge, got level {found.level!r}. Use ew.explain(..., level='input')."
         )
     if isinstance(found, Explanation):
         column = found.scores.nonzero().view(-1).cpu()
@@ -115,14 +129,16 @@ def read_scores(found: Any) -> KnownScores:
             index, target, found.settings, graphs, torch.zeros_like(column), column, found.scores.cpu()[column]
         )
     if found.edges is None:
-        raise InputError("random scores are drawn on demand and make no subgraph; explain with another method.")
+        raise InputError(
+            "Random scores are drawn on demand and make no subgraph. Use ew.explain(...) with another method."
+        )
     entries = found.edges
     return KnownScores(
         found.index, found.target, found.settings, found.graphs, entries.rows(), entries.place, entries.score
     )
 
 
-# --- EiG-Search's second phase (Lu et al., ICML 2024): of the subgraphs that the best k edges make, the best one -------
+# --- The second phase: the best of the subgraphs that the strongest 1, 2, 3, … edges make --------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,9 +146,11 @@ class BestSubgraph:
     """Edges of one target: with them alone the explained number stays as high, without them it falls as low, as possible."""
 
     columns: Tensor
-    """Of `edge_index`, strongest first."""
+    """Columns of `edge_index`, strongest first."""
     index: int
+    """The explained node or graph."""
     target: int
+    """The explained class."""
     alone: float
     """The explained number with these edges only."""
     without: float
@@ -148,7 +166,7 @@ class BestSubgraph:
 
     def __repr__(self) -> str:
         values = f"alone {self.alone:.4g}, without {self.without:.4g}"
-        return f"BestSubgraph(index={self.index}, target={self.target}, {len(self)} edges: {values})"
+        return f"BestSubgraph(index={self.index}, target={self.target}, {counted(len(self), 'edge')}: {values})"
 
 
 def best_subgraph(
@@ -164,7 +182,7 @@ def best_subgraph(
 ) -> BestSubgraph | list[BestSubgraph]:
     """The linear search of EiG-Search, along the scores of any method: of the best 1, 2, 3, … edges, the best subgraph.
 
-    For every k two forward passes: with the k highest scores alone, and without them. The best k maximises the difference of
+    Every k takes two forward passes: with the k highest scores alone, and without them. The best k maximises the difference of
     the two explained numbers, which is fidelity+ minus fidelity−; of several best ones the smallest is taken. An edge that is
     left out has weight `w_base` (0 if the explanation has no such setting). Edges with score 0 are never chosen. With
     `undirected=True` in the settings an edge and its reverse come together.
@@ -173,7 +191,7 @@ def best_subgraph(
         model: The model that was explained.
         data: The data that was explained.
         found: What `explain` gave, at input level.
-        max_edges: The largest subgraph to try (two directions of an undirected edge count as one); None: all edges.
+        max_edges: The largest subgraph to try (two directions of an undirected edge count as one); `None` for all edges.
         forward: As in `explain`.
         device: As in `explain`.
         memory: As in `explain`.
@@ -183,15 +201,14 @@ def best_subgraph(
         A `BestSubgraph` for an `Explanation`, a list of them for an `ExplanationSet`.
 
     >>> import torch; from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
-    >>> from edgewise.explaining import explain
+    >>> from edgewise.api.explain import explain
     >>> conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)
     >>> _ = conv.lin_l.weight.data.fill_(2.0)
     >>> data = Data(x=torch.tensor([[1.0], [-3.0], [2.0], [0.0]]), edge_index=torch.tensor([[0, 1, 2], [3, 3, 3]]))
     >>> best_subgraph(conv, data, explain(conv, data, index=3, target=1, method="eig_search")).columns
     tensor([2, 0])
     """
-    if max_edges is not None and (not isinstance(max_edges, int) or isinstance(max_edges, bool) or max_edges < 1):
-        raise SettingError(f"max_edges is {max_edges!r}; needed is a whole number of at least 1, or None for all.")
+    max_edges = whole_number("max_edges", max_edges, at_least=1, or_none="for all edges", such_as=20)
     asked = read_scores(found)
     settings = asked.settings
     question = pose(
@@ -214,15 +231,21 @@ def best_subgraph(
 
 
 def _search(score: Score, asked: KnownScores, max_edges: int | None) -> list[BestSubgraph]:
+    """The best subgraph of each target of a block.
+
+    `rank` `[M]` numbers the edges of a target by their strength, `count` `[T]` is how many it has. The values of all sizes are
+    `[sizes, T]`; sizes that a target does not have are masked, and the empty one if there are edges.
+    """
     rank = _ranks(score, asked).to(score.owner.device)
     count = torch.zeros(score.num_targets, dtype=torch.long, device=rank.device)
     count.scatter_reduce_(0, score.owner, rank + 1, "amax")
     longest = min(int(count.max()) if count.numel() else 0, max_edges or len(rank) + 1)
     alone, without = _values(score, rank, longest, float(asked.settings.get("w_base", 0.0)))
     tried = torch.arange(longest + 1, device=rank.device).view(-1, 1)
+    # [sizes, T]
     gain = (alone - without).masked_fill((tried > count) | ((tried == 0) & (count > 0)), -torch.inf)
     best = gain.argmax(dim=0)  # the first of equals
-    chosen = ((rank >= 0) & (rank < best[score.owner])).nonzero().view(-1)
+    chosen = ((rank >= 0) & (rank < best[score.owner])).nonzero().view(-1)  # copies, then ordered by target and rank
     chosen = chosen[(score.owner[chosen] * (len(rank) + 1) + rank[chosen]).argsort(stable=True)]
     columns = score.edge_id[chosen].split(torch.bincount(score.owner[chosen], minlength=score.num_targets).tolist())
     numbers = (part.gather(0, best.view(1, -1))[0].tolist() for part in (alone, without))

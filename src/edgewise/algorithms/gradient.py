@@ -1,4 +1,4 @@
-"""Edge gradients and their signs."""
+"""Edge gradients, their signs, and their integral from no edges to all edges."""
 
 import numpy as np
 import torch
@@ -9,7 +9,10 @@ from edgewise.score import Score
 
 
 def weight_gradients(score: Score, weight: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """∂score/∂ω `[L, M]` and ∂score/∂s `[L, S]` at given weights; copies are separate, so the sum separates."""
+    """∂z/∂ω `[L, M]` and ∂z/∂s `[L, S]` at given weights ω of edges and s (`own`) of own terms.
+
+    Copies are separate: a weight touches its own target only, so one backward pass of the sum over all targets gives them all.
+    """
     inputs = [part.detach().clone().requires_grad_() for part in (weight, own) if part is not None]
     total = score(*inputs).sum()
     if not total.requires_grad:  # no edges and no self edges at all
@@ -20,7 +23,7 @@ def weight_gradients(score: Score, weight: Tensor, own: Tensor | None) -> tuple[
 
 
 def gradients_at_one(score: Score) -> tuple[Tensor, Tensor | None]:
-    """The same at ω = s = 1, where a lowered model needs no forward pass."""
+    """∂z/∂ω `[L, M]` and ∂z/∂s `[L, S]` at ω = s = 1, where a lowered model needs no forward pass."""
     known = score.reverse()
     if known is None:
         return weight_gradients(score, score.ones(), score.self_ones() if has_own_terms(score) else None)
@@ -46,9 +49,6 @@ def positive_gradient(score: Score, level: str, *, epsilon: float) -> CopyScores
     """
     edge = at_level(gradients_at_one(score)[0], None, level).edge
     return CopyScores((edge > epsilon).to(edge.dtype))
-
-
-# --- Integrated gradients over edge weights ----------------------------------------------------------------------------
 
 
 def integrated_gradients(score: Score, level: str, *, steps: int) -> CopyScores:

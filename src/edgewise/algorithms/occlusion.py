@@ -1,4 +1,9 @@
-"""Occlusion: what the explained number loses when one message is missing (its weight 0, degrees and attention unchanged)."""
+"""Occlusion: what the explained number loses when one message is missing (its weight 0, degrees and attention unchanged).
+
+`occlusion` asks a `Score` and works for any model; `lowered_occlusion` carries differences through a lowered model instead of
+running it. `Repeated` evaluates many weightings of the same targets in one forward pass; Shapley values and subgraph searches
+use it too.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -15,14 +20,19 @@ from edgewise.shapes import LayerWeight
 
 
 def one_per_target(candidates: Tensor, owner: Tensor) -> Iterator[Tensor]:
-    """The candidates in rounds, at most one of each target a round: one forward pass serves all targets."""
+    """The candidates in rounds, at most one of each target per round: one forward pass serves all targets.
+
+    >>> owner = torch.tensor([0, 0, 1, 0])                             # copies 0, 1, 3 are of target 0, copy 2 of target 1
+    >>> [places.tolist() for places in one_per_target(torch.tensor([0, 1, 2, 3]), owner)]
+    [[0, 2], [1], [3]]
+    """
     order = occurrence(owner[candidates]).argsort(stable=True)
     counts = torch.bincount(occurrence(owner[candidates]))
     yield from candidates[order].split(counts.tolist())
 
 
 def _drops(evaluate: Callable[[Tensor], Tensor], candidates: Tensor, owner: Tensor) -> Tensor:
-    """value − value without, for every candidate; `evaluate(places)` gives the values without these."""
+    """`[M]`: value − value without, for every candidate, 0 elsewhere; `evaluate(places)` gives the drops `[targets]`."""
     drop = torch.zeros(len(owner), device=owner.device)
     for places in one_per_target(candidates, owner):
         change = evaluate(places)[owner[places]]
@@ -68,9 +78,14 @@ def players(score: Score, level: str) -> Tensor:
 def edge_drops(
     score: Score, level: str, weight: float = 0.0, partner: Tensor | None = None, among: Tensor | None = None
 ) -> Tensor:
-    """z(1) − z(ω_e = weight), `[M]` or `[L, M]`; with `partner` `[M]`, another copy's weight changes along with each.
+    """z(1) − z(ω_e = weight), `[M]` or `[L, M]`.
 
-    Of the copies `among` `[M]`, if given; the others have 0.
+    Args:
+        score: The explained numbers as a function of edge weights.
+        level: `"input"` changes an edge in all layers at once, `"layer"` in one.
+        weight: The weight that an edge gets instead of 1.
+        partner: `[M]`, another copy whose weight changes along with each (the reverse of an undirected edge).
+        among: `[M]`, bool: only these copies are asked about; the others have 0.
     """
     value, found = score(score.ones()), []
     for row, inside in zip(layer_groups(score, level), players(score, level), strict=True):
@@ -85,12 +100,15 @@ def edge_drops(
 
 
 def _stack(rows: list[Tensor], level: str) -> Tensor:
+    """`[L, M]` at layer level, `[M]` at input level."""
     return torch.stack(rows) if level == "layer" else rows[0]
 
 
 def _with_weight(
     score: Score, value: Tensor, row: list[int], weight: float, partner: Tensor | None
 ) -> Callable[[Tensor], Tensor]:
+    """A function from places of edge copies to `[targets]`: value − value with these copies at `weight` in some layers."""
+
     def evaluate(places: Tensor) -> Tensor:
         changed = score.ones()
         for layer in row:
@@ -103,6 +121,8 @@ def _with_weight(
 
 
 def _without_self(score: Score, value: Tensor, row: list[int]) -> Callable[[Tensor], Tensor]:
+    """The same for self copies: value − value without their own terms."""
+
     def evaluate(places: Tensor) -> Tensor:
         own = score.self_ones()
         for layer in row:
@@ -112,12 +132,12 @@ def _without_self(score: Score, value: Tensor, row: list[int]) -> Callable[[Tens
     return evaluate
 
 
-_BYTES_A_PAIR = 256
+_BYTES_A_PAIR = 256  # of a (slot, node) pair: its change, with what a call makes of it
 _SLOT_TABLE = 2**21  # slots × nodes in a block: small enough to stay in the cache
 
 
 def lowered_occlusion(question: Question, level: str, memory: int) -> Iterator[tuple[int, SparseScores]]:
-    """The same for all targets of a lowered model: differences instead of forward passes, in blocks of edges."""
+    """Occlusion for all targets of a lowered model: differences instead of forward passes, in blocks of edges."""
     return lowered_drops(question, level, memory, of_self=(False, True))
 
 
@@ -125,9 +145,10 @@ def lowered_occlusion(question: Question, level: str, memory: int) -> Iterator[t
 def lowered_drops(
     question: Question, level: str, memory: int, of_self: tuple[bool, ...]
 ) -> Iterator[tuple[int, SparseScores]]:
-    """Of edges (False), of own terms (True), or of both.
+    """Drops of a lowered model, block by block: of edges (`of_self=(False,)`), of own terms (`(True,)`), or of both.
 
-    Each block comes with how many targets' worth of work is done since the last one.
+    A slot is one occlusion: an edge or a node's own term, in one layer or in all. Each block comes with how many targets' worth
+    of work is done since the last one, for progress bars.
     """
     lowering = question.lowering
     assert lowering is not None
@@ -143,14 +164,16 @@ def lowered_drops(
         yield done * len(question.index) // total - before * len(question.index) // total, entries
 
 
-# --- Many weightings of the same targets in one forward pass: the targets are laid side by side several times ----------
-
-
 _PASS = 2**27  # bytes of a pass: large enough to keep the processor busy, small enough for any memory
 
 
 class Repeated:
-    """A score whose targets are repeated `times` times, each time (`turn`) with weights of its own."""
+    """Many weightings of the same targets in one forward pass: the targets lie side by side `times` times.
+
+    Each repetition is a turn, with weights of its own. `turn` and `place`, `[copies]` each, say to which turn a copy of the
+    repeated score belongs and which copy of the single one it repeats. `times` is at most `at_most`, and so that a pass fits
+    into memory.
+    """
 
     def __init__(self, score: Score, at_most: int) -> None:
         self.base = score
@@ -163,18 +186,18 @@ class Repeated:
         self.place = order[torch.searchsorted(known, position * width + self.score.edge_id)]
 
     def weights(self, weight: Tensor) -> LayerWeight:
-        """ω of the repeated score, from `[turns, L, copies]` of the single one; turns that are left over have ω = 1."""
+        """`[L, copies]`: ω of the repeated score, from `[turns, L, M]` of the single one; turns left over have ω = 1."""
         spare = self.times - len(weight)
         if spare:
             weight = torch.cat([weight, torch.ones_like(weight[:1]).expand(spare, -1, -1)])
         return weight[self.turn, :, self.place].t()
 
     def rows(self, found: Tensor, turns: int) -> Tensor:
-        """`[turns, targets]` of the numbers of all rows."""
+        """`[turns, targets]`: the explained numbers of the repeated score, turn by turn."""
         return found.view(self.times, -1)[:turns]
 
     def single(self, found: LayerWeight, turns: int) -> Tensor:
-        """`[turns, L, copies]` of the single score, from `[L, copies]` of the repeated one (gradients, for one)."""
+        """`[turns, L, M]` of the single score, from `[L, copies]` of the repeated one (gradients, for example)."""
         back = found.new_empty(self.times, len(found), self.base.edge_id.numel())
         back[self.turn, :, self.place] = found.t()
         return back[:turns]

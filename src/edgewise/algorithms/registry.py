@@ -1,9 +1,11 @@
-"""The one table of methods: documentation, command line, benchmarks and the tests of all methods are loops over it."""
+"""The one table of methods: documentation, command line, benchmarks and the tests of all methods are loops over it.
+
+A new method is one row of `_ROWS`: its function `(Score, level, **settings) → CopyScores`, its cost, its reference and the
+defaults of its settings. `find_method` and `read_settings` check what a user asks for.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from math import isfinite
 from typing import Any
 
 from edgewise.algorithms.baselines import full
@@ -14,35 +16,44 @@ from edgewise.algorithms.gradient import gradient, integrated_gradients, positiv
 from edgewise.algorithms.occlusion import lowered_occlusion, occlusion
 from edgewise.algorithms.shapley import shapley
 from edgewise.algorithms.walk_sums import goat_walks, lrp
+from edgewise.arguments import did_you_mean, one_of, real_number, whole_number
 from edgewise.errors import SettingError
+from edgewise.text import columns
 
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the table."""
+    """One row of the table.
+
+    A method runs in one of four ways, named by the field that is set: `function` (any model, through a `Score`), beside it
+    `lowered` (a faster way for lowered models), `walking` (sums over walks) or `outside` (explainers of PyG).
+    """
 
     name: str
     function: Callable[..., CopyScores] | None
-    """`None`: nothing is computed, the scores are drawn when they are looked at."""
+    """`(score, level, **settings)`. `None` in all four fields: scores are drawn when they are looked at."""
     cost: str
+    """What a target costs, in words."""
     reference: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    """Names and defaults of its own settings."""
     levels: tuple[str, ...] = LEVELS
     seeded: bool = False
+    """Whether it draws random numbers: then it takes `seed` too."""
     by_edge: bool = False
     """Whether it takes a pass for each edge of the largest target of a block: graphs of like size belong together."""
     lowered: Callable[..., Iterator[tuple[int, SparseScores]] | None] | None = None
-    """For a lowered model: all targets at once, looking deeper than a `Score`; it gives None where it cannot."""
+    """`(question, level, memory, **settings)` for a lowered model: all targets at once; it returns None where it cannot."""
     walking: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
-    """Instead of `function`: made from walks."""
+    """`(question, level, memory, **settings)`, instead of `function`: made from walks."""
     outside: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
-    """Of methods that are not ours: asked about the whole question, they bring their own way to run the model."""
+    """Instead of `function`, for explainers from elsewhere: they take the whole question and run the model themselves."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What an explanation's settings say besides."""
 
     @property
     def is_drawn(self) -> bool:
-        """Whether nothing is computed: scores are drawn when they are looked at."""
+        """Whether nothing is computed and scores are drawn when they are looked at (`random`)."""
         return self.function is None and self.outside is None and self.walking is None
 
 
@@ -121,16 +132,15 @@ _ROWS = (
 
 
 class MethodTable(dict[str, Method]):
-    """name → Method, printing as a table."""
+    """Methods by name; it prints as a table."""
 
     def __repr__(self) -> str:
         rows = [(m.name, ", ".join(m.levels), _settings(m), m.cost, m.reference) for m in self.values()]
-        rows = [("method", "levels", "settings", "cost", "reference"), *rows]
-        widths = [max(len(row[i]) for row in rows) for i in range(5)]
-        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+        return columns([("method", "levels", "settings", "cost", "reference"), *rows])
 
 
 def _settings(method: Method) -> str:
+    """A method's settings with their defaults, for the table."""
     return ", ".join(f"{key}={value}" for key, value in method.settings.items()) or "-"
 
 
@@ -139,30 +149,35 @@ def methods() -> MethodTable:
 
     >>> methods()["gnn_explainer"].settings["epochs"]
     100
+    >>> print(repr(methods()).split()[:5])
+    ['method', 'levels', 'settings', 'cost', 'reference']
     """
     return MethodTable({row.name: row for row in _ROWS})
 
 
 def find_method(name: Any, level: str) -> Method:
-    """The method of that name, or an error that lists the known ones; what `ew.from_pyg` made is a method already."""
+    """The method of that name, checked against a level; what `ew.from_pyg` made is a method already.
+
+    >>> find_method("goat_walks", "layer")
+    Traceback (most recent call last):
+    edgewise.errors.SettingError: goat_walks has no level 'layer'. Use level='input'.
+    """
     table = methods()
-    if not isinstance(name, Method) and (not isinstance(name, str) or name not in table):
-        near = get_close_matches(str(name), list(table), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise SettingError(f"method is {name!r}; known are {', '.join(table)}.{hint}")
-    chosen = name if isinstance(name, Method) else table[name]
+    chosen = name if isinstance(name, Method) else table[one_of("method", name, table)]
     check_level(level)
     if level not in chosen.levels:
-        raise SettingError(f"{chosen.name} has no level {level!r}; it has {', '.join(map(repr, chosen.levels))}.")
+        raise SettingError(f"{chosen.name} has no level {level!r}. Use level={chosen.levels[0]!r}.")
     return chosen
 
 
 def check_level(level: Any) -> None:
-    """Refuse what is no level."""
-    if level not in LEVELS:
-        raise SettingError(
-            f"level is {level!r}; known are 'input' (one weight per edge) and 'layer' (one per layer and edge)."
-        )
+    """Refuse anything but `"input"` (one weight per edge) and `"layer"` (one per layer and edge).
+
+    >>> check_level("layers")
+    Traceback (most recent call last):
+    edgewise.errors.SettingError: Unknown level 'layers'. Choose one of: input, layer. Did you mean 'layer'?
+    """
+    one_of("level", level, LEVELS)
 
 
 _OPTIONS = (
@@ -179,36 +194,41 @@ _OPTIONS = (
     "device",
     "seed",
 )
+"""Arguments of `explain`: a misspelt one arrives here as an unknown setting."""
 _POSITIVE_WHOLE = ("epochs", "steps", "samples", "passes")
 _NUMBERS = ("lr", "edge_size", "edge_ent", "epsilon", "w_base")
 _SWITCHES = ("undirected",)
 
 
 def read_settings(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The method's settings with defaults filled in; unknown names and impossible values raise."""
+    """The method's settings with defaults filled in; unknown names and impossible values are refused.
+
+    >>> read_settings(methods()["shapley"], {"samples": 10})
+    {'samples': 10}
+    >>> read_settings(methods()["shapley"], {"sample": 10})
+    Traceback (most recent call last):
+    edgewise.errors.SettingError: shapley has no setting 'sample'. Its settings are: samples. Did you mean 'samples'?
+    """
     for name in given:
         if name not in method.settings:
             known = ", ".join(method.settings) or "none"
-            near = get_close_matches(name, [*method.settings, *_OPTIONS], n=1)
-            hint = f" Did you mean {near[0]}=?" if near else ""
-            raise SettingError(f"{method.name} has no setting {name!r}; its settings are: {known}.{hint}")
+            hint = did_you_mean(name, [*method.settings, *_OPTIONS])
+            raise SettingError(f"{method.name} has no setting {name!r}. Its settings are: {known}.{hint}")
     settings = {**method.settings, **given}
-    for name, value in settings.items():
-        _check_value(name, value, method.settings[name])
-    return settings
+    return {name: _checked(name, value, method.settings[name]) for name, value in settings.items()}
 
 
-def _check_value(name: str, value: Any, default: Any) -> None:
-    """Refuse a value outside its range."""
-    if name in _POSITIVE_WHOLE and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise SettingError(f"{name} is {value!r}; needed is a whole number of at least 1, such as {default}.")
-    if name in _NUMBERS and (not isinstance(value, (int, float)) or isinstance(value, bool) or not isfinite(value)):
-        raise SettingError(f"{name} is {value!r}; needed is a number, such as {default}.")
+def _checked(name: str, value: Any, default: Any) -> Any:
+    """A setting's value, refused if it is outside its range; settings without a range are checked by their method."""
+    if name in _POSITIVE_WHOLE:
+        return whole_number(name, value, at_least=1, such_as=default)
+    if name in _NUMBERS:
+        real_number(name, value, above=0 if name == "lr" else None, such_as=default)
     if name in _SWITCHES and not isinstance(value, bool):
-        raise SettingError(f"{name} is {value!r}; needed is True or False.")
-    if name == "lr" and value <= 0:
-        raise SettingError(f"lr is {value!r}; needed is a step size above 0, such as {default}.")
+        raise SettingError(f"`{name}` must be True or False, got {value!r}. Use {name}={default}, for example.")
     if name == "w_base" and value == 1:
         raise SettingError(
-            f"w_base is 1, the weight that every edge has already; needed is another, such as {default}."
+            f"`w_base` must differ from 1, the weight that every edge has already, got {value!r}. "
+            f"Use w_base={default}, for example."
         )
+    return value

@@ -1,4 +1,8 @@
-"""Edge Shapley values by sampled permutations (Castro et al., 2009): what an edge adds when edges come in random order."""
+"""Edge Shapley values by sampled permutations (Castro et al., 2009): what an edge adds when edges come in random order.
+
+All targets play their own games at once: G is 1 at input level and L at layer level, and `[G, M]` are the players, the edge
+copies (in a layer) that can change their target at all.
+"""
 
 from dataclasses import dataclass
 
@@ -44,7 +48,7 @@ def shapley(score: Score, level: str, *, samples: int, seed: int) -> CopyScores:
 
 @dataclass(frozen=True, eq=False)
 class _Orders:
-    """Random orders of the players of each target."""
+    """Random orders of the players of each target; `inside` `[G, M]` are the players."""
 
     score: Score
     inside: Tensor
@@ -57,12 +61,16 @@ class _Orders:
         return torch.bincount(self.score.owner, weights, minlength=self.score.num_targets).long()
 
     def of(self, sample: Tensor) -> Tensor:
-        """`[samples, groups, M]`: when each player comes, from 0; those who do not play come last."""
+        """`[samples, G, M]`: when each player comes, from 0; those who do not play come last.
+
+        Every player draws a number, and the numbers are ranked within each game (a sample of a target).
+        """
         score, groups = self.score, len(self.inside)
         target = score.index.to(sample.device)[score.owner]
         layer = torch.arange(groups, device=sample.device).view(-1, 1)
         ticket = random_numbers.uniform(self.seed, target, sample.view(-1, 1, 1), layer, score.edge_id)
         ticket = torch.where(self.inside, ticket, torch.inf).reshape(-1)
+        # [samples, 1, M]
         game = (sample - sample[0]).view(-1, 1, 1) * score.num_targets + score.owner
         by_ticket = ticket.argsort()
         rank = torch.empty_like(by_ticket)
@@ -71,7 +79,10 @@ class _Orders:
 
 
 def _values(repeated: Repeated, inside: Tensor, rank: Tensor, steps: int) -> Tensor:
-    """`[samples, steps + 1, targets]`: the explained numbers with the first 0, 1, … players on."""
+    """`[samples, steps + 1, targets]`: the explained numbers with the first 0, 1, … players on.
+
+    The first and the last step are the same in every sample; those in between are run `repeated.times` at a time.
+    """
     score = repeated.base
     groups, copies = inside.shape
     value = score.target.truth.new_empty(len(rank), steps + 1, score.num_targets)
@@ -93,14 +104,14 @@ class _Moments:
         self.mean, self._squares, self._count = zero, torch.zeros_like(zero), 0
 
     def add(self, found: Tensor) -> None:
-        """More samples, `[samples, …]`."""
+        """Add samples, `[samples, …]`."""
         new, mean = len(found), found.mean(dim=0)
         total, step = self._count + new, mean - self.mean
         self._squares = self._squares + (found - mean).square().sum(dim=0) + step.square() * (self._count * new / total)
         self.mean, self._count = self.mean + step * (new / total), total
 
     def standard_error(self) -> Tensor:
-        """Of the mean; NaN for a single sample."""
+        """The standard error of the mean; NaN for a single sample."""
         if self._count < 2:
             return torch.full_like(self.mean, torch.nan)
         return (self._squares / ((self._count - 1) * self._count)).sqrt()

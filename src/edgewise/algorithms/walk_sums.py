@@ -1,4 +1,11 @@
-"""Edge scores that come from walks: LRP (sums over all walks through an edge), and GOAt as the paper reads it."""
+"""Edge scores that come from walks: LRP (sums over all walks through an edge), and GOAt as the paper reads it.
+
+Here pairs are not merged: every column of `edge_index` has a pair of its own in each call, so a step of a walk is an edge.
+
+Example: `edgewise.examples.triangle_model`, node 2 explained. Its walks are (0, 0, 2) with 3, (0, 1, 2) with 6, (0, 2, 2) with
+−2 and (2, 2, 2) with −1. The edge 0 → 2 is taken by (0, 0, 2) in layer 1 and by (0, 2, 2) in layer 0, so its LRP score is 3 −
+2 = 1 at input level. Steps that stay belong to no edge.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,14 +17,14 @@ from edgewise.errors import SettingError
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.question import Question
 from edgewise.walk.network import Network
+from edgewise.walk.prefixes import Prefixes, starting
 from edgewise.walk.search.exhaustive import count_walks
-from edgewise.walk.search.frontier import Prefixes, starting
 from edgewise.walk.sums import step_sums
-from edgewise.walk.target_blocks import RelevanceRule, TargetBlock, read_view, target_blocks
+from edgewise.walk.target_blocks import TargetBlock, read_rule, target_blocks
 
 
 def _column_of_pair(network: Network, call: int) -> Tensor:
-    """`[pairs]`: the column of each pair (pairs are apart), −1 where a node stays."""
+    """`[pairs]`: the column of each pair, −1 where a node stays; pairs must not be merged."""
     geometry = network.geometry(call)
     column = torch.full((len(geometry),), -1, dtype=torch.long, device=geometry.receiver.device)
     column[geometry.edge_pair] = torch.arange(len(geometry.edge_pair), device=column.device)
@@ -27,6 +34,7 @@ def _column_of_pair(network: Network, call: int) -> Tensor:
 def _sparse(
     block: TargetBlock, layer: Tensor, target: Tensor, column: Tensor, score: Tensor, dtype: torch.dtype
 ) -> SparseScores:
+    """Scores of a block `[n]` as entries of the question: positions instead of targets, columns of the user's own graph."""
     device = column.device
     position, first = block.positions.to(device)[target], block.first_edge.to(device)[target]
     return SparseScores(position, layer, column - first, score.to(dtype), of_self=False)
@@ -36,9 +44,12 @@ def lrp(
     question: Question, level: str, memory: int, *, rule: str, epsilon: float, gamma: float | Sequence[float],
     attention: str, norm: str | None,
 ) -> Iterator[tuple[int, SparseScores]]:  # fmt: skip
-    """Σ over all walks through an edge (in a layer) of their relevance under the rule."""
-    view = read_view(rule, epsilon, gamma, attention, norm, merged=False)
-    for block in target_blocks(question, view, memory, beam=64, bounded=False):
+    """Score an edge (in a layer) by the sum of the relevance, under the rule, of all walks through it.
+
+    Each block comes with how many targets it has. Args: as for `ew.walks`; `memory` in bytes.
+    """
+    how = read_rule(rule, epsilon, gamma, attention, norm, merged=False)
+    for block in target_blocks(question, how, memory, beam=64, bounded=False):
         parts = []
         for sums in step_sums(block.network, block.front, block.owner):
             column = _column_of_pair(block.network, sums.call)[sums.pair]
@@ -52,7 +63,7 @@ def lrp(
 
 
 def _together(target: Tensor, column: Tensor, score: Tensor, block: TargetBlock) -> tuple[Tensor, ...]:
-    """Sums over the layers."""
+    """Scores summed over the layers, one for each (target, column); the layers are 0."""
     size = block.network.recording.data.edge_index.size(1)
     key, place = torch.unique(target * size + column, return_inverse=True)
     total = score.new_zeros(len(key)).index_add_(0, place, score)
@@ -60,34 +71,36 @@ def _together(target: Tensor, column: Tensor, score: Tensor, block: TargetBlock)
 
 
 _WALKS_AT_ONCE = 2**18
-_MOST_WALKS = 20_000_000
-_PIECES = 8
+_MOST_WALKS = 20_000_000  # of one target
+_PIECES = 8  # pieces that wait before their keys are summed up
 
 
 def goat_walks(
     question: Question, level: str, memory: int, *, attention: str, norm: str | None
 ) -> Iterator[tuple[int, SparseScores]]:
-    """Σ over the walks through an edge of relevance / number of distinct factors (MATH: 2L + distinct adjacency entries).
+    """Score an edge by Σ over the walks through it of relevance / number of distinct factors.
 
-    The walk part of GOAt as the KDD 2025 paper states it (its proposition on GOAt), without the redistribution of biases and
-    activations of Lu et al., ICLR 2024: not their scores. Every walk is gone through, because those that use an edge twice
-    have a factor less.
+    A walk of L steps has 2L + (distinct adjacency entries) factors. This is the walk part of GOAt as the KDD 2025 paper states
+    it (its proposition on GOAt), without the redistribution of biases and activations of Lu et al., ICLR 2024: not their
+    scores. Every walk is gone through, because those that use an edge twice have a factor less.
     """
     if level != "input":
         raise SettingError(
             "goat_walks scores edges, not layers: an edge used in two layers is one factor. Use level='input'."
         )
-    view = RelevanceRule(read_view("gradient", 0.0, 0.0, attention, norm).rule, attention, norm, merged=False)
-    for block in target_blocks(question, view, memory, beam=64, bounded=False):
+    how = read_rule("gradient", 0.0, 0.0, attention, norm, merged=False)
+    for block in target_blocks(question, how, memory, beam=64, bounded=False):
         _refuse_too_many(block)
         size = block.network.recording.data.edge_index.size(1)
-        key, total = _summed(_goat_parts(block.network, starting(block.network, block.front, block.owner), size))
+        key, total = _summed(
+            _goat_parts(block.network, starting(block.front, block.owner, block.network.num_calls), size)
+        )
         entries = _sparse(block, torch.zeros_like(key), key // size, key % size, total, question.target.truth.dtype)
         yield block.num_targets, entries
 
 
 def _summed(parts: Iterator[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Every key once, with its sum; walks are many, edges are few."""
+    """Every key once, with its sum; walks are many and edges are few, so pieces are summed up as they come."""
     waiting: list[tuple[Tensor, Tensor]] = []
     for part in parts:
         waiting.append(part)
@@ -97,22 +110,28 @@ def _summed(parts: Iterator[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def _sum(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Every key of some pieces once, with its sum."""
     key, place = torch.unique(torch.cat([key for key, _ in parts]), return_inverse=True)
     score = torch.cat([score for _, score in parts])
     return key, score.new_zeros(len(key)).index_add_(0, place, score)
 
 
 def _refuse_too_many(block: TargetBlock) -> None:
+    """Refuse a block with a target that has too many walks to go through."""
     count = count_walks(block.network, block.front, block.owner, block.num_targets)
     if len(count) and float(count.max()) > _MOST_WALKS:
         raise SettingError(
-            f"goat_walks goes through every walk, {float(count.max()):.3g} for one of the targets; {_MOST_WALKS:,} is the "
-            f"limit. Use method='gradient', level='layer', or method='lrp'."
+            f"goat_walks goes through every walk: {float(count.max()):.3g} for one of the targets, and at most {_MOST_WALKS:,} "
+            f"are possible. Use method='gradient', level='layer', or method='lrp'."
         )
 
 
 def _goat_parts(network: Network, roots: Prefixes, num_edges: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """(target · E + column, relevance / factors) of every edge of every walk, in pieces."""
+    """Pieces of (target · E + column, relevance / factors) of every edge of every walk.
+
+    Prefixes go back call by call; `pairs` `[P, steps]` are the pairs that they took, the earliest call first. What makes too
+    many steps is split in two halves first.
+    """
     no_pairs = torch.zeros(len(roots), 0, dtype=torch.long, device=roots.target.device)
     waiting = [(roots, no_pairs)]
     while waiting:
@@ -138,6 +157,11 @@ def _goat_parts(network: Network, roots: Prefixes, num_edges: int) -> Iterator[t
 
 
 def _shares(network: Network, target: Tensor, steps: Tensor, score: Tensor, num_edges: int) -> tuple[Tensor, Tensor]:
+    """The shares of n complete walks: `[m]` target · E + column, and `[m]` what that edge gets of the walk.
+
+    `steps` `[n, L]` are the pairs of the walks. An adjacency entry that a walk uses twice is one factor; its share is split
+    between the uses, so that the edge gets it once.
+    """
     columns, entries = [], []
     for call in range(network.num_calls):
         geometry, pair = network.geometry(call), steps[:, call]
@@ -146,10 +170,8 @@ def _shares(network: Network, target: Tensor, steps: Tensor, score: Tensor, num_
         rooted = geometry.is_own[pair] & _has_no_entry(network, call)
         columns.append(column)
         entries.append(torch.where(rooted, -1, entry))  # a root step has no adjacency entry
-    entry, column = torch.stack(entries, dim=1), torch.stack(columns, dim=1)
-    uses = (entry.unsqueeze(2) == entry.unsqueeze(1)).sum(
-        dim=2
-    )  # an entry used twice is one factor, and shared by its uses
+    entry, column = torch.stack(entries, dim=1), torch.stack(columns, dim=1)  # [n, L] each
+    uses = (entry.unsqueeze(2) == entry.unsqueeze(1)).sum(dim=2)  # [n, L]: how often the walk uses this entry
     factors = 2 * network.num_calls + ((entry >= 0) / uses).sum(dim=1).round()
     walk, place = (column >= 0).nonzero().unbind(1)
     return target[walk] * num_edges + column[walk, place], (score / factors)[walk] / uses[walk, place]

@@ -1,4 +1,8 @@
-"""check(): which explanation can I believe, for this model, here?"""
+"""check(): which explanation can I believe, for this model, here?
+
+The front door: it reads the arguments, measures everything that `trust/` knows how to measure, block of targets by block,
+and returns a `Report`.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from edgewise.algorithms.gradient import gradients_at_one
-from edgewise.errors import SettingError
+from edgewise.arguments import whole_number
 from edgewise.progress import progress_bar
 from edgewise.question import GraphQuestion, Question, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
@@ -16,14 +20,14 @@ from edgewise.trust.certificate import certificate_of
 from edgewise.trust.completeness import Balance, Pull, balance_of, pull_of
 from edgewise.trust.flips import WEIGHTS, flips_of
 from edgewise.trust.gradient_vs_occlusion import Effects, drops_of, effects_of
-from edgewise.trust.measurements import Measurements, layer_findings, question_of, softmax_findings, whole_findings
+from edgewise.trust.measurements import Measurements, asked_question, layer_findings, softmax_findings, whole_findings
 from edgewise.trust.report import Report
 from edgewise.trust.statements import Facts, statements
 from edgewise.trust.target_edges import EVERYTHING, Draw, draw_about, read_edges
 
 LEVELS = ("layer", "input")
-_HALVES = 4  # random halves of every layer's edges
-_PIECES = 5
+_HALVES = 4  # random halves of every layer's edges, for each target
+_PIECES = 5  # parts of [0, 1] in a proof
 
 
 def check(
@@ -43,11 +47,12 @@ def check(
     seed: int = 0,
     progress: bool = False,
 ) -> Report:
-    """How far explanations of this model can be trusted, here: what is measured, and what the paper says of it.
+    """How far explanations of this model can be trusted, here: measured, and judged by the statements of the paper.
 
-    Per layer: whether gradients add up to the explained number and what self edges and biases carry, how far they are from
-    occlusions, whether they keep their signs (sampled, and proved where that is possible), how often ReLU units are on. And
-    how flat the softmax is. In words: which statements of the paper hold, and which cheap method stands in for a dear one.
+    For each layer it measures whether gradients add up to the explained number and what self edges and biases carry, how far
+    gradients are from occlusions, whether they keep their signs (sampled, and proved where possible), and how often ReLU
+    units are on; and once, how flat the softmax is. It says which statements of the paper hold, and so which fast method can
+    replace a slow one.
 
     Args:
         model: As in `explain`.
@@ -58,13 +63,13 @@ def check(
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
-        edges: About how many (target, edge) pairs to ask about where each takes work of its own: a random part, if there are
-            more; `None` asks about all of them. A model that is not local cannot ask for several targets in one pass: then it
-            is a twentieth of that. The report says which part it was.
+        edges: About how many (target, edge) pairs to ask about where each pair costs work of its own: a random part if there
+            are more, all of them with `None`. For a model that is not local, whose targets cannot share a pass, it is a
+            twentieth of that. The report says how large the part was.
         memory: A budget for one block of targets, such as `"2GB"`.
         batch_size: Targets in a block, instead of `memory`.
         device: Where to compute, such as `"cuda"`.
-        seed: Of the random part and of the random halves of edges.
+        seed: Random seed of that part, and of the random halves of edges.
         progress: Show a progress bar.
 
     Returns:
@@ -79,15 +84,14 @@ def check(
     (tensor([0.], dtype=torch.float64), 'holds')
     """
     budget, size, most = read_memory(memory), read_batch_size(batch_size), read_edges(edges)
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise SettingError(f"seed is {seed!r}; needed is a whole number.")
+    seed = whole_number("seed", seed)
     question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
     with question.borrowed(), progress_bar(progress, 6, "check", "step") as advance:
         draw = draw_about(question, most, budget, seed)
         if most is not None and _one_by_one(question):
             draw = draw_about(question, max(most // len(WEIGHTS), 1), budget, seed)
         found = _measure(question, draw, seed, budget, size, advance)
-    asked = question_of(question, found, draw)
+    asked = asked_question(question, found, draw)
     layers = tuple(layer_findings(question, found, layer) for layer in range(question.num_layers))
     whole, softmax = whole_findings(question, found), softmax_findings(question, found)
     return Report(asked, layers, whole, softmax, statements(Facts(asked, layers, whole, softmax)))
@@ -103,6 +107,7 @@ def _one_by_one(question: Question) -> bool:
 def _measure(
     question: Question, draw: Draw, seed: int, memory: int, batch_size: int | None, advance: Callable[[float], Any]
 ) -> Measurements:
+    """Everything that a report needs; `draw` says about which edges to ask where each costs work of its own."""
     drops = {level: drops_of(question, level, memory) for level in LEVELS}
     about = EVERYTHING if question.lowering is not None else draw  # occlusion of a lowered model costs next to nothing
     balances: list[Balance] = []

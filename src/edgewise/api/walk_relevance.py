@@ -1,18 +1,22 @@
-"""`ew.walk_relevance` and `ew.subgraph_relevance`: from walks that somebody names, or from a set of nodes, to numbers."""
+"""`ew.walk_relevance` and `ew.subgraph_relevance`: the relevance of given walks, and of all walks inside a set of nodes.
 
-from collections.abc import Sequence
+Both ask about walks that are given, not searched for. They share their checks (`_check_single`, `_check_nodes`); the
+arithmetic is in `edgewise/walk/sums.py`.
+"""
+
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from edgewise.errors import InputError
+from edgewise.model.call import Forward
 from edgewise.question import Question, pose
+from edgewise.question.memory import DEFAULT_MEMORY
 from edgewise.results.walk_set import Walk, WalkSet
 from edgewise.walk.sums import inside, relevance
-from edgewise.walk.target_blocks import TargetBlock, read_view, target_blocks
-
-_MEMORY = 2**30
+from edgewise.walk.target_blocks import RelevanceRule, TargetBlock, read_rule, target_blocks
 
 
 def walk_relevance(
@@ -30,27 +34,27 @@ def walk_relevance(
     task: str = "node",
     mode: str | None = None,
     of: str = "logit",
-    forward: Any = None,
+    forward: Forward | None = None,
     device: Any = None,
 ) -> Tensor:
     """The relevance of given walks of one target.
 
     Args:
-        model: As for `walks`, like every argument that is not described here.
+        model: The model, as for `explain`.
         data: The graph.
         index: The explained node (or graph).
         walks: Sequences of nodes, from the source to the explained node, one more than there are layers; or a `WalkSet`.
         rule: `"gradient"`, `"lrp-epsilon"` or `"lrp-gamma"`.
-        epsilon: Of `"lrp-epsilon"`.
-        gamma: Of `"lrp-gamma"`.
-        attention: `"full"` or `"fixed"`.
-        norm: None or `"fixed"`.
-        target: Class.
+        epsilon: The ε of `"lrp-epsilon"`, absolute.
+        gamma: The γ of `"lrp-gamma"`, a number or one per layer.
+        attention: `"full"` differentiates attention too, `"fixed"` holds it.
+        norm: `"fixed"` holds the statistics of norms over whole graphs.
+        target: The class; `None` is the predicted one.
         task: `"node"` or `"graph"`.
-        mode: As for `explain`.
-        of: As for `explain`.
-        forward: As for `explain`.
-        device: As for `explain`.
+        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
+        of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        forward: How to call the model, as for `explain`.
+        device: Where to compute, such as `"cuda"`.
 
     Returns:
         One number per walk, float64; 0 for a walk that the model cannot take.
@@ -60,41 +64,13 @@ def walk_relevance(
     >>> walk_relevance(model, data, 2, walks=[(0, 1, 2), (1, 1, 2)])
     tensor([6., 0.], dtype=torch.float64)
     """
-    view = read_view(rule, epsilon, gamma, attention, norm)
+    how = read_rule(rule, epsilon, gamma, attention, norm)
     question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
-    if len(question.index) != 1:
-        raise InputError(
-            f"walk_relevance scores the walks of one target; index names {len(question.index)}. Pass an int."
-        )
-    (block,) = target_blocks(question, view, _MEMORY, beam=1, bounded=False)
-    nodes = _read_walks(walks, question, block).to(question.device)
+    _check_single(question, "walk_relevance scores the walks of one target")
+    (block,) = _blocks(question, how)
+    nodes = _read_walks(walks, question, block).to(question.device)  # [n, L + 1]
     root = nodes[:, -1] if block.of_graphs else torch.zeros(len(nodes), dtype=torch.long, device=nodes.device)
     return relevance(block.network, block.front, root, nodes).cpu()
-
-
-def _read_walks(walks: Any, question: Question, block: TargetBlock) -> Tensor:
-    given = [
-        walk.nodes if isinstance(walk, Walk) else walk
-        for walk in (walks.walks if isinstance(walks, WalkSet) else walks)
-    ]
-    length = block.network.num_calls + 1
-    try:
-        nodes = torch.as_tensor([list(map(int, walk)) for walk in given], dtype=torch.long).view(-1, length)
-        if any(len(walk) != length for walk in given):
-            raise ValueError
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"walks must be sequences of {length} nodes (one more than the {length - 1} layers), from the source to the "
-            f"explained node, such as [({', '.join(['0'] * length)})]."
-        ) from error
-    size = block.network.num_nodes
-    if len(nodes) and (int(nodes.min()) < 0 or int(nodes.max()) >= size):
-        raise InputError(f"a walk names node {int(nodes.max())}; the graph has nodes 0 to {size - 1}.")
-    if not block.of_graphs and bool((nodes[:, -1] != question.index[0]).any()):
-        raise InputError(
-            f"a walk does not end at the explained node, {int(question.index[0])}: the source comes first."
-        )
-    return nodes
 
 
 def subgraph_relevance(
@@ -112,27 +88,27 @@ def subgraph_relevance(
     task: str = "node",
     mode: str | None = None,
     of: str = "logit",
-    forward: Any = None,
+    forward: Forward | None = None,
     device: Any = None,
 ) -> Tensor:
     """The sum of the relevance of all walks inside a set of nodes, without enumerating them (sGNN-LRP, Xiong et al. 2022).
 
     Args:
-        model: As for `walks`, like every argument that is not described here.
+        model: The model, as for `explain`.
         data: The graph.
         index: The explained nodes (or, in a graph task, one graph).
         nodes: The set: node numbers, or a mask.
         rule: `"gradient"`, `"lrp-epsilon"` or `"lrp-gamma"`.
-        epsilon: Of `"lrp-epsilon"`.
-        gamma: Of `"lrp-gamma"`.
-        attention: `"full"` or `"fixed"`.
-        norm: None or `"fixed"`.
-        target: Class.
+        epsilon: The ε of `"lrp-epsilon"`, absolute.
+        gamma: The γ of `"lrp-gamma"`, a number or one per layer.
+        attention: `"full"` differentiates attention too, `"fixed"` holds it.
+        norm: `"fixed"` holds the statistics of norms over whole graphs.
+        target: The class; `None` is the predicted one.
         task: `"node"` or `"graph"`.
-        mode: As for `explain`.
-        of: As for `explain`.
-        forward: As for `explain`.
-        device: As for `explain`.
+        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
+        of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        forward: How to call the model, as for `explain`.
+        device: Where to compute, such as `"cuda"`.
 
     Returns:
         One number per target, float64.
@@ -142,26 +118,69 @@ def subgraph_relevance(
     >>> subgraph_relevance(model, data, [2], nodes=[0, 1, 2])
     tensor([6.], dtype=torch.float64)
     """
-    view = read_view(rule, epsilon, gamma, attention, norm)
+    how = read_rule(rule, epsilon, gamma, attention, norm)
     question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
-    if task == "graph" and len(question.index) != 1:
-        raise InputError("nodes are numbered within one graph: pass one graph, or an index that names one.")
+    if task == "graph":
+        _check_single(question, "`nodes` are numbered within one graph")
     found = torch.zeros(len(question.index), dtype=torch.double)
-    for block in target_blocks(question, view, _MEMORY, beam=1, bounded=False):
-        allowed = _read_nodes(nodes, block.network.num_nodes).to(question.device)
-        sums = inside(block.network, block.front, allowed)
+    for block in _blocks(question, how):
+        allowed = _read_nodes(nodes, block.network.num_nodes).to(question.device)  # [N], bool
+        sums = inside(block.network, block.front, allowed)  # one per end of the front
         found[block.positions] = sums.new_zeros(block.num_targets).index_add_(0, block.owner, sums).cpu()
     return found
 
 
+def _blocks(question: Question, how: RelevanceRule) -> Iterator[TargetBlock]:
+    """The targets with their networks; sums need no bounds, and one prefix of a target at a time."""
+    return target_blocks(question, how, DEFAULT_MEMORY, beam=1, bounded=False)
+
+
+def _check_single(question: Question, why: str) -> None:
+    """Refuse more than one target."""
+    if len(question.index) != 1:
+        raise InputError(f"{why}, got {len(question.index)} targets. Use index=0, for example, or another int.")
+
+
+def _check_nodes(name: str, nodes: Tensor, size: int) -> None:
+    """Refuse numbers that are no nodes of the graph."""
+    outside = nodes[(nodes < 0) | (nodes >= size)]
+    if len(outside):
+        raise InputError(f"`{name}` must name nodes 0 to {size - 1} of the graph, got {int(outside[0])}.")
+
+
+def _read_walks(walks: Any, question: Question, block: TargetBlock) -> Tensor:
+    """`[n, L + 1]`: given walks as rows of nodes, source first."""
+    listed = walks.walks if isinstance(walks, WalkSet) else walks
+    length = block.network.num_calls + 1
+    try:
+        given = [walk.nodes if isinstance(walk, Walk) else walk for walk in listed]
+        nodes = torch.as_tensor([list(map(int, walk)) for walk in given], dtype=torch.long).view(-1, length)
+        if any(len(walk) != length for walk in given):
+            raise ValueError
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"`walks` must be sequences of {length} nodes (one more than the {length - 1} layers), from the source to the "
+            f"explained node. Use walks=[({', '.join(['0'] * length)})], for example."
+        ) from error
+    _check_nodes("walks", nodes, block.network.num_nodes)
+    if not block.of_graphs and bool((nodes[:, -1] != question.index[0]).any()):
+        raise InputError(
+            f"`walks` must end at the explained node, {int(question.index[0])}: the source comes first, got "
+            f"{tuple(nodes[nodes[:, -1] != question.index[0]][0].tolist())}."
+        )
+    return nodes
+
+
 def _read_nodes(nodes: Any, size: int) -> Tensor:
+    """`[N]`: a set of nodes, given as numbers or as a mask, as a mask."""
     chosen = torch.as_tensor(list(nodes) if isinstance(nodes, (set, range)) else nodes)
     if chosen.dtype == torch.bool and chosen.shape == (size,):
         return chosen
     if chosen.is_floating_point() or chosen.dtype == torch.bool or chosen.dim() != 1:
-        raise InputError(f"nodes is {nodes!r}; needed are node numbers, or a mask of length {size}.")
-    if len(chosen) and (int(chosen.min()) < 0 or int(chosen.max()) >= size):
-        raise InputError(f"nodes names {int(chosen.max())}; the graph has nodes 0 to {size - 1}.")
+        raise InputError(
+            f"`nodes` must be node numbers, or a mask of length {size}, got {nodes!r}. Use nodes=[0, 1], for example."
+        )
+    _check_nodes("nodes", chosen, size)
     allowed = torch.zeros(size, dtype=torch.bool)
     allowed[chosen.long()] = True
     return allowed

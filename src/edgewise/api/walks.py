@@ -1,4 +1,7 @@
-"""`ew.walks`: the question, checked, and the answer as walk sets."""
+"""`ew.walks`: the k most relevant walks of each target. The question is checked, the answers become walk sets.
+
+What a walk is: `docs/walks.md`. How walks are found: `edgewise/walk/__init__.py` says in which order to read the files.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,36 +9,36 @@ from typing import Any
 
 import torch
 
-from edgewise.errors import SettingError
+from edgewise.arguments import one_of, whole_number
 from edgewise.model.call import Forward
 from edgewise.progress import progress_bar
 from edgewise.question import Question, pose
 from edgewise.question.memory import read_memory
+from edgewise.question.target import Target
 from edgewise.results.settings import Settings
 from edgewise.results.walk_set import Walk, WalkSet
 from edgewise.walk.bounds import rounding
+from edgewise.walk.prefixes import starting
 from edgewise.walk.search.amp import amp_ave, amp_ave_additive
 from edgewise.walk.search.dag import dag_in_pieces
 from edgewise.walk.search.emp import emp_neu
 from edgewise.walk.search.exact import Search
 from edgewise.walk.search.exhaustive import LIMIT, exhaustive
-from edgewise.walk.search.frontier import starting
-from edgewise.walk.search.order import SIGNS, Found
-from edgewise.walk.target_blocks import RelevanceRule, TargetBlock, read_view, target_blocks
+from edgewise.walk.search.order import SIGNS, SearchResult
+from edgewise.walk.target_blocks import RelevanceRule, TargetBlock, read_rule, target_blocks
 
 SEARCHES = ("exact", "dag", "amp_ave", "amp_ave_additive", "emp_neu", "exhaustive")
-_DEFAULT_MEMORY = 2**30
 _BYTES_A_NUMBER = 64  # of a prefix's gradient: with copies, and the gradient before the node's map
 
 
 @dataclass(frozen=True)
 class WalkRequest:
-    """The checked question about walks."""
+    """What is asked of a search, checked; see the arguments of `walks`."""
 
     k: int
     search: str
     sign: str
-    view: RelevanceRule
+    how: RelevanceRule
     budget: int | None
     width: int
     limit: int
@@ -67,32 +70,32 @@ def walks(
     device: Any = None,
     progress: bool = False,
 ) -> Any:
-    """The k most relevant walks of each target.
+    """Find the k most relevant walks of each target: along which nodes information reached it, layer by layer.
 
     Args:
-        model: As for `explain`, like every argument that is not described here.
+        model: The model, as for `explain`.
         data: The graph, or for a graph task the graphs.
-        index: Which nodes or graphs.
-        target: Class per index; the predicted one if not given.
+        index: The nodes or graphs, as for `explain`.
+        target: The class, one or one for each index; `None` is the predicted one.
         task: `"node"` or `"graph"`.
-        mode: `"multiclass"`, `"binary"` or `"regression"`.
-        of: `"logit"`, `"log_prob"` or `"prob"`.
-        forward: How to call the model.
-        device: Where to compute.
-        k: How many walks.
+        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
+        of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        forward: How to call the model, as for `explain`.
+        device: Where to compute, such as `"cuda"`.
+        k: How many walks of each target.
         search: `"exact"` (proven), `"dag"` (Algorithm 1 of the paper), `"amp_ave"`, `"amp_ave_additive"`, `"emp_neu"`
             (neuron-level walks) or `"exhaustive"` (every walk).
         sign: `"positive"` walks support the class, `"negative"` ones oppose it, `"magnitude"` is both.
         rule: `"gradient"`, `"lrp-epsilon"` or `"lrp-gamma"`.
-        epsilon: Of `"lrp-epsilon"`, absolute.
-        gamma: Of `"lrp-gamma"`, a number or one per layer; it is meant for inputs that are not negative.
-        budget: at most so many prefixes are expanded for a target; then `exact` may be False, and the bound still holds.
+        epsilon: The ε of `"lrp-epsilon"`, absolute.
+        gamma: The γ of `"lrp-gamma"`, a number or one per layer; it is meant for inputs that are not negative.
+        budget: The most prefixes that are expanded for a target; then `exact` may be False, and the bound still holds.
         attention: `"full"` differentiates attention too, `"fixed"` holds it.
         norm: `"fixed"` holds the statistics of norms over whole graphs.
-        width: how many vectors `"dag"` keeps at a node.
-        limit: how many walks of a target `"exhaustive"` goes through at most.
-        memory: a budget such as `"2GB"`.
-        progress: show a bar.
+        width: How many vectors `"dag"` keeps at a node.
+        limit: The most walks of a target that `"exhaustive"` goes through.
+        memory: A budget such as `"2GB"`; it changes the size of batches, never a result.
+        progress: Show a progress bar.
 
     Returns:
         A `WalkSet` for an int (or one graph), otherwise a list of them.
@@ -100,51 +103,47 @@ def walks(
     >>> from edgewise.examples import path_model
     >>> model, data = path_model(gains=[2.0, 3.0])     # 0 ─2→ 1 ─3→ 2, features 1, 0, 0
     >>> print(walks(model, data, 2))
-    1 walks to 2 (class 1, 6), proven
+    1 walk to node 2 (class 1, logit 6), proven
       0 → 1 → 2: +6
     """
-    view = read_view(rule, epsilon, gamma, attention, norm)
-    asked = _read(k, search, sign, view, budget, width, limit, memory)
+    how = read_rule(rule, epsilon, gamma, attention, norm)
+    asked = _read(k, search, sign, how, budget, width, limit, memory)
     question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
     found: list[WalkSet | None] = [None] * len(question.index)
     with progress_bar(progress, len(question.index), "walks") as advance:
-        for block in target_blocks(question, asked.view, asked.memory, beam=max(asked.k, 16)):
-            for walk_set in _answer(question, asked, block):
-                found[walk_set[0]] = walk_set[1]
+        for block in target_blocks(question, asked.how, asked.memory, beam=max(asked.k, 16)):
+            for position, walk_set in _answer(question, asked, block):
+                found[position] = walk_set
             advance(block.num_targets)
     done = [one for one in found if one is not None]
     return done[0] if question.single else done
 
 
 def _read(
-    k: Any, search: str, sign: str, view: RelevanceRule, budget: Any, width: Any, limit: Any, memory: Any
+    k: Any, search: str, sign: str, how: RelevanceRule, budget: Any, width: Any, limit: Any, memory: Any
 ) -> WalkRequest:
-    for name, number in (("k", k), ("width", width), ("limit", limit)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise SettingError(f"{name} is {number!r}; needed is a whole number from 1 on.")
-    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int) or budget < 1):
-        raise SettingError(
-            f"budget is {budget!r}; needed is a whole number of prefixes from 1 on, or None for no limit."
-        )
-    for name, given, names in (("search", search, SEARCHES), ("sign", sign, SIGNS)):
-        if given not in names:
-            raise SettingError(f"{name} is {given!r}; known are {', '.join(map(repr, names))}.")
-    bytes_ = _DEFAULT_MEMORY if memory is None else read_memory(memory)
-    return WalkRequest(k, search, sign, view, budget, width, limit, bytes_)
+    """Check what `walks` asks of a search."""
+    return WalkRequest(
+        k=whole_number("k", k, at_least=1, such_as=10),
+        search=one_of("search", search, SEARCHES),
+        sign=one_of("sign", sign, SIGNS),
+        how=how,
+        budget=whole_number("budget", budget, at_least=1, or_none="for no limit", such_as=100),
+        width=whole_number("width", width, at_least=1, such_as=4),
+        limit=whole_number("limit", limit, at_least=1, such_as=LIMIT),
+        memory=read_memory(memory),
+    )
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
-
-
-def _search(asked: WalkRequest, block: TargetBlock) -> Found:
+def _search(asked: WalkRequest, block: TargetBlock) -> SearchResult:
+    """Run the search that is asked for on one block of targets."""
     network, front, owner, size = block.network, block.front, block.owner, block.num_targets
     about = (network, block.boxes, front, owner, size, asked.k, asked.sign)
     if asked.search == "exact":
         at_once = max(asked.memory // (_BYTES_A_NUMBER * max(network.widest, 8) * network.num_calls), 1)
         slack = rounding(network, block.boxes, front, owner, size)
-        return Search(*about[:2], size, asked.k, asked.sign, asked.budget, slack, at_once).run(
-            starting(network, front, owner)
-        )
+        search = Search(network, block.boxes, size, asked.k, asked.sign, asked.budget, slack, at_once)
+        return search.run(starting(front, owner, network.num_calls))
     if asked.search == "dag":
         return dag_in_pieces(*about, asked.width, graphs=block.of_graphs, memory=asked.memory)
     if asked.search == "exhaustive":
@@ -154,22 +153,19 @@ def _search(asked: WalkRequest, block: TargetBlock) -> Found:
 
 
 def _answer(question: Question, asked: WalkRequest, block: TargetBlock) -> Iterator[tuple[int, WalkSet]]:
+    """The walk sets of one block, each with its position in the question; nodes are numbered as the user does."""
     found = _search(asked, block)
-    target, score, nodes = found.target.cpu(), found.score.cpu().tolist(), found.nodes.cpu()
+    target, score, nodes = found.target.cpu(), found.score.cpu().tolist(), found.nodes.cpu()  # [n], [n], [n, L + 1]
     rows = (nodes - block.first_node[target].view(-1, 1)).tolist()
-    start = torch.searchsorted(target, torch.arange(block.num_targets + 1)).tolist()
+    start = torch.searchsorted(
+        target, torch.arange(block.num_targets + 1)
+    ).tolist()  # walks of t: start[t]:start[t + 1]
     upper, exact, expansions = found.upper_bound.tolist(), found.exact.tolist(), found.expansions.tolist()
     neurons = None if found.neurons is None else found.neurons.tolist()
     chosen = question.target.select(block.positions.to(question.device))
     values, columns = chosen.value(chosen.truth).tolist(), chosen.column.tolist()
     counts, _ = question.sizes(block.positions)
-    settings = Settings(
-        {
-            **{"search": asked.search, "k": asked.k, "sign": asked.sign, "budget": asked.budget, "of": chosen.of},
-            **{"rule": asked.view.rule.name, "attention": asked.view.attention, "norm": asked.view.norm},
-            **{"task": question.task, "mode": chosen.mode, "flow": question.trace.flow},
-        }
-    )
+    settings = _settings(question, asked, chosen)
     for number, position in enumerate(block.positions.tolist()):
         span = range(start[number], start[number + 1])
         listed = tuple(Walk(tuple(rows[i]), score[i], None if neurons is None else tuple(neurons[i])) for i in span)
@@ -177,3 +173,14 @@ def _answer(question: Question, asked: WalkRequest, block: TargetBlock) -> Itera
             listed, exact[number], upper[number], int(question.index[position]), columns[number], values[number],
             settings, question.source_edge_index(position), int(counts[number if len(counts) > 1 else 0]), expansions[number],
         )  # fmt: skip
+
+
+def _settings(question: Question, asked: WalkRequest, chosen: Target) -> Settings:
+    """What a walk set says about how it was found."""
+    return Settings(
+        {
+            **{"search": asked.search, "k": asked.k, "sign": asked.sign, "budget": asked.budget, "of": chosen.of},
+            **{"rule": asked.how.rule.name, "attention": asked.how.attention, "norm": asked.how.norm},
+            **{"task": question.task, "mode": chosen.mode, "flow": question.trace.flow},
+        }
+    )

@@ -1,4 +1,4 @@
-"""write_page(): the explanations of some targets as one page to send to a colleague."""
+"""`ew.write_page`: the explanations of some targets as one HTML page to send to a colleague."""
 
 from __future__ import annotations
 
@@ -57,33 +57,33 @@ def write_page(
 
     The page lets its reader pick the target, the method, the level and the layer, and how many edges are drawn; shows every
     edge's numbers under all methods, the computation graph layer by layer, the best walks, how far the methods agree, the
-    prediction, what `ew.check` says of the model, and the settings. A method, or walks, that the model does not allow are
-    replaced by the sentence that says why.
+    prediction, what `ew.check` says about the model, and the settings. Where a method or the walks cannot be had for this
+    model, the page says why.
 
     Args:
-        path: Of the file, such as `"why.html"`; it appears when it is complete.
+        path: The name of the file, such as `"why.html"`; it appears when it is complete.
         model: As in `explain`, like every argument that is not described here.
         data: The graph, or for a graph task the graphs. Molecules (with `smiles`, or labels as in MUTAG) are drawn as such.
         index: Which nodes or graphs, at most 60.
         methods: Names of `ew.methods()`, pairs of a name and its settings, or objects that `ew.from_pyg` made.
         levels: `"input"`, `"layer"`, or both.
         walks: How many of the best walks of each target; 0 for none.
-        target: The class, or one for each index; `"predicted"` is the model's own.
+        target: The class, or one for each index; `"predicted"` is the class that the model predicts.
         task: `"node"` or `"graph"`; `None` is `"node"` for one graph, `"graph"` for several.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"` (the default), `"log_prob"` or `"prob"`.
         check: Whether `ew.check` is asked about the model.
         edges: How many edges of every method, level and layer are kept on the page: the strongest ones.
-        node_names: `{node: text}` or a text for every node; of graphs, `{graph: names}` or an entry for every graph.
+        node_names: `{node: text}` or a text for every node; for graphs, `{graph: names}` or an entry for every graph.
         node_classes: Colours of the nodes, in the same form.
         class_names: A name for every class, or `{class: name}`.
-        title: Of the page.
-        settings: Further things that the page says about how it was made, such as file names.
+        title: The heading of the page.
+        settings: Further rows under "What made this page", such as file names.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         memory: A budget for one block of targets, such as `"2GB"`.
         batch_size: Targets in a block, instead of `memory`.
         device: Where to compute, such as `"cuda"`.
-        seed: Of the methods that draw random numbers.
+        seed: Random seed; results do not depend on the order of targets.
         progress: Show a progress bar.
         **method_settings: Settings such as `epochs=50`, for every method that has one of that name.
 
@@ -99,7 +99,7 @@ def write_page(
     ('why.html', True)
     """
     path = Path(path)
-    inline_script()  # without Bokeh, or a place to write to, there is no need to begin
+    inline_script()  # without Bokeh, or a place to write to, the work need not begin
     _check_folder(path)
     options = {"target": target, "task": task, "mode": mode, "of": of or "logit", "forward": forward, "device": device}
     sizes = {"memory": memory, "batch_size": batch_size}
@@ -117,13 +117,15 @@ def write_page(
 
 
 def _check_folder(path: Path) -> None:
+    """Refuse a path that cannot be written, before the work."""
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise FileError(
-            f"{path} cannot be written. Needed is the name of a file, such as why.html, in a folder that is there and writable."
+            f"{path} cannot be written. Use the name of a file, such as why.html, in a folder that exists and is writable."
         )
 
 
 def _title(told: Mapping[str, Any]) -> str:
+    """The default heading: `Why node 22?` or `Why these 3 nodes?`."""
     count = len(told["targets"])
     if count == 1:
         return f"Why {told['task']} {told['targets'][0]['index']}?"

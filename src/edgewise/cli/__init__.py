@@ -1,4 +1,4 @@
-"""The command line: `edgewise --help`. Nothing heavy is imported before a command runs."""
+"""The command line: `edgewise --help`. Read `app.py` first. Nothing heavy is imported before a command runs."""
 
 import sys
 
@@ -6,7 +6,7 @@ from edgewise.errors import missing_extra
 
 
 def main() -> None:
-    """Entry point of `edgewise` and of `python -m edgewise`."""
+    """Run the command line: the entry point of `edgewise` and of `python -m edgewise`."""
     try:
         import typer  # noqa: F401
     except ImportError:

@@ -1,4 +1,8 @@
-"""The commands, each in a file of its own; small ones are here."""
+"""The command line's table of contents: every command, the version, and `methods`, which is small enough to be here.
+
+Each of the other commands is a file `*_command.py` with its options and help. Those files import nothing heavy: torch is
+loaded when a command runs, never for help or completion. `explain` and `walks` keep their work in `*_work.py`.
+"""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -10,23 +14,25 @@ from typer.core import TyperGroup
 import edgewise
 from edgewise.cli import check_command, compare_command, demo_command, explain_command, walks_command
 from edgewise.cli.exit_codes import guarded
-from edgewise.cli.options import SpreadingCommand
+from edgewise.cli.pairs import PairsCommand
 
 METHODS_EPILOG = """Example:
 
 edgewise methods --json"""
 
 PLUGINS = {"reproduce": "edgewise_paper.command"}
-"""Commands of other packages, loaded when they are asked for: the core does not need them."""
+"""Commands of other packages by module. They are loaded when they are asked for: the core does not need them."""
 
 
 class _Commands(TyperGroup):
     """Our commands, and those of `PLUGINS`; a plug-in is a module with a typer `app` of one command."""
 
     def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of the help."""
         return [*super().list_commands(ctx), *PLUGINS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name; a plug-in is imported here."""
         if cmd_name in PLUGINS:
             command = typer.main.get_command(import_module(PLUGINS[cmd_name]).app)
             command.name = cmd_name
@@ -38,6 +44,7 @@ app = typer.Typer(name="edgewise", cls=_Commands, no_args_is_help=True, pretty_e
 
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it
+    """Print the version and end, if `--version` was given."""
     if value:
         typer.echo(f"edgewise {edgewise.__version__}")
         raise typer.Exit
@@ -59,7 +66,7 @@ def methods(
         bool, typer.Option("--json", help="Print JSON: levels, settings with defaults, cost, reference.")
     ] = False,
 ) -> None:
-    """Every method with its levels, settings, cost and reference."""
+    """List every method with its levels, settings, cost and reference."""
     with guarded(debug=False):
         import edgewise as ew
 
@@ -74,12 +81,13 @@ def methods(
 
 
 def _plain(value: Any) -> Any:
+    """A mapping as a dict, which JSON takes; anything else as it is."""
     return dict(value) if isinstance(value, Mapping) else value
 
 
-app.command(cls=SpreadingCommand, epilog=explain_command.EPILOG)(explain_command.explain)
-app.command(cls=SpreadingCommand, epilog=walks_command.EPILOG)(walks_command.walks)
-app.command(cls=SpreadingCommand, epilog=compare_command.EPILOG)(compare_command.compare)
-app.command(cls=SpreadingCommand, epilog=check_command.EPILOG)(check_command.check)
+app.command(cls=PairsCommand, epilog=explain_command.EPILOG)(explain_command.explain)
+app.command(cls=PairsCommand, epilog=walks_command.EPILOG)(walks_command.walks)
+app.command(cls=PairsCommand, epilog=compare_command.EPILOG)(compare_command.compare)
+app.command(cls=PairsCommand, epilog=check_command.EPILOG)(check_command.check)
 app.command(epilog=METHODS_EPILOG)(methods)
 app.command(epilog=demo_command.EPILOG)(demo_command.demo)

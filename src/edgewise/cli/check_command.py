@@ -1,11 +1,15 @@
-"""`edgewise check`: how far explanations can be trusted, here."""
+"""`edgewise check`: how far explanations of a model can be trusted on its data.
+
+`--require` makes it a test for scripts: exit code 3 unless the named statements hold, exactly or nearly. The library is
+imported when the command runs.
+"""
 
 from typing import Annotated
 
 import typer
 
 from edgewise.cli.exit_codes import DOUBTFUL
-from edgewise.cli.options import CommonOptions, asks
+from edgewise.cli.options import CommonOptions, with_common_options
 from edgewise.cli.terminal import Voice
 
 EPILOG = """Examples:
@@ -17,32 +21,33 @@ edgewise check --model my_model:GCN --weights weights.pt --data graph.npz --inde
 Exit codes: 0 done, 1 bad input, 2 wrong usage, 3 what --require names does not hold here."""
 
 _GOOD = ("holds", "nearly", "does not apply")
+"""Verdicts that satisfy `--require`."""
 
 
-@asks
+@with_common_options
 def check(
     asked: CommonOptions,
     *,
     edges: Annotated[
-        int, typer.Option(min=1, help="About how many pairs of target and edge to ask about, a random part of all.")
+        int, typer.Option(min=1, help="About how many pairs of target and edge to measure, drawn at random.")
     ] = 2000,
     require: Annotated[
         list[str] | None,
         typer.Option(
-            help='End with exit code 3 unless this holds, exactly or nearly: "Proposition 2"; all: everything.'
+            help='Exit with code 3 unless this statement holds, exactly or nearly: "Proposition 2"; or all of them: all.'
         ),
     ] = None,
 ) -> None:
-    """Which explanation can I believe here? What holds for this model, measured: completeness, sign flips, saturation."""
+    """Which explanation can I believe? What holds for this model, measured: completeness, sign flips, saturation."""
     voice = Voice(quiet=asked.quiet)
     import edgewise as ew
-    from edgewise.cli.read.cli_question import read_subject
+    from edgewise.cli.read.cli_question import read_question
     from edgewise.cli.show import print_json
 
-    subject = read_subject(asked, voice)
+    question = read_question(asked, voice)
     report = ew.check(
-        subject.model, subject.graphs.data, subject.index.tolist(),
-        target=subject.classes, edges=edges, seed=asked.seed, progress=voice.is_watched, **subject.options,
+        question.model, question.graphs.data, question.index.tolist(),
+        target=question.classes, edges=edges, seed=asked.seed, progress=voice.is_watched, **question.options,
     )  # fmt: skip
     if asked.json:
         print_json({"command": "check", **report.to_dict()})

@@ -1,4 +1,8 @@
-"""`edgewise compare`: who agrees with whom."""
+"""`edgewise compare`: which methods agree with each other.
+
+All targets are done in one call of `ew.compare`; with `--out` every pair of methods becomes a row. The library is imported when
+the command runs.
+"""
 
 import json
 from pathlib import Path
@@ -8,7 +12,7 @@ import typer
 
 from edgewise.cli import options
 from edgewise.cli.explain_command import Force
-from edgewise.cli.options import CommonOptions, asks, question
+from edgewise.cli.options import CommonOptions, split_names, story_of, with_common_options
 from edgewise.cli.output import Output
 from edgewise.cli.terminal import Voice
 
@@ -20,14 +24,14 @@ edgewise compare --model my_model:GCN --weights weights.pt --data graph.npz --in
 --out agreement.csv"""
 
 
-@asks
+@with_common_options
 def compare(
     asked: CommonOptions,
     *,
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"Methods with commas between them, of {', '.join(options.METHODS)}.",
+            help=f"Methods, separated by commas: {', '.join(options.METHODS)}.",
             autocompletion=options.completing_list(options.METHODS),
             show_default="gradient,positive_gradient,occlusion,gnn_explainer,integrated_gradients",
         ),
@@ -35,40 +39,44 @@ def compare(
     level: Annotated[
         str, typer.Option(help="input, layer, or both.", autocompletion=options.completing_list(options.LEVELS))
     ] = "input,layer",
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds, for methods that draw random numbers.")] = 1,
-    top: Annotated[int, typer.Option(min=1, help="Edges in the overlap of the strongest.")] = 10,
-    out: Annotated[Path | None, typer.Option(help="Write every pair as a row: .parquet or .csv.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run methods with that draw random numbers.")] = 1,
+    top: Annotated[int, typer.Option(min=1, help="How many of the strongest edges the overlap compares.")] = 10,
+    out: Annotated[
+        Path | None, typer.Option(help="Write a row for every pair of methods to this .parquet or .csv.")
+    ] = None,
     force: Force = False,
 ) -> None:
-    """Which methods say the same about this model? Cosines, rank correlations, overlaps and signs of every two of them."""
+    """Which methods agree on this model? Cosines, rank correlations, overlaps and signs of every pair of methods."""
     voice = Voice(quiet=asked.quiet)
     Output(out, None, force).claim(asked)
     from edgewise.api.compare import CORE
 
-    chosen = tuple(_names(method)) if method is not None else CORE
-    _run(asked, voice, out, {"methods": chosen, "levels": tuple(_names(level)), "k": top, "seeds": list(range(seeds))})
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    chosen = tuple(split_names(method)) if method is not None else CORE
+    _run(
+        asked,
+        voice,
+        out,
+        {"methods": chosen, "levels": tuple(split_names(level)), "k": top, "seeds": list(range(seeds))},
+    )
 
 
 def _run(asked: CommonOptions, voice: Voice, out: Path | None, how: dict[str, Any]) -> None:
+    """Read, compare, write, show; `how` are the arguments of `ew.compare` besides the shared ones."""
     import edgewise as ew
     from edgewise.cli.output import Destination, write_columns
-    from edgewise.cli.read.cli_question import read_subject
+    from edgewise.cli.read.cli_question import read_question
     from edgewise.cli.show import print_json
 
-    subject = read_subject(asked, voice)
+    question = read_question(asked, voice)
     how = {**how, "seeds": [asked.seed + number for number in how["seeds"]]}
     found = ew.compare(
-        subject.model, subject.graphs.data, subject.index.tolist(),
-        target=subject.classes, progress=voice.is_watched, **how, **subject.options,
+        question.model, question.graphs.data, question.index.tolist(),
+        target=question.classes, progress=voice.is_watched, **how, **question.options,
     )  # fmt: skip
     if out is not None:
         rows = [{**row, "reasons": json.dumps(row["reasons"])} for row in found.rows()]
         table = {name: [row[name] for row in rows] for name in rows[0]}
-        destination = Destination(out, "compare", question(asked, **how), subject.hashes, len(subject.index))
+        destination = Destination(out, "compare", story_of(asked, **how), question.hashes, len(question.index))
         destination.write(lambda path: write_columns(path, table))
         voice.note(f"Written: {out}")
     if asked.json:

@@ -1,4 +1,8 @@
-"""`edgewise demo`: train a model on Infection, explain its nodes with every method, compare, save, draw."""
+"""`edgewise demo`: train a model on Infection, explain its nodes with every method, compare, save, draw.
+
+Two tables: how fast the methods are and how much they agree (`ew.compare`), and which walk search finds the path along which
+the infection travelled.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +29,14 @@ edgewise demo --nodes 100 --out demo-output"""
 
 LEFT_OUT = ("shapley",)  # fifty permutations of a thousand nodes take longer than everything else together
 REFERENCES = ("positive_gradient", "occlusion")
-"""What the other methods are compared with."""
+"""The methods that the others are compared with."""
 WALK_SEEDS = 5
+"""Models that the walk searches are tried on, each with its own graphs."""
 SEARCHES = ("exact", "dag", "amp_ave", "amp_ave_additive", "emp_neu")
 PUBLISHED = {"dag": "99.1%", "amp_ave_additive": "91.1%"}
+"""Shares of true paths found, as published."""
 DRAWN_CLASS = 3
+"""The picture shows a node this many steps from an infection."""
 
 
 def demo(
@@ -39,13 +46,13 @@ def demo(
     seed: Annotated[int, typer.Option(help="Random seed of the graphs and the training.")] = 0,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Train a model on Infection, explain its nodes with every method at both levels, compare, save, draw one of them."""
+    """Train a model on Infection, explain its nodes with every method at both levels, compare, save, and draw one node."""
     with guarded(debug=debug):
         run(out, nodes, seed)
 
 
 def run(out: Path, nodes: int, seed: int) -> None:
-    """Everything on the first nodes of a test graph; results go into the folder."""
+    """Run the demo on the first `nodes` nodes of a test graph; results go into the folder `out`."""
     import edgewise as ew
     from edgewise.datasets import infection_model
     from edgewise.seeds import one_thread
@@ -73,7 +80,7 @@ def run(out: Path, nodes: int, seed: int) -> None:
 
 
 def _method_table(found: ew.Comparison) -> str:
-    """Seconds, and the cosine to each of `REFERENCES`, of every method and level that ran."""
+    """A row for every method and level that ran: seconds, and the cosine to each of `REFERENCES`."""
     rows = [("method", "level", "seconds", *(f"cosine to {name}" for name in REFERENCES))]
     for one in found.running:
         if not one.absent:
@@ -84,13 +91,13 @@ def _method_table(found: ew.Comparison) -> str:
         [
             columns(rows),
             "Cosines: means over the nodes, at the same level; undefined where all scores of one method are zero.",
-            f"Left out because it takes minutes here: {', '.join(LEFT_OUT)}.",
+            f"Not run, because it takes minutes here: {', '.join(LEFT_OUT)}.",
         ]
     )
 
 
 def _draw_one(trained: TrainedInfection, shown: ew.ExplanationSet, path: Path) -> None:
-    """A node three steps from its only infection: the picture should show that path."""
+    """Draw a node three steps from its only infection: the picture should show that path."""
     from edgewise.datasets import infection_paths
     from edgewise.report import draw
 
@@ -105,7 +112,7 @@ def _draw_one(trained: TrainedInfection, shown: ew.ExplanationSet, path: Path) -
 
 @dataclass(frozen=True)
 class SearchRow:
-    """One search on all nodes with a clear true path."""
+    """How one search did on all nodes with a clear true path."""
 
     search: str
     recovered: float
@@ -113,12 +120,17 @@ class SearchRow:
     maximal: float
     """Share of nodes whose best walk is truly the most relevant one."""
     milliseconds: float
-    """For each target."""
+    """Time for each target."""
     nodes: int
+    """How many nodes it was tried on."""
 
 
 def compare_searches(trained: TrainedInfection, searches: Sequence[str] = SEARCHES) -> Iterator[SearchRow]:
-    """Every search on the nodes with a clear true path; the explained class is the node's own."""
+    """Try every search on the nodes with a clear true path.
+
+    The explained class is the node's own. A walk counts as truly best if the exact search, which proves its walks, found
+    nothing better.
+    """
     import edgewise as ew
     from edgewise.datasets.infection import clear_nodes, is_true_path
 
@@ -135,13 +147,14 @@ def compare_searches(trained: TrainedInfection, searches: Sequence[str] = SEARCH
 
 
 def _same(walk: ew.Walk, best: ew.Walk) -> bool:
+    """Whether a walk is the best one, or ties with it; walks of neurons have another score and are compared by nodes."""
     return walk.nodes == best.nodes or (walk.neurons is None and walk.score >= best.score - 1e-9 * abs(best.score))
 
 
 def _walk_table(runs: Sequence[Sequence[SearchRow]]) -> str:
-    """The first run, and what the others (other seeds) recovered."""
+    """A row for every search: the first run, and over all runs (other seeds) the share of true paths found."""
     first, seeds = runs[0], len(runs)
-    rows = [("walk search", "true path", f"over {seeds} seeds", "paper", "truly best", "ms a target")]
+    rows = [("walk search", "true path", f"over {seeds} seeds", "paper", "truly best", "ms per target")]
     for number, row in enumerate(first):
         shares = [run[number].recovered for run in runs]
         spread = f"{sum(shares) / seeds:.1%} ({min(shares):.1%}–{max(shares):.1%})"
@@ -150,4 +163,5 @@ def _walk_table(runs: Sequence[Sequence[SearchRow]]) -> str:
             (row.search, f"{row.recovered:.1%}", spread, published, f"{row.maximal:.1%}", f"{row.milliseconds:.3f}")
         )
     note = f"On the {first[0].nodes} nodes with one infected node within their distance."
-    return f"{columns(rows)}\n{note} search='exact' proves its walks the best; the best need not be the true path."
+    proof = "The exact search proves that its walks are the best; the best walk need not be the true path."
+    return f"{columns(rows)}\n{note} {proof}"

@@ -1,4 +1,8 @@
-"""Errors as sentences: what a person reads on stderr, and the exit codes that a script reads."""
+"""Errors as sentences: what a person reads on stderr, and the exit codes that a script reads.
+
+Every command runs inside `guarded`. The codes: 0 done, 1 bad input, 2 wrong usage (typer's own), 3 a statement that
+`check --require` names does not hold, 130 Ctrl-C.
+"""
 
 import re
 import sys
@@ -21,7 +25,7 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def guarded(*, debug: bool) -> Iterator[None]:
-    """Whatever goes wrong inside ends in one sentence and an exit code; with `debug` the traceback comes before it."""
+    """Turn whatever goes wrong inside into one sentence and an exit code; with `debug` the traceback comes before it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -39,6 +43,7 @@ def guarded(*, debug: bool) -> Iterator[None]:
 
 
 def _end(text: str, code: int, *, debug: bool) -> None:
+    """Print the sentence on stderr and exit; called while the exception is handled, whose traceback `debug` prints."""
     if debug:
         import traceback
 
@@ -48,7 +53,11 @@ def _end(text: str, code: int, *, debug: bool) -> None:
 
 
 def _show_once() -> Callable[..., None]:
-    """Warnings as lines; of our own kinds one each, since every piece of the work would repeat it."""
+    """A `warnings.showwarning` that prints lines, each once.
+
+    Warnings of the same class of ours count as the same, since every piece of the work would repeat them; plain
+    `UserWarning`s are told apart by their text.
+    """
     said: set[Any] = set()
 
     def show(message: Any, category: Any, *_: Any, **__: Any) -> None:
@@ -61,17 +70,22 @@ def _show_once() -> Callable[..., None]:
 
 
 def _as_typed(text: str) -> str:
-    """The library says `task='graph'`; in a terminal that is `--task graph`.
+    """An error of the library in the language of the terminal: `task='graph'` becomes `--task graph`.
 
-    >>> _as_typed("For one prediction per graph, type task='graph'; or target=0.")
-    'For one prediction per graph, type --task graph; or --target 0.'
+    >>> _as_typed("For one prediction per graph, use task='graph'; or target=0.")
+    'For one prediction per graph, use --task graph; or --target 0.'
     """
     return _ARGUMENT.sub(lambda found: f"--{found[1]} {found[2] or found[3]}", text)
 
 
 def _sentence(error: Exception) -> str:
+    """One line for an exception that is not ours: its class and the first line of its text.
+
+    >>> _sentence(ZeroDivisionError("division by zero"))
+    'ZeroDivisionError: division by zero. Unexpected error; run again with --debug for the traceback.'
+    """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return "The memory is full. Fewer targets at a time: --memory 500MB; or fewer targets: --index."
+        return "Out of memory. Use --memory 500MB to compute fewer targets at a time, or --index to explain fewer."
     lines = str(error).strip().splitlines()
-    said = lines[0] if lines else "no text"
-    return f"{type(error).__name__}: {said}. This was not foreseen; --debug shows where it happened."
+    said = lines[0].rstrip(".") if lines else "no message"
+    return f"{type(error).__name__}: {said}. Unexpected error; run again with --debug for the traceback."

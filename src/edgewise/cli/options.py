@@ -1,21 +1,19 @@
-"""The options that `explain`, `walks`, `compare` and `check` share: defined once, given to each command."""
+"""The options that `explain`, `walks`, `compare` and `check` share: defined once in `CommonOptions`, given to each command.
 
-import ast
+Names that help and shell completion offer are plain tuples here, so that neither needs torch; a test compares them with the
+library's own tables.
+"""
+
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from edgewise.cli.exit_codes import guarded
-from edgewise.errors import SettingError
-
-# --- Names that help and completion offer. Plain texts, so that neither needs torch; a test compares them with the tables ---
-
 
 METHODS = (
     *("gradient", "positive_gradient", "occlusion", "gnn_explainer", "gnn_explainer_fast", "integrated_gradients"),
@@ -32,7 +30,13 @@ PLANTED = (
     *("infection", "negative_evidence", "negative_evidence_multiclass"),
     *("ba_shapes", "tree_cycles", "tree_grid", "ba_2motifs"),
 )
+"""Data sets that are generated, with a known right explanation."""
 REAL = ("Cora", "CiteSeer", "PubMed", "Cornell", "Texas", "Wisconsin", "MUTAG", "PROTEINS")
+"""Data sets that PyG reads."""
+DATA_NAMES = (*REAL, *PLANTED)
+
+_MODEL, _DATA, _QUESTION, _REPORTING = "Model", "Data", "Question", "Reporting"  # panels of the help
+_NOT_ASKED = ("json", "quiet", "debug")  # how to report, not what was asked
 
 
 def completing(names: tuple[str, ...]) -> Callable[[str], list[str]]:
@@ -62,14 +66,8 @@ def completing_list(names: tuple[str, ...]) -> Callable[[str], list[str]]:
     return complete
 
 
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
-_MODEL, _DATA, _QUESTION, _REPORTING = "Model", "Data", "Question", "Reporting"
-DATA_NAMES = (*REAL, *PLANTED)
-
-
 def _option(panel: str, help_text: str, *flags: str, **more: Any) -> Any:
+    """A typer option in one of the panels of the help; without `flags` its name is that of the field."""
     return typer.Option(*flags, help=help_text, rich_help_panel=panel, **more)
 
 
@@ -85,8 +83,8 @@ class CommonOptions:
         str,
         _option(
             _DATA,
-            "A .pt saved by PyG, an .npz with x and edge_index, a folder with nodes.csv and edges.csv (or .parquet), or a "
-            f"name: {', '.join(DATA_NAMES)}.",
+            "A .pt file saved by PyG, an .npz with x and edge_index, a folder with nodes.csv and edges.csv (or .parquet), "
+            f"or a name: {', '.join(DATA_NAMES)}.",
             **_complete(*DATA_NAMES),
         ),
     ]
@@ -94,8 +92,8 @@ class CommonOptions:
         str | None,
         _option(
             _MODEL,
-            "A class or function that makes the model: package.module:factory, also of the current folder, or "
-            "file.py:factory. Generated data sets bring a model of their own.",
+            "A class or function that makes the model: package.module:factory (the current folder is searched too) or "
+            "file.py:factory. Generated data sets bring their own model.",
         ),
     ] = None
     model_args: Annotated[
@@ -107,43 +105,55 @@ class CommonOptions:
         _option(_MODEL, "The trained weights: .safetensors, or a state dict in a .pt. Nothing is unpickled."),
     ] = None
     root: Annotated[
-        Path | None, _option(_DATA, "Folder of named data sets; else $EDGEWISE_DATA, else PyG downloads into a cache.")
+        Path | None,
+        _option(
+            _DATA, "Folder of the named data sets. Default: $EDGEWISE_DATA; without it, PyG downloads into a cache."
+        ),
     ] = None
     index: Annotated[
         str,
         _option(
             _QUESTION,
-            "Which nodes or graphs: 3,17,100-200 (both ends), all, test (train, val: the data's masks), or names of "
-            "nodes. Where the data has ids, numbers are ids; row:3 is a position.",
+            "Which nodes or graphs to explain: 3,17,100-200 (both ends count), all, test (or train, val: the data's "
+            "masks), or names of nodes. Where the data has ids, numbers are ids; row:3 is a position.",
             "--index",
             "-i",
         ),
     ] = "all"
     target: Annotated[
         str,
-        _option(_QUESTION, "Which class: predicted, label (the data's y), a number, or a class name of the data."),
+        _option(
+            _QUESTION, "Which class to explain: predicted, label (the data's y), a number, or a class name of the data."
+        ),
     ] = "predicted"
     task: Annotated[
         str | None,
-        _option(_QUESTION, "node or graph; the data says, if not given.", **_complete(*TASKS)),
+        _option(_QUESTION, "node or graph. Default: what the data is.", **_complete(*TASKS)),
     ] = None
     mode: Annotated[
         str | None,
-        _option(_QUESTION, "multiclass, binary or regression; else the output's width says.", **_complete(*MODES)),
+        _option(
+            _QUESTION, "multiclass, binary or regression. Default: by the width of the output.", **_complete(*MODES)
+        ),
     ] = None
-    of: Annotated[str, _option(_QUESTION, "The explained number: logit, log_prob or prob.", **_complete(*NUMBERS))] = (
+    of: Annotated[str, _option(_QUESTION, "The number to explain: logit, log_prob or prob.", **_complete(*NUMBERS))] = (
         "logit"
     )
     device: Annotated[str | None, _option(_QUESTION, "Where to compute: cpu, cuda, cuda:1.")] = None
-    memory: Annotated[str | None, _option(_QUESTION, "Budget for targets that are computed together: 2GB.")] = None
-    seed: Annotated[int, _option(_QUESTION, "Of everything that draws random numbers.")] = 0
-    json: Annotated[bool, _option(_REPORTING, "Print JSON on stdout, all else on stderr.", "--json")] = False
-    quiet: Annotated[bool, _option(_REPORTING, "Say nothing but errors.", "--quiet", "-q")] = False
+    memory: Annotated[str | None, _option(_QUESTION, "Memory for targets that are computed together: 2GB.")] = None
+    seed: Annotated[int, _option(_QUESTION, "Random seed of methods, generated data sets and untrained models.")] = 0
+    json: Annotated[bool, _option(_REPORTING, "Print JSON on stdout, everything else on stderr.", "--json")] = False
+    quiet: Annotated[bool, _option(_REPORTING, "Print nothing but errors.", "--quiet", "-q")] = False
     debug: Annotated[bool, _option(_REPORTING, "Show the traceback of an error.", "--debug")] = False
 
 
-def asks(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the shared options before its own; its first argument is the `CommonOptions`, and errors are sentences."""
+def with_common_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the shared options before its own.
+
+    Typer reads a command's options from its signature, so the result gets a signature that lists the fields of
+    `CommonOptions` and then the parameters of `command`. The command itself is called with the `CommonOptions` first, inside
+    `guarded`: its errors are sentences.
+    """
     own = list(inspect.signature(command).parameters.values())[1:]
     shared = [
         inspect.Parameter(
@@ -168,76 +178,19 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-# --- Options that take several values in a row: `--model-args hidden=16 layers=3` --------------------------------------
+def story_of(asked: CommonOptions, **more: Any) -> dict[str, Any]:
+    """What was asked, ready for JSON: the shared options, and `more` of one command.
 
-
-SPREAD = ("--model-args", "--set")
-
-
-def spread(arguments: list[str]) -> list[str]:
-    """Every `key=value` that follows such an option gets an option of its own, as the parser wants it.
-
-    >>> spread(["--model-args", "hidden=16", "layers=3", "--index", "4"])
-    ['--model-args', 'hidden=16', '--model-args', 'layers=3', '--index', '4']
+    Two runs of the same command have equal stories; so parts of an earlier run are recognised.
     """
-    done: list[str] = []
-    open_option = ""
-    for argument in arguments:
-        follows = open_option and done[-1] != open_option and "=" in argument and not argument.startswith("-")
-        if follows:
-            done.append(open_option)
-        elif argument.startswith("-") or (done and done[-1] != open_option):
-            open_option = argument if argument in SPREAD else ""
-        done.append(argument)
-    return done
-
-
-class SpreadingCommand(TyperCommand):
-    """A command whose arguments are spread before they are read."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Called with what was typed behind the command."""
-        return super().parse_args(ctx, spread(args))
-
-
-_NOT_ASKED = ("json", "quiet", "debug")
-
-
-def question(asked: CommonOptions, **more: Any) -> dict[str, Any]:
-    """What was asked, ready for JSON: the same question has the same dict."""
     shared = {field.name: getattr(asked, field.name) for field in fields(asked) if field.name not in _NOT_ASKED}
     return {name: str(value) if isinstance(value, Path) else value for name, value in {**shared, **more}.items()}
 
 
-_WORDS = {"true": True, "false": False, "none": None}
+def split_names(text: str) -> list[str]:
+    """The names of an option that takes several, with commas between them.
 
-
-def read_pairs(given: Iterable[str] | None, option: str) -> dict[str, Any]:
-    """The values by name; several pairs may stand in one text.
-
-    >>> read_pairs(["hidden=64 dropout=0.5", "act=relu", "bias=false"], "--model-args")
-    {'hidden': 64, 'dropout': 0.5, 'act': 'relu', 'bias': False}
+    >>> split_names("gradient, occlusion")
+    ['gradient', 'occlusion']
     """
-    found: dict[str, Any] = {}
-    for pair in (part for text in given or () for part in text.split()):
-        name, equals, value = pair.partition("=")
-        if not equals or not name.isidentifier():
-            raise SettingError(f"{option} got {pair!r}; needed is a name and its value, such as {option} hidden=64.")
-        if name in found:
-            raise SettingError(f"{option} names {name} twice; once is needed.")
-        found[name] = read_value(value)
-    return found
-
-
-def read_value(text: str) -> Any:
-    """A number, True, False, None, a tuple or list of such; anything else is the text itself.
-
-    >>> [read_value(text) for text in ("3", "1e-3", "True", "none", "[8,8]", "relu")]
-    [3, 0.001, True, None, [8, 8], 'relu']
-    """
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
+    return [name.strip() for name in text.split(",") if name.strip()]

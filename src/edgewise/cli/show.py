@@ -1,4 +1,7 @@
-"""The short table at the end, and the same as JSON."""
+"""What a command prints at its end: a short table of the first targets, or everything as JSON.
+
+`records` makes the same dicts for both; `print_table` and `print_json` print them.
+"""
 
 import json
 import sys
@@ -6,71 +9,66 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgewise.cli.read.cli_question import CliQuestion
+from edgewise.question.target import predicted
 from edgewise.results.explanation import Explanation
 from edgewise.results.walk_set import WalkSet
+from edgewise.text import for_json
 
 SHOWN_TARGETS, SHOWN_ROWS = 5, 5
+"""Targets in the table, and rows for each."""
 JSON_ROWS = 10
+"""Edges of each target in the JSON document, unless `--top` says otherwise."""
 
 
-def print_json(content: Any) -> None:
-    """One document on stdout; numbers that JSON does not have become null."""
-    json.dump(_without_nan(content), sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+def records(question: CliQuestion, found: Sequence[Explanation | WalkSet], rows: int) -> list[dict[str, Any]]:
+    """A dict for every target: what the model predicts, and the `rows` strongest edges, or the walks.
 
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nan(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(item) for item in value]
-    is_number = not isinstance(value, float) or abs(value) < float("inf")
-    return value if is_number else None
-
-
-def records(subject: CliQuestion, found: Sequence[Explanation | WalkSet], rows: int) -> list[dict[str, Any]]:
-    """A dict for every target: what the model says, and the strongest edges, or the walks."""
-    answers = subject.answers(len(found))
-    probabilities = None if answers.mode == "regression" else answers.number(answers.truth, "prob").tolist()
-    predicted = None if answers.mode == "regression" else _predicted(answers)
+    For example `{"index": 3, "name": "3", "class": 1, "class_name": "1", "value": 0.4, "probability": 0.6, "predicted": 1,
+    "edges": [...]}`; a regression has no probability and no predicted class.
+    """
+    answers = question.answers(len(found))
+    is_class = answers.mode != "regression"
+    probabilities = answers.number(answers.truth, "prob").tolist() if is_class else []
+    classes = predicted(answers.truth, answers.mode).tolist() if is_class else []
     listed = []
     for place, why in enumerate(found):
-        about: dict[str, Any] = {"index": why.index, "name": subject.target_name(why.index), "class": why.target}
-        about |= {"class_name": subject.class_name(why.target), "value": why.value}
-        if probabilities is not None and predicted is not None:
-            about |= {"probability": probabilities[place], "predicted": predicted[place]}
-        listed.append(about | _content(subject, why, rows))
+        about: dict[str, Any] = {"index": why.index, "name": question.target_name(why.index), "class": why.target}
+        about |= {"class_name": question.class_name(why.target), "value": why.value}
+        if is_class:
+            about |= {"probability": probabilities[place], "predicted": classes[place]}
+        listed.append(about | _content(question, why, rows))
     return listed
 
 
-def _predicted(answers: Any) -> list[int]:
-    from edgewise.question.target import predicted
-
-    found: list[int] = predicted(answers.truth, answers.mode).tolist()
-    return found
-
-
-def _content(subject: CliQuestion, why: Explanation | WalkSet, rows: int) -> dict[str, Any]:
+def _content(question: CliQuestion, why: Explanation | WalkSet, rows: int) -> dict[str, Any]:
+    """The part of a record that holds edges or walks, with the data's names of the nodes."""
     if isinstance(why, WalkSet):
         walks = [
-            {"score": walk.score, "nodes": list(walk.nodes), "names": [_name(subject, node) for node in walk.nodes]}
+            {"score": walk.score, "nodes": list(walk.nodes), "names": [_name(question, node) for node in walk.nodes]}
             for walk in why[:rows]
         ]
         return {"exact": why.exact, "upper_bound": why.upper_bound, "walks": walks}
     edges = []
     for score, source, receiver, column, *layer in why.top(rows, by="magnitude"):
         ends = {"source": source, "receiver": receiver, "column": column}
-        named = {"source_name": _name(subject, source), "receiver_name": _name(subject, receiver)}
+        named = {"source_name": _name(question, source), "receiver_name": _name(question, receiver)}
         edges.append({"score": score, **ends, **({"layer": layer[0]} if layer else {}), **named})
     return {"edges": edges}
 
 
-def _name(subject: CliQuestion, node: int) -> str:
-    return subject.node_name(node) if subject.graphs.task == "node" else str(node)
+def _name(question: CliQuestion, node: int) -> str:
+    """The name of a node; nodes of several graphs have numbers only."""
+    return question.node_name(node) if question.graphs.task == "node" else str(node)
+
+
+def print_json(content: Any) -> None:
+    """Print one document on stdout; NaN and infinities, which JSON does not have, become null."""
+    json.dump(for_json(content), sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
 
 
 def print_table(title: str, listed: Sequence[dict[str, Any]], task: str) -> None:
-    """The strongest of a few targets, for people."""
+    """Print a table of records on stdout: the target's name, class and probability once, then a row for each edge or walk."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -87,7 +85,7 @@ def print_table(title: str, listed: Sequence[dict[str, Any]], task: str) -> None
             about = (one["name"], one["class_name"], _probability(one)) if place == 0 else ("", "", "")
             layer = [str(row.get("layer", ""))] if layered else []
             cells = [*about, row["text"], *layer, f"{row['score']:+.4g}" if row["score"] is not None else ""]
-            table.add_row(*(Text(cell) for cell in cells))
+            table.add_row(*(Text(cell) for cell in cells))  # Text: the data's names are never read as markup
         table.add_section()
     console = Console(file=sys.stdout)
     console.print(Text(title))
@@ -95,12 +93,18 @@ def print_table(title: str, listed: Sequence[dict[str, Any]], task: str) -> None
 
 
 def _probability(one: dict[str, Any]) -> str:
+    """The probability of a record's class; of a regression, the explained value."""
     return f"{one['probability']:.1%}" if "probability" in one else f"{one['value']:.4g}"
 
 
 def _rows(one: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of one record, each with a text and a score; a sentence if there are none.
+
+    >>> _rows({"edges": []})
+    [{'score': None, 'text': 'no edge matters'}]
+    """
     if "walks" in one:
         rows = [{"score": walk["score"], "text": " → ".join(walk["names"])} for walk in one["walks"]]
     else:
         rows = [{**edge, "text": f"{edge['source_name']} → {edge['receiver_name']}"} for edge in one["edges"]]
-    return rows or [{"score": None, "text": "nothing reaches it" if "edges" in one else "no walk of that sign"}]
+    return rows or [{"score": None, "text": "no edge matters" if "edges" in one else "no walk of that sign"}]

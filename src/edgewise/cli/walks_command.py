@@ -1,4 +1,7 @@
-"""`edgewise walks`: the most relevant walks."""
+"""`edgewise walks`: the most relevant walks. Options and help; the work is in `walks_work`.
+
+As in `explain_command`, torch is loaded when the command runs, after the output files were checked.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +10,7 @@ import typer
 
 from edgewise.cli import options
 from edgewise.cli.explain_command import Force, PageOption
-from edgewise.cli.options import CommonOptions, asks
+from edgewise.cli.options import CommonOptions, with_common_options
 from edgewise.cli.output import Output
 from edgewise.cli.terminal import Voice
 
@@ -20,11 +23,11 @@ edgewise walks --model my_model.py:GCN --weights weights.pt --data graph.npz --i
 Exit codes: 0 done, 1 bad input, 2 wrong usage, 130 Ctrl-C (what is finished is kept in walks.partial.csv)."""
 
 
-@asks
+@with_common_options
 def walks(
     asked: CommonOptions,
     *,
-    top: Annotated[int, typer.Option(min=1, help="How many walks of each target.")] = 5,
+    top: Annotated[int, typer.Option(min=1, help="How many walks for each target.")] = 5,
     search: Annotated[
         str,
         typer.Option(
@@ -34,22 +37,22 @@ def walks(
     sign: Annotated[
         str,
         typer.Option(
-            help="positive: walks that support the class; negative: that oppose it; magnitude: both.",
+            help="positive: walks that support the class; negative: walks that oppose it; magnitude: both.",
             autocompletion=options.completing(options.SIGNS),
         ),
     ] = "positive",
     budget: Annotated[
         int | None,
-        typer.Option(min=1, help="At most so many steps of the search for a target; then it may not be proven."),
+        typer.Option(min=1, help="At most this many search steps per target; fewer may leave walks unproven."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write all walks: .parquet, .csv or .npz; the settings go into a .json beside it."),
+        typer.Option(help="Write all walks to this .parquet, .csv or .npz; the settings go into a .json beside it."),
     ] = None,
     page: PageOption = None,
     force: Force = False,
 ) -> None:
-    """Along which walks did it travel? The most relevant ones from a source to the target, proven to be those."""
+    """Along which walks did it travel? The most relevant walks from a source to the target, proven to be the best."""
     voice, output = Voice(quiet=asked.quiet), Output(out, page, force)
     output.claim(asked)
     from edgewise.cli.walks_work import WalkOptions, run

@@ -1,18 +1,17 @@
-"""Every data set with a planted truth, by name."""
+"""load() and names(): every data set with a planted truth, by name; and Infection as one of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from edgewise.arguments import one_of, whole_number
 from edgewise.datasets.infection import MAX_PATH_LENGTH, InfectionGraphs, infection, infection_model, infection_paths
 from edgewise.datasets.motifs import ba_2motifs, ba_shapes, tree_cycles, tree_grid
 from edgewise.datasets.negative_evidence import negative_evidence
 from edgewise.datasets.planted_data import PlantedData, Trained
-from edgewise.errors import SettingError
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,9 +25,14 @@ class PlantedInfection(PlantedData):
         return infection_paths(self.data, index)
 
     def _truth(self, index: Tensor) -> Tensor:
+        """`[T, E]`: edges on shortest paths, found by walking back from the targets, one step nearer to an infection a time.
+
+        Path 0 → 1 → 2 with node 0 infected, so that `y` is (0, 1, 2): both edges lead one step farther (`closer`). From
+        target 2 the first step takes the edge 1 → 2 and reaches node 1, the second takes 0 → 1.
+        """
         source, receiver = self.data.edge_index
         closer = self.data.y[source] == self.data.y[receiver] - 1
-        taken = torch.zeros(len(index), len(source), dtype=torch.bool)
+        taken = torch.zeros(len(index), len(source), dtype=torch.bool)  # [T, E]
         on_path = torch.zeros(len(index), self.data.num_nodes, dtype=torch.bool)
         on_path[torch.arange(len(index)), index] = True
         for _ in range(MAX_PATH_LENGTH):
@@ -43,7 +47,7 @@ class PlantedInfection(PlantedData):
 
 
 def planted_infection(seed: int) -> PlantedInfection:
-    """Nodes one to four steps away from an infected one have a truth."""
+    """Infection as a data set with a planted truth: that of nodes one to four steps away from an infected node."""
     graphs = infection(seed)
     away = ((graphs.test.y > 0) & (graphs.test.y <= MAX_PATH_LENGTH)).nonzero().view(-1)
     return PlantedInfection("infection", graphs.test, away, seed, graphs)
@@ -61,7 +65,11 @@ _MAKERS: dict[str, Callable[[int], PlantedData]] = {
 
 
 def names() -> list[str]:
-    """The data sets that `load` knows."""
+    """The names of all data sets, for `load`.
+
+    >>> names()[:3]
+    ['infection', 'negative_evidence', 'negative_evidence_multiclass']
+    """
     return list(_MAKERS)
 
 
@@ -70,17 +78,11 @@ def load(name: str, seed: int = 0) -> PlantedData:
 
     Args:
         name: One of `names()`; capitals and hyphens do not matter ("BA-Shapes").
-        seed: Of the graphs.
+        seed: Random seed of the graphs.
 
     >>> found = load("Tree-Cycles")
     >>> found.data.num_nodes, int(found.truth([600]).sum())      # a tree of 511 nodes, 80 cycles of 6; 6 edges, both ways
     (991, 12)
     """
     key = str(name).strip().lower().replace("-", "_").replace(" ", "_")
-    if key not in _MAKERS:
-        near = get_close_matches(key, names(), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise SettingError(f"name is {name!r}; known are {', '.join(names())}.{hint}")
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise SettingError(f"seed is {seed!r}; needed is a whole number.")
-    return _MAKERS[key](seed)
+    return _MAKERS[one_of("data set", key, _MAKERS)](whole_number("seed", seed))

@@ -2,7 +2,8 @@
 
 Each graph has 1000 nodes, 50 of them infected. The class of a node is its distance to the nearest infected node: 0 for
 the infected themselves, 5 for everything farther than four steps. Settings as in He, Rafiey, Mishne and Wang, KDD 2025;
-the task is from Baldassarre and Azizpour, 2019.
+the task is from Baldassarre and Azizpour, 2019. `clear_nodes` and `is_true_path`, at the end, make it a test of walk
+searches.
 """
 
 from collections.abc import Sequence
@@ -53,12 +54,15 @@ def infection(seed: int = 0, num_graphs: int = 5) -> InfectionGraphs:
     (1, 1000, 50)
     """
     if num_graphs < 1:
-        raise InputError(f"num_graphs is {num_graphs}; it must be at least 1, and at least 2 to train on.")
+        raise InputError(
+            f"`num_graphs` must be an integer ≥ 1, and ≥ 2 to train on, got {num_graphs}. Use num_graphs=5."
+        )
     with seeded(seed):
         return _generate(num_graphs)
 
 
 def _generate(num_graphs: int) -> InfectionGraphs:
+    """PyG's generator, from the current random state."""
     graphs = InfectionDataset(
         ERGraph(NUM_NODES, EDGE_PROBABILITY),
         num_infected_nodes=NUM_INFECTED,
@@ -72,12 +76,22 @@ def _generate(num_graphs: int) -> InfectionGraphs:
 def infection_model(
     seed: int = 0, *, graphs: InfectionGraphs | None = None, epochs: int = 100, hidden: int = 20, num_layers: int = 4
 ) -> TrainedInfection:
-    """Train the GraphSAGE (sum) of the paper on `graphs` (those of `seed` if not given): two seconds on one thread.
+    """Train the GraphSAGE (sum) of the paper: two seconds on one thread.
 
-    Without `graphs`, graphs and model are drawn from one stream of random numbers, as in the authors' code.
+    Args:
+        seed: Random seed of the training, and of the graphs if they are not given.
+        graphs: The graphs to train and test on. Without them, graphs and model are drawn from one stream of random numbers,
+            as in the authors' code.
+        epochs: Passes over the training graphs.
+        hidden: Width of the hidden layers.
+        num_layers: Number of layers; a node sees infections at most so many steps away.
+
+    >>> trained = infection_model(epochs=1)             # one pass shows the form; a hundred learn the task
+    >>> trained.model.num_layers, trained.graphs.test.num_nodes, len(trained.graphs.training)
+    (4, 1000, 4)
     """
     if graphs is not None and not graphs.training:
-        raise InputError("There is no graph to train on. Type: infection(num_graphs=5)")
+        raise InputError("There is no graph to train on. Use graphs=infection(num_graphs=5).")
     with seeded(seed), one_thread():
         graphs = graphs or _generate(num_graphs=5)
         model = GraphSAGE(NUM_FEATURES, hidden, num_layers, NUM_CLASSES, aggr="sum")
@@ -107,6 +121,7 @@ def infection_paths(graph: Data, index: int) -> list[tuple[int, ...]]:
 
 
 def _train(model: GraphSAGE, graphs: tuple[Data, ...], epochs: int) -> None:
+    """Adam, one step for each graph, in a random order in every epoch."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005, weight_decay=3e-4)
     model.train()
     for _ in range(epochs):
@@ -121,11 +136,12 @@ def _train(model: GraphSAGE, graphs: tuple[Data, ...], epochs: int) -> None:
 
 @torch.no_grad()
 def _accuracy(model: GraphSAGE, *graphs: Data) -> float:
+    """The share of nodes of all graphs that the model gets right."""
     correct = [model(graph.x, graph.edge_index).argmax(dim=1) == graph.y for graph in graphs]
     return float(torch.cat(correct).double().mean())
 
 
-# --- Infection as a test of walk searches: on which nodes the true path is clear, and whether a walk is that path ------
+# --- A test of walk searches: on which nodes the true path is clear, and whether a walk is that path -------------------
 
 
 def clear_nodes(graph: Data) -> Tensor:

@@ -1,7 +1,7 @@
 """Motifs planted in random graphs: BA-Shapes, Tree-Cycles, Tree-Grid (nodes), BA-2Motifs (graphs).
 
-After Ying et al., NeurIPS 2019 ("GNNExplainer") and Luo et al., NeurIPS 2020 ("PGExplainer"). Features say nothing (all are
-1), so a model must read the structure; the truth of a node is its own motif, that of a graph the motif in it.
+After Ying et al., NeurIPS 2019 ("GNNExplainer") and Luo et al., NeurIPS 2020 ("PGExplainer"). All features are 1, so a model
+must read the structure; the truth of a node is its own motif, that of a graph the motif in it.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ NODE_EPOCHS, GRAPH_EPOCHS, BATCH = 800, 40, 50
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NodeMotifs(PlantedData):
-    """One graph with many motifs; nodes of motifs are explained by their own one."""
+    """One graph with many motifs; the truth of a node in a motif is the edges of that motif."""
 
     motif: Tensor
     """`[N]`: the number of the motif that a node belongs to, −1 outside."""
@@ -40,6 +40,7 @@ class NodeMotifs(PlantedData):
         return ((source == self.motif[index].view(-1, 1)) & self.planted).to(torch.int8)
 
     def _train(self, seed: int) -> Trained:
+        """A GraphSAGE on the nodes of `train_mask`."""
         data = self.data
 
         def losses(model: nn.Module) -> Iterator[Tensor]:
@@ -53,7 +54,7 @@ class NodeMotifs(PlantedData):
 
 
 def _sage(outputs: int) -> GraphSAGE:
-    """Sums, because equal features can only be counted; a norm, because hubs make sums large."""
+    """A GraphSAGE with sums, because equal features can only be counted, and a norm, because hubs make sums large."""
     return GraphSAGE(1, HIDDEN, NUM_LAYERS, outputs, aggr="sum", norm="BatchNorm")
 
 
@@ -78,6 +79,12 @@ def tree_grid(seed: int) -> NodeMotifs:
 def _node_motifs(
     name: str, seed: int, base: GraphGenerator, shape: MotifGenerator, *, noise: float = 0.0, by_role: bool = True
 ) -> NodeMotifs:
+    """A base graph with `NUM_MOTIFS` motifs attached, `noise` · N random edges, and a random split of the nodes.
+
+    PyG marks the nodes of motifs, which come one motif after another: with motifs of three nodes behind a base of two, the
+    mask (0, 0, 1, 1, 1, 1, 1, 1) gives the motif numbers (−1, −1, 0, 0, 0, 1, 1, 1). `by_role` keeps PyG's classes (the role
+    of a node in its motif); otherwise the class is whether a node is in a motif.
+    """
     with seeded(seed):
         graph = ExplainerDataset(base, shape, num_motifs=NUM_MOTIFS)[0]
         number = graph.node_mask.long().cumsum(0) - 1
@@ -97,7 +104,7 @@ def _node_motifs(
 
 
 def _random_edges(edge_index: Tensor, num_nodes: int, count: int) -> Tensor:
-    """New undirected edges, both directions: no loops, no edge twice."""
+    """`[2, 2 · count]`: new undirected edges, both directions of each; no loops, no edge twice."""
     low, high = torch.randint(num_nodes, (2, 4 * count)).sort(dim=0).values
     key = (low * num_nodes + high)[low != high]
     taken = edge_index[0] * num_nodes + edge_index[1]
@@ -115,7 +122,7 @@ class PooledSAGE(nn.Module):
         self.nodes, self.head = _sage(HIDDEN), nn.Linear(HIDDEN, classes)
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
-        """One row for each graph."""
+        """`[graphs, classes]`: logits."""
         return self.head(global_add_pool(self.nodes(x, edge_index).relu(), batch))
 
 
@@ -132,6 +139,8 @@ class GraphMotifs(PlantedData):
         return [self.planted[graph] for graph in index.tolist()]
 
     def _train(self, seed: int) -> Trained:
+        """A pooled GraphSAGE on batches of the training graphs."""
+
         def losses(model: nn.Module) -> Iterator[Tensor]:
             for part in self.training[torch.randperm(len(self.training))].split(BATCH):
                 batch = Batch.from_data_list([self.data[i] for i in part.tolist()])

@@ -1,9 +1,9 @@
 """Negative Evidence: has a node more red or more blue neighbours? What supports one answer opposes the other.
 
-Each graph has 2000 nodes: ten of each colour, the rest gray, at random next to each other. The k-th gray node is next to b
-blue and r red nodes, where (b, r) runs through the ordered pairs of different numbers from 1 to 10, over and over. Explained
-are gray nodes whose counts all exceed 1 and, for two colours, differ by more than 1. After Faber et al., KDD 2021; settings
-as in He, Rafiey, Mishne and Wang, KDD 2025.
+Each graph has 2000 nodes: ten of each colour, the rest gray and joined at random. The k-th gray node is next to b blue and r
+red nodes, where (b, r) runs through the ordered pairs of different numbers from 1 to 10, over and over. A gray node has a
+truth if its counts all exceed 1 and, for two colours, differ by more than 1. After Faber et al., KDD 2021; settings as in He,
+Rafiey, Mishne and Wang, KDD 2025.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ NUM_NODES, PER_COLOUR, EDGE_PROBABILITY = 2000, 10, 0.005
 NUM_TRAINING_GRAPHS = 4
 EPOCHS, L1 = 1000, 0.01
 FIRST_RATE, LAST_RATE = 0.01, 1e-4
-"""Adam at a constant rate steps around zero: whatever it leaves on gray would pass for evidence."""
+"""The rate falls, because Adam at a constant rate steps around zero: what it leaves on gray would look like evidence."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,7 +35,7 @@ class NegativeEvidence(PlantedData):
     num_colours: int
 
     def _truth(self, index: Tensor) -> Tensor:
-        """Edges from the majority's colour support, those from the other colours oppose, gray ones say nothing."""
+        """`[T, E]`: 1 for edges from the majority's colour, −1 for those from the other colours, 0 for gray ones."""
         source, receiver = self.data.edge_index
         colour = self.data.x.argmax(dim=1)[source]
         arrives = receiver == index.view(-1, 1)
@@ -47,13 +47,13 @@ class NegativeEvidence(PlantedData):
         return self.train_with(seed, LAST_RATE)
 
     def train_with(self, seed: int, last_rate: float) -> Trained:
-        """A model whose training ends at a rate of Adam; `FIRST_RATE`: the same rate all the time, as in the paper."""
+        """Train with a rate of Adam that falls to `last_rate`; with `FIRST_RATE` it is constant, as in the paper."""
         outputs = 1 if self.num_colours == 2 else self.num_colours
-        heard = [(_neighbour_sums(graph), graph.y[graph.explained]) for graph in self.training]
+        received = [(_neighbour_sums(graph), graph.y[graph.explained]) for graph in self.training]
 
         def losses(model: nn.Module) -> Iterator[Tensor]:
             linear = model.get_submodule("lin_l")  # the conv is linear: neighbours are summed once, not in every epoch
-            for sums, label in heard:
+            for sums, label in received:
                 yield _loss(linear(sums), label) + L1 * model.get_parameter("lin_l.weight").abs().sum()
 
         def make() -> SAGEConv:
@@ -65,11 +65,13 @@ class NegativeEvidence(PlantedData):
 
 
 def _neighbour_sums(graph: Data) -> Tensor:
+    """`[explained nodes, colours + 1]`: how many neighbours of each colour they have."""
     source, receiver = graph.edge_index
     return scatter(graph.x[source], receiver, dim=0, dim_size=graph.num_nodes, reduce="sum")[graph.explained]
 
 
 def _loss(rows: Tensor, label: Tensor) -> Tensor:
+    """Cross entropy of logits, or of one logit for two classes."""
     if rows.size(1) == 1:
         return F.binary_cross_entropy_with_logits(rows[:, 0], label.to(rows.dtype))
     return F.cross_entropy(rows, label)
@@ -77,6 +79,7 @@ def _loss(rows: Tensor, label: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _accuracy(model: nn.Module, *graphs: Data) -> float:
+    """The share of explained nodes that the model gets right."""
     rows = torch.cat([model(graph.x, graph.edge_index)[graph.explained] for graph in graphs])
     label = torch.cat([graph.y[graph.explained] for graph in graphs])
     return share_right((rows[:, 0] > 0).long() if rows.size(1) == 1 else rows.argmax(dim=1), label)
@@ -91,7 +94,11 @@ def negative_evidence(seed: int, num_colours: int = 2) -> NegativeEvidence:
 
 
 def _graph(num_colours: int) -> Data:
-    """Coloured nodes first; `y` is −1 for them, `explained` marks the nodes that have a truth."""
+    """One graph: coloured nodes first; `y` is −1 for them, `explained` marks the nodes that have a truth.
+
+    A gray node with the counts (2, 3) is joined to the first 2 blue and the first 3 red nodes of a random order that is its
+    own: `rank` `[gray, colours, members]` is that order, and members whose rank is below the count are taken.
+    """
     coloured = num_colours * PER_COLOUR
     gray = NUM_NODES - coloured
     patterns = torch.tensor(list(permutations(range(1, PER_COLOUR + 1), num_colours)))

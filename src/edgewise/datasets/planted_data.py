@@ -1,4 +1,7 @@
-"""A data set whose right explanation is known: the graphs, the edges that were planted, and a model that learns the task."""
+"""PlantedData: a data set whose right explanation is known. The graphs, the planted edges, and a model that learns the task.
+
+`fit`, at the end, is the training loop of these small models.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -24,7 +27,7 @@ class Trained:
 
 @dataclass(frozen=True, eq=False)
 class PlantedData:
-    """What `ew.datasets.load` gives.
+    """What `ew.datasets.load` returns.
 
     `ew.explain(trained.model, found.data, index=found.targets[:50], task=found.task)` explains targets, and
     `ew.metrics.recovery(explained, found.truth(explained.index))` says whether the planted edges were found.
@@ -34,22 +37,24 @@ class PlantedData:
     data: Any
     """What to explain: a `Data` (node task) or a list of them (graph task)."""
     targets: Tensor
-    """The nodes or graphs that have a truth."""
+    """`[T]`: the nodes or graphs that have a truth."""
     seed: int
+    """The random seed that the data was generated with."""
     task: ClassVar[str] = "node"
 
     def truth(self, index: Any = None) -> Any:
-        """Per target (all of `targets` if not given): 1 for planted edges, −1 for planted opposition, 0 for others.
+        """The truth of some targets (all of `targets` if not given): 1 for planted edges, −1 for planted opposition, else 0.
 
-        `[targets, E]`, for graph tasks a list of `[E]`, int8, in the columns of each graph's `edge_index`.
+        The result is `[targets, E]`, for graph tasks a list of `[E]`; int8, in the columns of each graph's `edge_index`.
         """
         return self._truth(self._read(index))
 
     def train(self, seed: int | None = None) -> Trained:
-        """A small model of the task, in seconds on one thread; `seed` is that of the data if not given."""
+        """Train a small model on the task, in seconds on one thread; without `seed`, with the seed of the data."""
         return self._train(self.seed if seed is None else seed)
 
     def _read(self, index: Any) -> Tensor:
+        """The asked targets, all of which must have a truth."""
         if index is None:
             return self.targets
         size = self.data.num_nodes if isinstance(self.data, Data) else len(self.data)
@@ -57,15 +62,17 @@ class PlantedData:
         without = chosen[~torch.isin(chosen, self.targets)]
         if len(without):
             raise InputError(
-                f"{self.name} has no truth for {self.task} {int(without[0])}; {len(self.targets)} have one, see .targets "
-                f"({self.targets[:3].tolist()} …)."
+                f"{self.name} has no truth for {self.task} {int(without[0])}. Use targets that have one, see .targets "
+                f"({self.targets[:3].tolist()} …, {len(self.targets)} in all)."
             )
         return chosen
 
     def _truth(self, index: Tensor) -> Any:
+        """The truth of checked targets; every data set has its own."""
         raise NotImplementedError
 
     def _train(self, seed: int) -> Trained:
+        """The trained model; every data set has its own."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -73,7 +80,7 @@ class PlantedData:
         return f"{type(self).__name__}({self.name}, {graphs}, {len(self.targets)} {self.task}s with a truth, seed {self.seed})"
 
 
-# --- One training loop for the small models of the planted data sets ---------------------------------------------------
+# --- Training ----------------------------------------------------------------------------------------------------------
 
 
 def fit(
@@ -86,7 +93,17 @@ def fit(
     last_lr: float = 0.01,
     weight_decay: float = 0.0,
 ) -> nn.Module:
-    """A model in eval mode, trained by Adam at a rate from `lr` to `last_lr`; `losses` are an epoch's, one step each."""
+    """A model in eval mode, trained by Adam on one thread.
+
+    Args:
+        make: Makes the untrained model, from the random state that `seed` sets.
+        losses: The losses of one epoch, one optimizer step each.
+        seed: Random seed of weights and training.
+        epochs: How often `losses` is called.
+        lr: The first learning rate.
+        last_lr: The last one; in between it falls linearly.
+        weight_decay: Adam's.
+    """
     with seeded(seed), one_thread():
         model = make()
         optimizer = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=weight_decay)
@@ -103,5 +120,5 @@ def fit(
 
 
 def share_right(predicted: Tensor, true: Tensor) -> float:
-    """Accuracy."""
+    """The accuracy, in [0, 1]."""
     return float((predicted == true).double().mean())

@@ -1,4 +1,13 @@
-"""Copies of the targets' neighbourhoods side by side in one graph: one ω per copy of an edge."""
+"""Copies of the targets' neighbourhoods side by side in one graph: one ω per copy of an edge.
+
+The user's model then runs once for many targets, and the gradient of the sum of all explained numbers holds the separate
+gradients of all of them. Three ways to get a `Copies`: `neighbourhoods` (node tasks), `side_by_side` and `JoinedGraphs` (graph
+tasks), `whole_graph` (one target of a model that is not local).
+
+The path 0 → 1 → 2 with edges e0, e1, two layers and the targets (2, 1): the copy of target 2 has the nodes 0, 1, 2 and both
+edges, that of target 1 has the nodes 0, 1 and e0. Side by side they are a graph with five nodes and three edges, `edge_id` is
+(e0, e1, e0) and `owner` is (0, 0, 1).
+"""
 
 from dataclasses import dataclass
 
@@ -7,11 +16,17 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from edgewise.graph.computation_graph import InEdges, reach
+from edgewise.graph.stores import attributes
+from edgewise.groups import enumerated
 
 
 @dataclass(frozen=True)
 class Copies:
-    """One graph that holds a copy for every target, and where each copy comes from."""
+    """One graph that holds a copy for every target, and where each copy comes from.
+
+    T targets; M copies of edges that get a weight ω, S copies of nodes that get a weight s on their own term. The graph may
+    have more edges and nodes than that (a rim that layers read but that cannot reach the target).
+    """
 
     data: Data
     rows: Tensor
@@ -25,12 +40,15 @@ class Copies:
     edge_hops: Tensor
     """`[M]`: fewest edges from the receiver to the target."""
     self_node: Tensor
+    """`[S]`: the node of the original graph."""
     self_owner: Tensor
+    """`[S]`: the position of the target."""
     self_place: Tensor
-    self_hops: Tensor
+    """`[S]`: the node in `data`."""
     column_edge: Tensor | None = None
-    """Of every column of `data`, the column of the original graph; None: as `edge_id`, which then lists them all."""
+    """For every column of `data`, the column of the original graph; None: as `edge_id`, which then lists them all."""
     column_owner: Tensor | None = None
+    """For every column of `data`, the position of the target; None: as `owner`."""
 
     @property
     def num_targets(self) -> int:
@@ -39,17 +57,30 @@ class Copies:
 
 
 def neighbourhoods(graph: Data, in_edges: InEdges, targets: Tensor, num_layers: int, *, rim: int) -> Copies:
-    """The `num_layers`-hop neighbourhood of every target, and `rim` hops more for layers that read senders' degrees."""
-    near = reach(in_edges, targets, num_layers + rim)
+    """The `num_layers`-hop neighbourhood of every target, and `rim` hops more for layers that read senders' degrees.
+
+    An edge gets a weight if its receiver is less than `num_layers` hops from the target: later than that, its message comes
+    too late. The rim has edges without a weight.
+
+    >>> path = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]]))       # 0 → 1 → 2
+    >>> copies = neighbourhoods(path, InEdges.of(path.edge_index, 3), torch.tensor([2, 1]), 2, rim=0)
+    >>> copies.edge_id.tolist(), copies.owner.tolist()
+    ([0, 1, 0], [0, 0, 1])
+    >>> copies.data.edge_index.tolist()                 # nodes 0, 1, 2 are the copy of target 2; 3, 4 that of target 1
+    [[0, 1, 3], [1, 2, 4]]
+    >>> copies.rows.tolist()
+    [2, 4]
+    """
+    near = reach(in_edges, targets, num_layers + rim)  # P pairs (target, node): the nodes of the new graph
     size = in_edges.num_nodes
-    inner = (near.hops < num_layers + rim).nonzero().view(-1)
+    inner = (near.hops < num_layers + rim).nonzero().view(-1)  # pairs whose in-edges are inside, too
     position, place = in_edges.of_nodes(near.node[inner])
-    receiver = inner[position]
-    sender = near.find(near.target[receiver], in_edges.sender[place], size)
-    edge_id = in_edges.edge[place]
+    receiver = inner[position]  # [edges]: pair
+    sender = near.find(near.target[receiver], in_edges.sender[place], size)  # [edges]: pair of the same target
+    edge_id = in_edges.edge[place]  # [edges]: column of the original graph
     column = torch.arange(len(edge_id), device=targets.device)
-    scored = near.hops[receiver] < num_layers
-    own = (near.hops < num_layers).nonzero().view(-1)
+    scored = near.hops[receiver] < num_layers  # [edges]: M of them are true
+    own = (near.hops < num_layers).nonzero().view(-1)  # [S]: pairs
     ends = torch.stack([sender, receiver])
     if _sends_second(graph, in_edges):
         ends = ends.flip(0)
@@ -63,7 +94,6 @@ def neighbourhoods(graph: Data, in_edges: InEdges, targets: Tensor, num_layers: 
         self_node=near.node[own],
         self_owner=near.target[own],
         self_place=own,
-        self_hops=near.hops[own],
         column_edge=edge_id,
         column_owner=near.target[receiver],
     )
@@ -90,51 +120,13 @@ def _assemble(graph: Data, node_id: Tensor, edge_id: Tensor, edge_index: Tensor)
     return union
 
 
-def side_by_side(graphs: list[Data]) -> Copies:
-    """Whole graphs as one batch, a target each (a graph task): every edge and node can reach the readout."""
-    union = join(graphs)
-    device = union.edge_index.device
-    edges = torch.tensor([graph.edge_index.size(1) for graph in graphs], device=device)
-    nodes = torch.tensor([graph.num_nodes for graph in graphs], device=device)
-    owner, edge_id = enumerated(edges)
-    self_owner, self_node = enumerated(nodes)
-    column, node = torch.arange(len(owner), device=device), torch.arange(len(self_owner), device=device)
-    none = torch.zeros(1, dtype=torch.long, device=device)
-    return Copies(
-        union,
-        torch.arange(len(graphs), device=device),
-        edge_id,
-        owner,
-        column,
-        none.expand(len(owner)),
-        self_node,
-        self_owner,
-        node,
-        none.expand(len(self_owner)),
-    )
-
-
-def enumerated(counts: Tensor) -> tuple[Tensor, Tensor]:
-    """For counts (2, 1): owners (0, 0, 1) and numbers (0, 1, 0)."""
-    owner = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
-    start = torch.cat([counts.new_zeros(1), counts.cumsum(0)[:-1]])
-    return owner, torch.arange(len(owner), device=counts.device) - start[owner]
-
-
-def join(graphs: list[Data]) -> Data:
-    """Graphs as one disconnected graph with `batch`; attributes that only some graphs have are left out."""
-    keys = [set(graph.keys()) for graph in graphs]
-    partial = set.union(*keys) - set.intersection(*keys)
-    return Batch.from_data_list(graphs, exclude_keys=[*partial, "batch", "ptr"])
-
-
 def whole_graph(graph: Data, in_edges: InEdges, target: int, num_layers: int) -> Copies:
-    """The graph itself for one target (a model that is not local)."""
+    """The graph itself for one target (a model that is not local): every edge has a weight, whatever its distance."""
     device = graph.edge_index.device
     near = reach(in_edges, torch.tensor([target], device=device), num_layers - 1)
-    hops = torch.full((graph.num_nodes,), num_layers, device=device)
+    hops = torch.full((graph.num_nodes,), num_layers, device=device)  # [N]: `num_layers` stands for "further away"
     hops[near.node] = near.hops
-    receiver = torch.empty_like(in_edges.edge)
+    receiver = torch.empty_like(in_edges.edge)  # [E], by column
     receiver[in_edges.edge] = torch.repeat_interleave(
         torch.arange(graph.num_nodes, device=device), in_edges.start.diff()
     )
@@ -150,44 +142,99 @@ def whole_graph(graph: Data, in_edges: InEdges, target: int, num_layers: int) ->
         self_node=node,
         self_owner=none.expand(len(node)),
         self_place=node,
-        self_hops=hops,
     )
 
 
-# --- Many graphs, of which batches are taken again and again -----------------------------------------------------------
+# --- Graph tasks: every graph is a target ------------------------------------------------------------------------------
+
+
+def side_by_side(graphs: list[Data]) -> Copies:
+    """Whole graphs as one batch, a target each (a graph task): every edge and node can reach the readout.
+
+    >>> path = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]]))       # 0 → 1 → 2
+    >>> pair = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[1], [0]]))             # 1 → 0
+    >>> copies = side_by_side([path, pair])
+    >>> copies.data.edge_index.tolist()
+    [[0, 1, 4], [1, 2, 3]]
+    >>> copies.edge_id.tolist(), copies.owner.tolist(), copies.self_node.tolist()
+    ([0, 1, 0], [0, 0, 1], [0, 1, 2, 0, 1])
+    """
+    union = join(graphs)
+    device = union.edge_index.device
+    edges = torch.tensor([graph.edge_index.size(1) for graph in graphs], device=device)  # [T]
+    nodes = torch.tensor([graph.num_nodes for graph in graphs], device=device)  # [T]
+    owner, edge_id = enumerated(edges)  # [M] each
+    self_owner, self_node = enumerated(nodes)  # [S] each
+    column, node = torch.arange(len(owner), device=device), torch.arange(len(self_owner), device=device)
+    none = torch.zeros(1, dtype=torch.long, device=device)
+    return Copies(
+        union,
+        torch.arange(len(graphs), device=device),
+        edge_id=edge_id,
+        owner=owner,
+        edge_place=column,
+        edge_hops=none.expand(len(owner)),
+        self_node=self_node,
+        self_owner=self_owner,
+        self_place=node,
+    )
+
+
+def join(graphs: list[Data]) -> Data:
+    """Graphs as one disconnected graph with `batch`; attributes that only some graphs have are left out."""
+    keys = [set(graph.keys()) for graph in graphs]
+    partial = set.union(*keys) - set.intersection(*keys)
+    return Batch.from_data_list(graphs, exclude_keys=[*partial, "batch", "ptr"])
 
 
 _SIMPLE = {"x", "edge_index", "edge_attr", "edge_weight", "y", "num_nodes"}
 
 
-class Shelf:
-    """Graphs in order. Those without attributes of their own kind are joined once: a batch is then a slice."""
+class JoinedGraphs:
+    """A list of graphs from which batches are taken again and again.
+
+    If all graphs have the same, well-known attributes, they are joined once; graphs that follow each other are then a slice
+    of that one graph. Otherwise, or in another order, every batch is put together by PyG (`side_by_side`).
+
+    >>> path = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]]))       # 0 → 1 → 2
+    >>> graphs = JoinedGraphs([path, path, path], simple=True)                           # nodes 0-2, 3-5, 6-8
+    >>> graphs.take(torch.tensor([1, 2])).data.edge_index.tolist()                       # columns 2 to 5, moved by 3 nodes
+    [[0, 1, 3, 4], [1, 2, 4, 5]]
+    """
 
     def __init__(self, graphs: list[Data], *, simple: bool) -> None:
+        """`simple=False`: the model may read any attribute of a batch, so PyG has to make it."""
         self.graphs = graphs
-        stores = [graph._store for graph in graphs]
+        stores = [attributes(graph) for graph in graphs]
         self.edge_index: list[Tensor] = [store["edge_index"] for store in stores]
         nodes = [store["x"].size(0) for store in stores]
         self.counts = torch.tensor([nodes, [edges.size(1) for edges in self.edge_index]]).t()
+        """`[graphs, 2]`: how many nodes and edges each has."""
         self._ends = torch.cat([torch.zeros(1, 2, dtype=torch.long), self.counts.cumsum(0)]).tolist()
         keys = set(stores[0].keys())
         simple = simple and not keys - _SIMPLE and all(set(store.keys()) == keys for store in stores)
         self._joined = self._join(keys) if simple else None
 
     def _join(self, keys: set[str]) -> Data:
+        """All graphs as one: `batch` `[nodes]` and `owner` `[edges]` say which graph a node or an edge is of."""
         union = Data()
         for key in keys & {"x", "edge_attr", "edge_weight"}:
-            union[key] = torch.cat([graph._store[key] for graph in self.graphs])
+            union[key] = torch.cat([attributes(graph)[key] for graph in self.graphs])
         union.edge_index = torch.cat(self.edge_index, dim=1)
         numbers = torch.arange(len(self.graphs))
         union.batch = torch.repeat_interleave(numbers, self.counts[:, 0]).to(union.edge_index.device)
         union.owner = torch.repeat_interleave(numbers, self.counts[:, 1]).to(union.edge_index.device)
-        shift = self.counts[:, 0].cumsum(0) - self.counts[:, 0]
+        shift = self.counts[:, 0].cumsum(0) - self.counts[:, 0]  # [graphs]: the first node of each
         union.edge_index += shift.to(union.edge_index.device)[union.owner]
         return union
 
     def take(self, positions: Tensor) -> Copies:
-        """Some graphs side by side."""
+        """The graphs at some positions side by side.
+
+        Graphs `first` to `last` of the joined one are its nodes `node:node_end` and its columns `edge:edge_end`. In a slice all
+        numbers start again at 0: those of nodes, of graphs (`batch`, `owner`), and within each graph those of its edges
+        (`edge_id`) and nodes (`self_node`).
+        """
         first, last = int(positions[0]), int(positions[-1])
         in_order = last - first == len(positions) - 1 and bool((positions.diff() == 1).all())
         if self._joined is None or not in_order:
@@ -200,10 +247,10 @@ class Shelf:
         data.edge_index = joined.edge_index[:, edge:edge_end] - node
         data.batch, data.num_nodes = joined.batch[node:node_end] - first, node_end - node
         data.num_graphs = len(positions)
-        starts = (
+        starts = (  # [T] each: the first node and the first column of every graph in the slice
             (torch.tensor(self._ends[first : last + 1]) - torch.tensor([node, edge])).to(data.batch.device).unbind(1)
         )
-        owner = joined.owner[edge:edge_end] - first
+        owner = joined.owner[edge:edge_end] - first  # [M]
         column, place = (torch.arange(n, device=owner.device) for n in (len(owner), len(data.batch)))
         none = torch.zeros(1, dtype=torch.long, device=owner.device)
         return Copies(
@@ -216,5 +263,4 @@ class Shelf:
             self_node=place - starts[0][data.batch],
             self_owner=data.batch,
             self_place=place,
-            self_hops=none.expand(len(place)),
         )

@@ -1,4 +1,8 @@
-"""What the user hands over, checked before any long work: graphs, index, devices."""
+"""What the user passes, checked before any long work: graphs, index, devices.
+
+`read_graph` (node tasks), `read_graphs` (graph tasks) and `read_index` return plain, checked values, or raise an `InputError`
+that says what is needed, what came and what to use. Nothing here changes the caller's objects.
+"""
 
 import copy
 from collections.abc import Sequence
@@ -9,18 +13,32 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data, Dataset, HeteroData
 
 from edgewise.errors import InputError
+from edgewise.graph.stores import attributes
 
 TASKS = ("node", "graph")
 
 
 def read_graph(data: Any, where: str = "data") -> Data:
-    """A shallow copy of one graph with a plain, checked `edge_index`; the caller's object and tensors stay untouched."""
+    """A shallow copy of one graph with a plain, checked `edge_index`; the caller's object and tensors stay untouched.
+
+    `where` is what the caller calls the graph, for the error texts: `data`, or `data[3]` in a list.
+
+    >>> read_graph(Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]]), edge_weight=torch.ones(3)))
+    Traceback (most recent call last):
+    edgewise.errors.InputError: `data.edge_weight` must have 2 rows, one for each edge, got shape [3].
+    """
     _check_kind(data, where)
     x, edge_index = data.get("x"), data.get("edge_index")
     if not isinstance(x, Tensor):
-        raise InputError(f"{where} has no node features x (got {_say(x)}). Set {where}.x = a tensor [nodes, features].")
+        raise InputError(
+            f"`{where}.x` must be a tensor of node features, [nodes, features], got {_say(x)}. "
+            f"Use the features that the model was trained on."
+        )
     if x.dim() < 1:
-        raise InputError(f"{where}.x is {_say(x)}; needed is a row for each node: [nodes, features].")
+        raise InputError(
+            f"`{where}.x` must have a row for each node, [nodes, features], got {_say(x)}. "
+            f"Use x.view(1, 1) if this is one node with one feature."
+        )
     edge_index = _plain_edge_index(edge_index, where)
     _check_same_device(data, where)
     _check_finite(data, where)
@@ -30,6 +48,7 @@ def read_graph(data: Any, where: str = "data") -> Data:
 
 
 def _plain_copy(data: Data, edge_index: Tensor, num_nodes: int) -> Data:
+    """The graph with this `edge_index`, without what would contradict it, and with tensors whose changes can be noticed."""
     graph = copy.copy(data)
     for key in ("adj_t", "ptr"):  # a sparse twin of edge_index, and what a Batch leaves
         if key in graph:
@@ -43,97 +62,112 @@ def _plain_copy(data: Data, edge_index: Tensor, num_nodes: int) -> Data:
 
 
 def _check_kind(data: Any, where: str) -> None:
+    """One homogeneous graph of PyG, nothing else."""
     if isinstance(data, HeteroData):
         raise InputError(
-            "data is HeteroData; Edgewise explains homogeneous graphs for now. Use data.to_homogeneous() "
-            "with a model that takes it."
+            f"`{where}` must be a homogeneous graph (heterogeneous ones are not supported yet), got HeteroData. "
+            f"Use {where}.to_homogeneous() with a model that takes it."
         )
     if not isinstance(data, Data):
         raise InputError(
-            f"{where} is {type(data).__name__}; needed is torch_geometric.data.Data(x=..., edge_index=...). "
-            f"Several graphs: pass a list or a Dataset, with task='graph'."
+            f"`{where}` must be torch_geometric.data.Data(x=..., edge_index=...), got {type(data).__name__}. "
+            f"Use task='graph' for several graphs: a list of Data or a Dataset."
         )
 
 
 def _say(value: Any) -> str:
+    """What came, in a few words: "a tensor of shape [3, 1], torch.float32", "None", "list"."""
+    if value is None:
+        return "None"
     return (
         f"a tensor of shape {list(value.shape)}, {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
     )
 
 
 def _plain_edge_index(edge_index: Any, where: str) -> Tensor:
+    """`[2, E]` of int64 as a plain tensor; sparse adjacencies are refused, because layers then send no messages."""
     if edge_index is None:
         raise InputError(
-            f"{where} has no edge_index. Set {where}.edge_index = a tensor [2, edges]; from a sparse "
-            f"adjacency: torch_geometric.utils.to_edge_index(adj)."
+            f"`{where}.edge_index` must be a tensor [2, edges], got None. "
+            f"Use torch_geometric.utils.to_edge_index(adj) to make it from a sparse adjacency."
         )
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
         raise InputError(
-            f"{where}.edge_index is a sparse adjacency ({type(edge_index).__name__}), whose fused path has no "
-            f"messages to weight. Type: {where}.edge_index, _ = torch_geometric.utils.to_edge_index(adj_t); "
-            f"rows and columns swapped if it was transposed."
+            f"`{where}.edge_index` must be a plain tensor [2, edges], got {type(edge_index).__name__}: a sparse adjacency "
+            f"takes a fused path, which has no messages to weight. Use "
+            f"{where}.edge_index, _ = torch_geometric.utils.to_edge_index(adj_t), with rows and columns swapped if it was "
+            f"transposed."
         )
     if hasattr(edge_index, "as_tensor"):
         edge_index = edge_index.as_tensor()  # torch_geometric.EdgeIndex may take a fused path
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.dtype != torch.int64:
         raise InputError(
-            f"{where}.edge_index is {_say(edge_index)}; needed is [2, edges], torch.int64. "
-            f"Type: edge_index.long(), or .t().contiguous() if it is [edges, 2]."
+            f"`{where}.edge_index` must be [2, edges] of torch.int64, got {_say(edge_index)}. "
+            f"Use edge_index.long(), or edge_index.t().contiguous() if it is [edges, 2]."
         )
     return edge_index
 
 
 def _check_edges(edge_index: Tensor, num_nodes: int, where: str) -> None:
+    """Both ends of every edge exist: 0 ≤ node < N."""
     if edge_index.numel() == 0:
         return
     low, high = int(edge_index.min()), int(edge_index.max())
     if low < 0 or high >= num_nodes:
         raise InputError(
-            f"{where}.edge_index names node {low if low < 0 else high}, but x has {num_nodes} rows "
-            f"(nodes 0 to {num_nodes - 1}). Drop those columns or add the missing rows to x."
+            f"`{where}.edge_index` must name nodes from 0 to {num_nodes - 1} (x has {num_nodes} rows), "
+            f"got {low if low < 0 else high}. Drop those columns, or add the missing rows to x."
         )
 
 
 def _check_lengths(data: Data, num_nodes: int, num_edges: int, where: str) -> None:
+    """Attributes of edges have E rows, those of nodes have N."""
     lengths = {"edge_attr": num_edges, "edge_weight": num_edges, "batch": num_nodes}
     for key, length in lengths.items():
         value = data.get(key)
         if isinstance(value, Tensor) and (value.dim() == 0 or value.size(0) != length):
             of = "edge" if key.startswith("edge") else "node"
             raise InputError(
-                f"{where}.{key} has shape {list(value.shape)}; needed are {length} rows, one for each {of}."
+                f"`{where}.{key}` must have {length} rows, one for each {of}, got shape {list(value.shape)}."
             )
 
 
 def _check_same_device(data: Data, where: str) -> None:
+    """The tensors that a model reads are on one device."""
     tensors = (data.get(key) for key in ("x", "edge_index", "edge_attr", "edge_weight"))
     devices = sorted({str(value.device) for value in tensors if isinstance(value, Tensor)})
     if len(devices) > 1:
         raise InputError(
-            f"The tensors of {where} are on different devices: {devices}. Type: {where} = {where}.to('cpu')."
+            f"The tensors of `{where}` must be on one device, got {' and '.join(devices)}. Use {where} = {where}.to('cpu')."
         )
 
 
 def _check_finite(data: Data, where: str) -> None:
+    """No NaN and no infinity in what a model reads."""
     for key in ("x", "edge_attr", "edge_weight"):
         value = data.get(key)
         if isinstance(value, Tensor) and value.is_floating_point() and not bool(torch.isfinite(value).all()):
             raise InputError(
-                f"{where}.{key} ({_say(value)}) has NaN or infinite entries, from which no score can be computed. Clean them "
-                f"first, for one: {where}.{key} = torch.nan_to_num({where}.{key})."
+                f"`{where}.{key}` must be finite, got NaN or infinite entries ({_say(value)}), from which no score can be "
+                f"computed. Use {where}.{key} = torch.nan_to_num({where}.{key}), for example."
             )
 
 
 def read_graphs(data: Any) -> list[Data]:
-    """The graphs of a graph task: one Data, a Batch, a list or a Dataset."""
+    """The graphs of a graph task, from one Data, a Batch, a list or a Dataset.
+
+    Thousands of small graphs are checked together (`_all_fine`); only if that fails are they checked one by one.
+    """
     if isinstance(data, Batch):
         data = data.to_data_list()
     if isinstance(data, (HeteroData, Data)):
         return [read_graph(data)]
     if not isinstance(data, (Sequence, Dataset)) or isinstance(data, (str, bytes)):
-        raise InputError(f"data is {type(data).__name__}; a graph task needs one Data, a list of Data or a Dataset.")
+        raise InputError(
+            f"`data` must be one Data, a list of Data or a Dataset for a graph task, got {type(data).__name__}."
+        )
     if len(data) == 0:
-        raise InputError("data has no graphs; a graph task needs at least one.")
+        raise InputError(f"`data` must have at least one graph for a graph task, got an empty {type(data).__name__}.")
     graphs = [data[i] for i in range(len(data))]
     if _all_fine(graphs):
         return graphs
@@ -141,13 +175,19 @@ def read_graphs(data: Any) -> list[Data]:
 
 
 def _all_fine(graphs: list[Any]) -> bool:
-    """The checks of `read_graph` for many plain graphs at once."""
+    """The checks of `read_graph` for many plain graphs at once: True only if none of them would be changed or refused.
+
+    Plain means `Data` with `x`, `edge_index` and perhaps `y`. All features are joined to one `[nodes, width]` and all edges to
+    one `[2, edges]`, so that a few tensor operations do what would take thousands; `limit` has, for each column, how many nodes
+    its graph has.
+    """
     if any(type(graph) is not Data for graph in graphs):
         return False
-    stores = [graph._store for graph in graphs]
+    stores = [attributes(graph) for graph in graphs]
     if any(set(store.keys()) - {"x", "edge_index", "y"} or len(store) < 2 for store in stores):
         return False
-    xs, edges = [store.get("x") for store in stores], [store.get("edge_index") for store in stores]
+    xs: list[Any] = [store.get("x") for store in stores]
+    edges: list[Any] = [store.get("edge_index") for store in stores]
     if any(type(t) is not Tensor for t in (*xs, *edges)) or any(e.dim() != 2 or e.dtype != torch.int64 for e in edges):
         return False
     if (
@@ -164,7 +204,16 @@ def _all_fine(graphs: list[Any]) -> bool:
 
 
 def read_index(index: Any, size: int, of: str) -> tuple[Tensor, bool]:
-    """Positions `[targets]` and whether a single whole number was asked for."""
+    """Positions `[targets]` and whether a single integer was passed; `of` is what they are positions of, "node" or "graph".
+
+    >>> read_index(2, 3, "node")
+    (tensor([2]), True)
+    >>> read_index([True, False, True], 3, "node")
+    (tensor([0, 2]), False)
+    >>> read_index([0, 7], 3, "node")
+    Traceback (most recent call last):
+    edgewise.errors.InputError: `index` must be between 0 and 2 (3 nodes), got 7.
+    """
     if index is None:
         return torch.arange(size), False
     if isinstance(index, slice):
@@ -174,20 +223,23 @@ def read_index(index: Any, size: int, of: str) -> tuple[Tensor, bool]:
         positions = torch.as_tensor(list(index) if isinstance(index, (range, set, tuple)) else index).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"index is {index!r}; needed are whole numbers: an int, a list, a range, a slice, a tensor, or a "
-            f"mask of length {size}."
+            f"`index` must be integers (an int, a list, a range, a slice or a tensor) or a mask of length {size}, "
+            f"got {_short(index)}. Use index=[3, 42], for example."
         ) from error
     if positions.dtype == torch.bool or (positions.dtype == torch.uint8 and positions.numel() == size):
         positions = _from_mask(positions, size, of)
     if positions.numel() == 0:
-        raise InputError(f"index is empty; name at least one {of} (0 to {size - 1}), or leave index out for all.")
+        raise _nothing_named(size, of)
     if positions.is_floating_point() or positions.is_complex() or positions.dim() > 1:
-        raise InputError(f"index is {_short(index)}; needed are whole numbers in one dimension, such as index=[3, 42].")
+        raise InputError(
+            f"`index` must be integers in one dimension, got {_short(index)}. Use index=[3, 42], for example."
+        )
     single = single or positions.dim() == 0
     return _in_range(positions.long().view(-1), size, of), single
 
 
 def _short(index: Any) -> str:
+    """What came as an index, with its type, in at most 80 characters."""
     if isinstance(index, Tensor):
         return _say(index)
     text = f"{type(index).__name__} {index!r}"
@@ -195,21 +247,33 @@ def _short(index: Any) -> str:
 
 
 def _from_mask(mask: Tensor, size: int, of: str) -> Tensor:
+    """The positions at which a mask `[size]` is true."""
     if mask.dim() != 1 or mask.numel() != size:
         raise InputError(
-            f"index is a mask of shape {list(mask.shape)}; needed is one entry for each of the {size} {of}s. "
-            f"Pick a column first: mask[:, 0]."
+            f"`index` as a mask must have one entry for each of the {size} {of}s, got shape {list(mask.shape)}. "
+            f"Use mask[:, 0] to pick one of several columns."
         )
     return mask.bool().nonzero().view(-1)
 
 
 def _in_range(positions: Tensor, size: int, of: str) -> Tensor:
+    """The positions, if there is at least one and all are from 0 to size − 1."""
     if positions.numel() == 0:
-        raise InputError(f"index is empty; name at least one {of} (0 to {size - 1}), or leave index out for all.")
+        raise _nothing_named(size, of)
     low, high = int(positions.min()), int(positions.max())
     if low < 0 or high >= size:
-        raise InputError(f"index names {of} {low if low < 0 else high}; there are {size} {of}s, 0 to {size - 1}.")
+        raise InputError(
+            f"`index` must be between 0 and {size - 1} ({size} {of if size == 1 else of + 's'}), "
+            f"got {low if low < 0 else high}."
+        )
     return positions
+
+
+def _nothing_named(size: int, of: str) -> InputError:
+    """The refusal of an empty selection."""
+    return InputError(
+        f"`index` must name at least one {of} (0 to {size - 1}), got an empty selection. Leave `index` out for all."
+    )
 
 
 def check_devices(model: nn.Module, graph: Data) -> None:
@@ -217,6 +281,6 @@ def check_devices(model: nn.Module, graph: Data) -> None:
     tensors = [*model.parameters(), *model.buffers()]
     if tensors and tensors[0].device != graph.x.device:
         raise InputError(
-            f"The model is on {tensors[0].device}, the data on {graph.x.device}. Move one of them, or type "
-            f"device='{tensors[0].device}': copies are moved, yours stay where they are."
+            f"The model and the data must be on one device, got {tensors[0].device} and {graph.x.device}. Move one of them, "
+            f"or use device='{tensors[0].device}': copies are moved, yours stay where they are."
         )

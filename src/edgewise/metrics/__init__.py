@@ -1,4 +1,8 @@
-"""Measures of explanations: pure functions on scores. Names load on first use."""
+"""Measures of explanations: how faithful, short, stable, right and alike they are. Names load on first use.
+
+Most functions take a result of `explain`; the formulas take plain tensors. Results are `Measured` (`results/metric_result.py`):
+a number for each target, and the reason where there is none.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +20,7 @@ _WHERE = {
     "stability": "edgewise.metrics.repeatability",
     "stability_under_seeds": "edgewise.metrics.repeatability",
     "stability_under_noise": "edgewise.metrics.repeatability",
-    "similarity": "edgewise.metrics.agreement",
+    "similarity": "edgewise.metrics.cosine",
     # is it the planted truth?
     "recovery": "edgewise.metrics.planted_truth",
     "path_recovery": "edgewise.metrics.planted_truth",
@@ -38,7 +42,7 @@ _WHERE = {
 __all__ = list(_WHERE)
 
 if TYPE_CHECKING:
-    from edgewise.metrics.agreement import similarity as similarity
+    from edgewise.metrics.cosine import similarity as similarity
     from edgewise.metrics.edge_choice import Signs as Signs
     from edgewise.metrics.edge_choice import signs as signs
     from edgewise.metrics.edge_choice import sparsity as sparsity

@@ -1,15 +1,19 @@
-"""Which edges are the explanation: so many, so large a share, all above a threshold; for, against, either, or neither."""
+"""Which edges are the explanation, by number, share or threshold and by sign; and how short and how one-sided it is.
+
+Metrics that need a choice of edges read it with `read_choice` and apply it with `choose`. `sparsity` and `signs`, at the
+end, measure the choice itself.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
-from typing import Any, SupportsIndex
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from edgewise.arguments import one_of, real_number, whole_number
 from edgewise.errors import InputError, SettingError
-from edgewise.results.explanation import ORDERS
+from edgewise.results.explanation import ORDERS, strength
 from edgewise.results.explanation_set import Explained, ExplanationSet, strongest
 from edgewise.results.metric_result import Conditions, Measured, MeasuredTable, with_reasons
 from edgewise.results.score_rows import ScoreRows, as_mask, as_set, parts_of, rows_of
@@ -26,7 +30,7 @@ CONSTANT = "all scores are equal, so that any k of them would do: use threshold=
 
 @dataclass(frozen=True)
 class Choice:
-    """A rule that picks edges by their scores. At most one of `k`, `fraction` and `threshold` is set."""
+    """A rule that picks edges by their scores. At most one of `k`, `fraction` and `threshold` is given by the user."""
 
     by: str
     k: int | None = None
@@ -36,7 +40,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a rule picked."""
+    """What a rule picked, for every target."""
 
     mask: ExplanationSet
     """1 (or the score itself, where it is the mask) for the explanation, 0 elsewhere."""
@@ -51,49 +55,32 @@ def read_choice(k: Any = None, fraction: Any = None, threshold: Any = None, by: 
     """The rule that a metric was given, checked; None: the scores themselves are the mask."""
     given = [name for name, value in (("k", k), ("fraction", fraction), ("threshold", threshold)) if value is not None]
     if len(given) > 1:
-        raise SettingError(f"{' and '.join(given)} were both given; choose edges by one of k=, fraction=, threshold=.")
-    if by is not None and by not in SIGNS:
-        raise SettingError(f"by is {by!r}; known are {', '.join(SIGNS)}.")
+        raise SettingError(f"{' and '.join(given)} cannot be used together. Use one of k=, fraction=, threshold=.")
+    if by is not None:
+        one_of("`by`", by, SIGNS)
     if by == "irrelevant" and given:
-        raise SettingError(f"{given[0]} ranks edges, and irrelevant ones (score 0) have no rank; leave {given[0]} out.")
-    if k is not None and (not isinstance(k, SupportsIndex) or isinstance(k, bool) or int(k) < 0):
-        raise SettingError(f"k is {k!r}; needed is a number of edges, such as k=10.")
-    _check_number("fraction", fraction, 1.0)
-    _check_number("threshold", threshold, float("inf"))
+        raise SettingError(
+            f"{given[0]} ranks edges, but irrelevant edges (score 0) have no rank. Leave {given[0]} out."
+        )
+    if k is not None:
+        k = whole_number("k", k, at_least=0, such_as=10)
+    if fraction is not None:
+        real_number("fraction", fraction, at_least=0, at_most=1, such_as=0.1)
+    if threshold is not None:
+        real_number("threshold", threshold, at_least=0, hint="For edges that oppose, use by='opposition'.")
     if not given and by is None:
         return None
-    return Choice(by or "support", None if k is None else int(k), fraction, threshold or 0.0)
-
-
-def _check_number(name: str, value: Any, largest: float) -> None:
-    if value is None:
-        return
-    if (
-        not isinstance(value, (int, float))
-        or isinstance(value, bool)
-        or not isfinite(value)
-        or not 0 <= value <= largest
-    ):
-        wanted = (
-            "a share of the edges, 0 to 1"
-            if largest == 1
-            else "a number of at least 0; what opposes has by='opposition'"
-        )
-        raise SettingError(f"{name} is {value!r}; needed is {wanted}.")
-
-
-def strength(score: Tensor, by: str) -> Tensor:
-    """How strongly each score speaks for the explained class, against it, or either."""
-    return {"support": score, "opposition": -score, "magnitude": score.abs()}[by]
+    return Choice(by or "support", k, fraction, threshold or 0.0)
 
 
 def choose(found: ExplanationSet, choices: Sequence[Choice | None]) -> list[Chosen]:
-    """What each rule picks, target by target, among the edges that can matter."""
+    """What each rule picks, target by target, among the edges that can matter; None takes the scores as the mask."""
     rows = rows_of(found)
     return [_as_given(found, rows) if choice is None else _by_rule(found, rows, choice) for choice in choices]
 
 
 def _by_rule(found: ExplanationSet, rows: ScoreRows, choice: Choice) -> Chosen:
+    """What one rule picks, as a mask of 0 and 1."""
     if choice.by == "irrelevant":
         picked = rows.score == 0
         undefined = [(rows.count(picked) == 0, _NONE_OF["irrelevant"])]
@@ -103,6 +90,10 @@ def _by_rule(found: ExplanationSet, rows: ScoreRows, choice: Choice) -> Chosen:
 
 
 def _ranked(rows: ScoreRows, choice: Choice) -> tuple[Tensor, Conditions]:
+    """`[entries]`: whether an entry is picked by its rank or the threshold; and for which targets that means nothing.
+
+    Scores (3, −1, 2) of one target, k = 1: by support the first entry is picked, by opposition the second.
+    """
     strong = strength(rows.score, choice.by)
     picked = strong > choice.threshold
     none = rows.count(picked) == 0
@@ -133,14 +124,14 @@ def _as_given(found: ExplanationSet, rows: ScoreRows) -> Chosen:
     low, high = (float(rows.score.min()), float(rows.score.max())) if len(rows.score) else (0.0, 1.0)
     if low < 0 or high > 1:
         raise InputError(
-            f"The scores lie between {low:.4g} and {high:.4g}, so they are no mask (0 to 1). Say which edges are "
-            f"the explanation: k=10, fraction=0.1 or threshold=0.0 (all), with by='support', 'opposition' or 'magnitude'."
+            f"The scores are not a mask: values must lie in [0, 1], got {low:.4g} to {high:.4g}. Say which edges are the "
+            f"explanation: use k=10, fraction=0.1 or threshold=0.0 (all), with by='support', 'opposition' or 'magnitude'."
         )
     size = rows.total(rows.score)
     return Chosen(found, size, rows.count(), [(size == 0, _NONE_OF["magnitude"])])
 
 
-# --- How much of the graph an explanation takes, and how much of it speaks for, against, or not at all -----------------
+# --- How much of the graph an explanation takes, and how much of it supports, opposes, or does neither -----------------
 
 
 def sparsity(
@@ -153,7 +144,7 @@ def sparsity(
 ) -> Measured:
     """The share of edges that are not in the explanation: 1 − chosen / possible, in [0, 1].
 
-    Possible are the edges that can reach the target within the model's layers (at layer level: layer by layer). Without
+    Possible edges are those that can reach the target within the model's layers (at layer level: layer by layer). Without
     `k`, `fraction` and `threshold` all edges of the sign `by` are the explanation.
 
     >>> from edgewise import Explanation
@@ -173,16 +164,18 @@ def sparsity(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Signs(MeasuredTable):
-    """What an explanation is made of; shares of the edges that can matter, and of the sum of magnitudes."""
+    """How much of an explanation supports and opposes: shares of the edges that can matter, and of the total magnitude."""
 
     support: Measured
     """The share of edges with a positive score."""
     opposition: Measured
+    """The share of edges with a negative score."""
     irrelevant: Measured
     """The share of edges with score 0."""
     supporting_weight: Measured
     """Σ of positive scores / Σ of magnitudes."""
     opposing_weight: Measured
+    """Σ of the magnitudes of negative scores / Σ of magnitudes."""
     title: str = "support, opposition, irrelevant: shares of the edges that can matter"
 
 

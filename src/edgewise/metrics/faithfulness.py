@@ -1,4 +1,8 @@
-"""Is the explanation what the model used? Fidelity+ and fidelity−, and unfaithfulness."""
+"""Is the explanation what the model used? Fidelity+ and fidelity−, their curves, and unfaithfulness.
+
+The file is not called `fidelity.py`, which would shadow the function `ew.metrics.fidelity`. What the model says with the
+explanation alone and without it comes from `intervene.py`; this file turns those outputs into numbers.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,16 +12,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from edgewise.arguments import one_of
 from edgewise.errors import SettingError
-from edgewise.metrics.edge_choice import SIGNS, read_choice
+from edgewise.metrics.edge_choice import read_choice
 from edgewise.metrics.formulas import area, characterization
 from edgewise.metrics.intervene import Options, Outcome, intervene
 from edgewise.question.target import Target, predicted
+from edgewise.results.explanation import ORDERS
 from edgewise.results.explanation_set import Explained, ExplanationSet
-from edgewise.results.metric_result import Conditions, Measured, MeasuredTable, plain, with_reasons
+from edgewise.results.metric_result import Conditions, Measured, MeasuredTable, with_reasons
 from edgewise.results.score_rows import as_set
+from edgewise.text import for_json
 
 NUMBERS = ("value", "prob", "label")
+"""The numbers that fidelity can be measured on (`of=`)."""
 OUTSIDE = "fidelity+ or 1 - fidelity- is outside [0, 1]"
 
 
@@ -56,9 +64,9 @@ def fidelity(
 ) -> Fidelity:
     """Fidelity+ and fidelity− of explanations, all targets at once.
 
-    Fidelity+ is what the number loses without the explanation, fidelity− what it loses if nothing else is left. Of edges
-    that support, fidelity+ should be high and fidelity− low; of edges that oppose (`by="opposition"`), fidelity+ should be
-    negative; of irrelevant ones, 0. Nodes and self edges stay.
+    Fidelity+ is what the number loses without the explanation, fidelity− what it loses if nothing else is left. For edges
+    that support, fidelity+ should be high and fidelity− low; for edges that oppose (`by="opposition"`), fidelity+ should be
+    negative; for irrelevant edges it should be 0. Nodes and self edges stay.
 
     Args:
         explained: A result of `explain`. Without `k`, `fraction`, `threshold` and `by` its scores are the mask, in [0, 1].
@@ -69,8 +77,8 @@ def fidelity(
         threshold: All edges stronger than this; 0 takes every edge of the sign.
         by: `"support"` (positive scores), `"opposition"` (negative), `"magnitude"` (both), `"irrelevant"` (score 0).
         how: `"masking"` weights messages, degrees and attention unchanged; `"removing"` drops columns of `edge_index`.
-        of: `"value"`, the explained number; `"prob"`, the probability of the explained class; `"label"`, 1 where the answer
-            to "is it that class?" changes.
+        of: The number that may change: `"value"`, the explained number; `"prob"`, the probability of the explained class;
+            `"label"`, 1 where the answer to "is it that class?" changes.
         forward: As in `explain`.
         device: As in `explain`.
         memory: As in `explain`.
@@ -103,15 +111,14 @@ _SAY = {"value": "explained number", "prob": "probability", "label": "label"}
 
 
 def check_number(found: ExplanationSet, of: str) -> None:
-    """Whether fidelity can be taken of that number."""
-    if of not in NUMBERS:
-        raise SettingError(f"of is {of!r}; known are {', '.join(NUMBERS)}.")
+    """Refuse a number that these explanations do not have."""
+    one_of("`of`", of, NUMBERS)
     if of != "value" and found.settings.get("mode") == "regression":
-        raise SettingError(f"of={of!r} needs classes, and a regression has none. Leave it out: of='value'.")
+        raise SettingError(f"of={of!r} needs classes, and a regression has none. Use of='value'.")
 
 
 def changes(outcome: Outcome, of: str) -> tuple[Tensor, Tensor]:
-    """Fidelity+ and fidelity− of every target, whether defined or not."""
+    """Fidelity+ and fidelity− of every target, `[targets]` each, also where they are undefined."""
     target = outcome.target
     full, only, without = (_number(target, rows, of) for rows in (outcome.full, outcome.only, outcome.without))
     if of == "label":
@@ -120,12 +127,14 @@ def changes(outcome: Outcome, of: str) -> tuple[Tensor, Tensor]:
 
 
 def _number(target: Target, rows: Tensor, of: str) -> Tensor:
+    """`[targets]`: the number `of` that output rows `[targets, width]` give."""
     if of == "label":
         return (predicted(rows, target.mode) == target.column).to(rows.dtype).cpu()
     return (target.value(rows) if of == "value" else target.number(rows, "prob")).cpu()
 
 
 def _measures(found: ExplanationSet, outcome: Outcome, of: str) -> tuple[Measured, Measured, Measured, Measured]:
+    """Fidelity+, fidelity−, characterization and sparsity, NaN with the reason where undefined."""
     plus, minus = changes(outcome, of)
     both = characterization(plus, minus)
     outside = (both.isnan(), f"{OUTSIDE}: of='prob' keeps to it, for the predicted class" if of == "value" else OUTSIDE)
@@ -155,8 +164,8 @@ def unfaithfulness(
 ) -> Measured:
     """1 − exp(−KL(p ‖ q)), p the model's probabilities and q those with the explanation alone; in [0, 1], lower is better.
 
-    With one logit the two probabilities are σ(z) and σ(−z). Which edges are the explanation: as in `fidelity`. Agarwal et
-    al., Scientific Data 2023 ("GraphXAI").
+    With one logit the two probabilities are σ(z) and σ(−z). `k`, `fraction`, `threshold` and `by` say which edges are the
+    explanation, as in `fidelity`. Agarwal et al., Scientific Data 2023 ("GraphXAI").
 
     >>> from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
     >>> from edgewise import explain
@@ -178,6 +187,7 @@ def unfaithfulness(
 
 
 def _log_probabilities(rows: Tensor, mode: str) -> Tensor:
+    """`[targets, classes]`, from logits; with one logit the classes have σ(−z) and σ(z)."""
     return nn.functional.logsigmoid(torch.cat([-rows, rows], dim=1)) if mode == "binary" else rows.log_softmax(dim=1)
 
 
@@ -185,6 +195,7 @@ def _log_probabilities(rows: Tensor, mode: str) -> Tensor:
 
 
 FRACTIONS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
+"""The sizes of a curve unless others are given."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -200,12 +211,14 @@ class FidelityCurve(MeasuredTable):
     area_plus: Measured
     """The mean height of the fidelity+ curve."""
     area_minus: Measured
+    """The mean height of the fidelity− curve."""
     area_characterization: Measured
+    """The mean height of the curve of characterization scores."""
     title: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and texts, ready for JSON."""
-        points = {"x": plain(self.x.tolist()), "plus": plain(self.plus.tolist()), "minus": plain(self.minus.tolist())}
+        """The curves and their areas as plain numbers and texts, ready for JSON."""
+        points = for_json({"x": self.x.tolist(), "plus": self.plus.tolist(), "minus": self.minus.tolist()})
         return {**points, **super().to_dict()}
 
     def mean(self) -> tuple[Tensor, Tensor]:
@@ -258,8 +271,7 @@ def fidelity_curve(
     >>> curve.area_plus.value                                     # (0/2 + 4 + 6/2) / 2
     tensor([3.5000])
     """
-    if by not in SIGNS[:-1]:
-        raise SettingError(f"by is {by!r}; a curve ranks edges by {', '.join(SIGNS[:-1])}.")
+    one_of("`by`", by, ORDERS)
     sizes, name = _read_sizes(fractions, ks)
     found, options = as_set(explained, "fidelity_curve"), Options(how, forward, device, memory, batch_size)
     check_number(found, of)
@@ -275,6 +287,7 @@ def fidelity_curve(
 def _areas(
     x: Tensor, plus: Tensor, minus: Tensor, index: Tensor, undefined: Conditions
 ) -> tuple[Measured, Measured, Measured]:
+    """The mean heights of three curves `[targets, points]`: fidelity+, fidelity−, characterization."""
     both = characterization(plus, minus)
     outside = (both.isnan().any(dim=1), OUTSIDE)
     return (
@@ -285,9 +298,13 @@ def _areas(
 
 
 def _read_sizes(fractions: Sequence[float] | None, ks: Sequence[int] | None) -> tuple[list[float], str]:
+    """The points of a curve, and the argument of `read_choice` that takes them."""
     if fractions is not None and ks is not None:
-        raise SettingError("fractions and ks were both given; choose one.")
+        raise SettingError("fractions and ks cannot be used together. Use one of fractions=, ks=.")
     sizes = list(ks if ks is not None else fractions if fractions is not None else FRACTIONS)
     if len(sizes) < 2 or any(b <= a for a, b in pairwise(sizes)):
-        raise SettingError(f"The sizes are {sizes}; needed are at least two, ascending, such as [0.0, 0.1, 0.5, 1.0].")
+        raise SettingError(
+            f"`fractions` or `ks` must be at least two sizes in ascending order, got {sizes}. Use [0.0, 0.1, 0.5, 1.0], for "
+            f"example."
+        )
     return sizes, "fraction" if ks is None else "k"

@@ -1,12 +1,18 @@
-"""Formulas on plain tensors; NaN where they are undefined."""
+"""The formulas of metrics on plain tensors; NaN where they are undefined.
+
+`Ranking`, at the end, computes AUROC, average precision and precision at k for many targets of different sizes at once;
+`planted_truth.py` uses it too. Tests compare it with scikit-learn.
+"""
 
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from edgewise.errors import InputError, SettingError
-from edgewise.metrics.planted_truth import Ranking
+from edgewise.arguments import share, whole_number
+from edgewise.errors import InputError
+from edgewise.results.metric_result import Conditions
 
 
 def characterization(plus: Tensor, minus: Tensor, weight: float = 0.5) -> Tensor:
@@ -19,8 +25,7 @@ def characterization(plus: Tensor, minus: Tensor, weight: float = 0.5) -> Tensor
     tensor([0.5000, 0.0000,    nan])
     """
     _same_shape(plus, minus, "plus", "minus")
-    if not 0 < weight < 1:
-        raise SettingError(f"weight is {weight!r}; needed is the share of fidelity+, between 0 and 1, such as 0.5.")
+    weight = share("weight", weight, such_as=0.5)
     kept = 1 - minus
     mean = 1 / (weight / plus + (1 - weight) / kept)
     mean = torch.where((plus == 0) | (kept == 0), torch.zeros_like(mean), mean)
@@ -35,9 +40,9 @@ def area(x: Tensor, y: Tensor) -> Tensor:
     tensor(1.7500)
     """
     if x.dim() != 1 or y.shape[-1:] != x.shape:
-        raise InputError(f"x has shape {list(x.shape)}, y {list(y.shape)}; needed are [points] and [..., points].")
+        raise InputError(f"`x` must be [points] and `y` [..., points], got shapes {list(x.shape)} and {list(y.shape)}.")
     if len(x) < 2 or bool((x.diff() <= 0).any()):
-        raise InputError("x needs at least two points, each larger than the one before. Sort them: x.sort().")
+        raise InputError("`x` must have at least two points in ascending order. Use x.sort().")
     return torch.trapezoid(y, x.to(y.dtype)) / (x[-1] - x[0])
 
 
@@ -53,7 +58,7 @@ def auroc(score: Tensor, truth: Tensor) -> Tensor:
 
 
 def average_precision(score: Tensor, truth: Tensor) -> Tensor:
-    """Precision, averaged over the true edges in the order of the scores; equals come in together. NaN as in `auroc`.
+    """Precision, averaged over the true edges in the order of the scores; equal scores enter together. NaN as in `auroc`.
 
     >>> average_precision(torch.tensor([3.0, 2.0, 1.0]), torch.tensor([True, False, True]))    # (1/1 + 2/3) / 2
     tensor(0.8333)
@@ -69,10 +74,9 @@ def precision_at(score: Tensor, truth: Tensor, k: int | None = None) -> Tensor:
     >>> precision_at(torch.tensor([3.0, 2.0, 1.0]), torch.tensor([True, False, True]), k=2)
     tensor(0.5000)
     """
-    if k is not None and (not isinstance(k, int) or isinstance(k, bool) or k < 1):
-        raise SettingError(f"k is {k!r}; needed is a number of edges of at least 1, or None for as many as are true.")
+    k = whole_number("k", k, at_least=1, or_none="for as many as are true")
 
-    def formula(ranking: Ranking) -> tuple[Tensor, Tensor]:
+    def formula(ranking: "Ranking") -> tuple[Tensor, Tensor]:
         cut = ranking.true_edges if k is None else torch.full_like(ranking.edges, k)
         return ranking.precision(cut), cut
 
@@ -81,13 +85,14 @@ def precision_at(score: Tensor, truth: Tensor, k: int | None = None) -> Tensor:
 
 def _same_shape(a: Tensor, b: Tensor, first: str, second: str) -> None:
     if a.shape != b.shape:
-        raise InputError(f"{first} has shape {list(a.shape)}, {second} {list(b.shape)}; they must be equal.")
+        raise InputError(f"`{first}` and `{second}` must have the same shape, got {list(a.shape)} and {list(b.shape)}.")
 
 
-def _by_row(formula: Callable[[Ranking], tuple[Tensor, Tensor | None]], score: Tensor, truth: Tensor) -> Tensor:
+def _by_row(formula: Callable[["Ranking"], tuple[Tensor, Tensor | None]], score: Tensor, truth: Tensor) -> Tensor:
+    """A formula of a ranking (its value and its k) for every row of scores `[..., edges]`, in their shape without `edges`."""
     _same_shape(score, truth, "score", "truth")
     if score.dim() == 0 or bool(score.isnan().any()):
-        raise InputError("score is a single number or has NaN entries; needed is a rank for every edge: [..., edges].")
+        raise InputError("`score` must be [..., edges] without NaN: a single number, or NaN, cannot be ranked.")
     rows, shape = score.shape[:-1].numel(), score.shape[:-1]
     row = torch.arange(rows).repeat_interleave(score.size(-1))
     ranking = Ranking(row, score.reshape(-1).double().cpu(), truth.reshape(-1).cpu() != 0, rows)
@@ -95,3 +100,87 @@ def _by_row(formula: Callable[[Ranking], tuple[Tensor, Tensor | None]], score: T
     for condition, _ in ranking.undefined(k):
         value = torch.where(condition, torch.nan, value)
     return value.reshape(shape).to(score.dtype if score.is_floating_point() else torch.get_default_dtype())
+
+
+# --- Rankings of many targets at once ----------------------------------------------------------------------------------
+
+
+class Ranking:
+    """How well scores rank true edges before others, for many targets at once; equal scores are treated as equal.
+
+    Entries (target, score, whether it is true) are sorted by target and score, and put into groups of equal scores, best
+    first. Scores 3, 2, 2 of one target, of which the first and the last are true, give two groups: of size 1 with 1 true
+    edge, and of size 2 with 1 true edge. So `_size` is (1, 2), `_true` is (1, 1), and `_before(_true)` is (0, 1).
+
+    >>> ranking = Ranking(torch.zeros(3).long(), torch.tensor([3.0, 2.0, 2.0]), torch.tensor([True, False, True]), 1)
+    >>> ranking.auroc(), ranking.precision(torch.tensor([2]))       # (1 + 1/2) / 2 pairs; (1 + 1/2) / 2 places
+    (tensor([0.7500], dtype=torch.float64), tensor([0.7500], dtype=torch.float64))
+    """
+
+    def __init__(self, row: Tensor, score: Tensor, truth: Tensor, num_rows: int) -> None:
+        """`row` (the target), `score` and `truth` are `[entries]`."""
+        order = score.argsort(descending=True, stable=True)
+        order = order[row[order].argsort(stable=True)]
+        row, score, self._truth, self.num_rows = row[order], score[order], truth[order], num_rows
+        changed = torch.ones(len(row), dtype=torch.bool)
+        changed[1:] = (row[1:] != row[:-1]) | (score[1:] != score[:-1])
+        self._group = changed.cumsum(0) - 1
+        self._row = row[changed]
+        """`[groups]`: the target of each."""
+
+    def _per_group(self, values: Tensor) -> Tensor:
+        """`[groups]`: sums of `[entries]`."""
+        return torch.zeros(len(self._row), dtype=torch.double).index_add_(0, self._group, values.double())
+
+    def _per_row(self, values: Tensor) -> Tensor:
+        """`[targets]`: sums of `[groups]`."""
+        return torch.zeros(self.num_rows, dtype=torch.double).index_add_(0, self._row, values)
+
+    def _before(self, per_group: Tensor) -> Tensor:
+        """`[groups]`: the sum over the groups of the same target that rank higher."""
+        until = per_group.cumsum(0) - per_group
+        whole = self._per_row(per_group)
+        return until - (whole.cumsum(0) - whole)[self._row]
+
+    @cached_property
+    def _size(self) -> Tensor:
+        return self._per_group(torch.ones_like(self._group))
+
+    @cached_property
+    def _true(self) -> Tensor:
+        return self._per_group(self._truth)
+
+    @cached_property
+    def edges(self) -> Tensor:
+        """`[targets]`: how many edges each has."""
+        return self._per_row(self._size)
+
+    @cached_property
+    def true_edges(self) -> Tensor:
+        """`[targets]`: how many of them are true."""
+        return self._per_row(self._true)
+
+    def undefined(self, k: Tensor | None = None) -> Conditions:
+        """Conditions `[targets]` under which a ranking says nothing, with the reason."""
+        groups = self._per_row(torch.ones_like(self._size))
+        found = [
+            (self.true_edges == 0, "no edge that can matter is true"),
+            (self.true_edges == self.edges, "every edge that can matter is true"),
+            (groups < 2, "all scores are equal"),
+        ]
+        return found if k is None else [*found, (self.edges < k, "fewer than k edges can matter")]
+
+    def auroc(self) -> Tensor:
+        """The chance that a true edge ranks higher than another; equals count half."""
+        higher = (self._size - self._true) * (self._before(self._true) + self._true / 2)
+        return self._per_row(higher) / (self.true_edges * (self.edges - self.true_edges))
+
+    def average_precision(self) -> Tensor:
+        """Precision at every group, weighted by its share of the true edges."""
+        precision = (self._before(self._true) + self._true) / (self._before(self._size) + self._size)
+        return self._per_row(precision * self._true) / self.true_edges
+
+    def precision(self, k: Tensor) -> Tensor:
+        """The share of true edges among the first k `[targets]`; a group that is cut counts with its expected share."""
+        taken = (k[self._row] - self._before(self._size)).clamp(min=0).minimum(self._size)
+        return self._per_row(self._true * taken / self._size) / k

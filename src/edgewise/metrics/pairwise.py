@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from edgewise import random_numbers
-from edgewise.metrics.agreement import Flaws, Scored, agreements, undefined_where
+from edgewise.metrics.agreement import Flaws, ScoresByRun, agreements, undefined_where
 from edgewise.metrics.runs import Runs
 from edgewise.results.comparison import MEASURES, Agreement, Key, Running
 from edgewise.results.score_rows import parts_of, rows_of, scores_at
@@ -21,7 +21,7 @@ from edgewise.results.score_rows import parts_of, rows_of, scores_at
 
 @dataclass(frozen=True)
 class _Slice:
-    """All of a level, or one layer of it: the numbers of every measure, `[pairs of runs, targets]`, and why some miss."""
+    """All of a level, or one layer of it: every measure's numbers `[pairs of runs, targets]`, and why some are missing."""
 
     layer: int | None
     numbers: dict[str, Tensor]
@@ -30,16 +30,22 @@ class _Slice:
 
 @dataclass(frozen=True)
 class _Cell:
-    """Two methods: which columns of the numbers are theirs, and the runs behind them."""
+    """Two methods: which rows of a slice's numbers are theirs, and the runs behind them."""
 
     first: int
     second: int
     place: slice
+    """Among the pairs of runs of all cells."""
     runs: tuple[Tensor, Tensor]
+    """`[pairs]` each: the run of the first method and that of the second; positions among all runs."""
 
 
 class PairwiseAgreement:
-    """The runs of all methods at one level, compared."""
+    """The runs of all methods at one level, compared.
+
+    With the methods gradient (one run, number 0) and random (two seeds, runs 1 and 2) the cells are gradient ~ gradient
+    (runs 0, 0), gradient ~ random (0, 1 and 0, 2) and random ~ random (1, 2): four pairs of runs in all.
+    """
 
     def __init__(self, methods: list[Runs], level: str, num_layers: int, k: int, by: str) -> None:
         self._methods, self._level, self._k, self._by = methods, level, k, by
@@ -51,7 +57,7 @@ class PairwiseAgreement:
         self._slices = self._measured()
 
     def _read_cells(self) -> Iterator[_Cell]:
-        """Two methods meet seed by seed; one that draws meets itself with every other seed."""
+        """Two methods are compared seed by seed; one that draws is compared with itself across seeds."""
         begin = 0
         places = [
             [i for i, owner in enumerate(self._number) if owner == number] for number in range(len(self._methods))
@@ -66,16 +72,16 @@ class PairwiseAgreement:
             begin += count
 
     def _measured(self) -> list[_Slice]:
-        """Of some targets at a time: entry by entry, the scores of all runs."""
+        """The numbers of all slices, computed for some targets at a time: entry by entry, the scores of all runs."""
         # A model that turned out not to be local on the way is compared on all edges.
         reference = next((one for one in self._sets if one.settings.get("hops") is None), self._sets[0])
         parts: dict[int | None, list[tuple[dict[str, Tensor], Flaws]]] = {}
         for part, *others in zip(parts_of(reference), *(parts_of(one) for one in self._sets), strict=True):
-            rows = rows_of(part)
+            rows = rows_of(part)  # entries [n]: (target, layer, edge)
             scores = torch.stack([scores_at(one, rows.row, rows.layer, rows.column) for one in others], dim=1)
             for layer in (None, *range(self._layers)):
                 inside = slice(None) if layer is None else (rows.layer == layer).nonzero().view(-1)
-                scored = Scored(rows.row[inside], rows.num_rows, scores[inside])
+                scored = ScoresByRun(rows.row[inside], rows.num_rows, scores[inside])
                 parts.setdefault(layer, []).append(agreements(scored, self._pairs, self._k, self._by))
         return [
             _Slice(
@@ -86,10 +92,10 @@ class PairwiseAgreement:
             for layer, found in parts.items()
         ]
 
-    # --- in words and numbers -----------------------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------------------------
 
     def running(self) -> list[Running]:
-        """What each method took, and how many of its vectors are zero."""
+        """How long each method took, and for how many targets its scores are all zero."""
         zero = self._slices[0].flaws.zero.sum(dim=1).tolist()
         return [
             Running(
@@ -103,7 +109,7 @@ class PairwiseAgreement:
         ]
 
     def agreements(self, resamples: int, confidence: float) -> dict[Key, Agreement]:
-        """Every cell of every slice, with its interval."""
+        """Every cell of every slice by its key, with its bootstrap interval."""
         found: dict[Key, Agreement] = {}
         for part in self._slices:
             for measure, numbers in part.numbers.items():
@@ -114,7 +120,7 @@ class PairwiseAgreement:
         return found
 
     def _intervals(self, numbers: Tensor, resamples: int, confidence: float) -> list[tuple[float, float]]:
-        """Of all cells; those with as many runs each together."""
+        """The intervals of all cells; cells with equally many pairs of runs are computed together."""
         ends = [(float("nan"), float("nan"))] * len(self._cells)
         counts = [cell.place.stop - cell.place.start for cell in self._cells]
         for count in sorted(set(counts) - {0}):
@@ -126,6 +132,7 @@ class PairwiseAgreement:
         return ends
 
     def _agreement(self, part: _Slice, measure: str, cell: _Cell, ends: tuple[float, float]) -> Agreement:
+        """One cell: mean and deviation over the (run, target) pairs that have a number."""
         first, second = self._methods[cell.first], self._methods[cell.second]
         value = part.numbers[measure][cell.place]
         if len(value) == 0:  # one of the two did not run
@@ -139,7 +146,7 @@ class PairwiseAgreement:
         )
 
     def _reasons(self, part: _Slice, measure: str, cell: _Cell) -> dict[str, int]:
-        """Each missing number once, by its first reason."""
+        """How many numbers of a cell are missing for each reason; a number counts under the first reason that holds."""
         names = (self._methods[cell.first].label, self._methods[cell.second].label)
         absent = [number for number in (cell.first, cell.second) if self._methods[number].absent]
         if absent:

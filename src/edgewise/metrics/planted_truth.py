@@ -1,94 +1,24 @@
-"""Does an explanation recover the truth that was planted in the data?"""
+"""Does an explanation recover the truth that was planted in the data: its edges, or exactly its path?
+
+The file is not called `recovery.py`, which would shadow the function `ew.metrics.recovery`. The ranking formulas are in
+`formulas.py`; data sets with a planted truth in `edgewise.datasets`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby, pairwise
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from edgewise.errors import InputError, SettingError
-from edgewise.metrics.edge_choice import strength
-from edgewise.results.explanation import ORDERS, Explanation
+from edgewise.arguments import one_of, whole_number
+from edgewise.errors import InputError
+from edgewise.metrics.formulas import Ranking
+from edgewise.results.explanation import ORDERS, Explanation, strength
 from edgewise.results.explanation_set import Explained, ExplanationSet
 from edgewise.results.metric_result import Conditions, Measured, MeasuredTable, with_reasons
 from edgewise.results.score_rows import as_set, parts_of, rows_of
-
-# --- How well scores rank true edges before others, for many targets at once; equal scores are treated as equal --------
-
-
-class Ranking:
-    """Entries (target, score, whether it is true), in groups of equal scores, best first."""
-
-    def __init__(self, row: Tensor, score: Tensor, truth: Tensor, num_rows: int) -> None:
-        order = score.argsort(descending=True, stable=True)
-        order = order[row[order].argsort(stable=True)]
-        row, score, self._truth, self.num_rows = row[order], score[order], truth[order], num_rows
-        changed = torch.ones(len(row), dtype=torch.bool)
-        changed[1:] = (row[1:] != row[:-1]) | (score[1:] != score[:-1])
-        self._group = changed.cumsum(0) - 1
-        self._row = row[changed]
-        """`[groups]`: the target of each."""
-
-    def _per_group(self, values: Tensor) -> Tensor:
-        return torch.zeros(len(self._row), dtype=torch.double).index_add_(0, self._group, values.double())
-
-    def _per_row(self, values: Tensor) -> Tensor:
-        return torch.zeros(self.num_rows, dtype=torch.double).index_add_(0, self._row, values)
-
-    def _before(self, per_group: Tensor) -> Tensor:
-        """`[groups]`: the sum over the groups of the same target that rank higher."""
-        until = per_group.cumsum(0) - per_group
-        whole = self._per_row(per_group)
-        return until - (whole.cumsum(0) - whole)[self._row]
-
-    @cached_property
-    def _size(self) -> Tensor:
-        return self._per_group(torch.ones_like(self._group))
-
-    @cached_property
-    def _true(self) -> Tensor:
-        return self._per_group(self._truth)
-
-    @cached_property
-    def edges(self) -> Tensor:
-        """`[targets]`: how many."""
-        return self._per_row(self._size)
-
-    @cached_property
-    def true_edges(self) -> Tensor:
-        """`[targets]`: how many of them are true."""
-        return self._per_row(self._true)
-
-    def undefined(self, k: Tensor | None = None) -> Conditions:
-        """Conditions under which a ranking says nothing, with the reason."""
-        groups = self._per_row(torch.ones_like(self._size))
-        found = [
-            (self.true_edges == 0, "no edge that can matter is true"),
-            (self.true_edges == self.edges, "every edge that can matter is true"),
-            (groups < 2, "all scores are equal"),
-        ]
-        return found if k is None else [*found, (self.edges < k, "fewer than k edges can matter")]
-
-    def auroc(self) -> Tensor:
-        """The chance that a true edge ranks higher than another; equals count half."""
-        higher = (self._size - self._true) * (self._before(self._true) + self._true / 2)
-        return self._per_row(higher) / (self.true_edges * (self.edges - self.true_edges))
-
-    def average_precision(self) -> Tensor:
-        """Precision at every group, weighted by its share of the true edges."""
-        precision = (self._before(self._true) + self._true) / (self._before(self._size) + self._size)
-        return self._per_row(precision * self._true) / self.true_edges
-
-    def precision(self, k: Tensor) -> Tensor:
-        """Among the first k `[targets]`; of a group that is cut, the expected share."""
-        taken = (k[self._row] - self._before(self._size)).clamp(min=0).minimum(self._size)
-        return self._per_row(self._true * taken / self._size) / k
-
-
-# --- The whole ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,6 +28,7 @@ class Recovery(MeasuredTable):
     auroc: Measured
     """The chance that a planted edge ranks above another."""
     average_precision: Measured
+    """Precision, averaged over the planted edges in the order of the scores."""
     precision_at_k: Measured
     """Among the k strongest; without `k`, as many as were planted."""
     exact: Measured
@@ -127,12 +58,8 @@ def recovery(explained: Explained, truth: Any, *, k: int | None = None, by: str 
     >>> found.auroc.value, found.precision_at_k.value, found.exact.value
     (tensor([0.5000]), tensor([0.5000]), tensor([0.]))
     """
-    if by not in ORDERS:
-        raise SettingError(f"by is {by!r}; known are {', '.join(ORDERS)}.")
-    if k is not None and (not isinstance(k, SupportsIndex) or isinstance(k, bool) or int(k) < 1):
-        raise SettingError(
-            f"k is {k!r}; needed is a number of edges of at least 1, or None for as many as were planted."
-        )
+    one_of("`by`", by, ORDERS)
+    k = whole_number("k", k, at_least=1, or_none="for as many as were planted")
     found = as_set(explained, "recovery")
     (auroc, average, precision, exact), conditions = _ranked(found, truth_rows(truth, found), k, by)
     return Recovery(
@@ -149,7 +76,7 @@ def _ranked(found: ExplanationSet, truth: list[Tensor], k: int | None, by: str) 
     start, values, conditions = 0, [], []
     for part in parts_of(found):
         ranking = _ranking(part, truth[start : start + len(part)], by)
-        cut = ranking.true_edges if k is None else torch.full_like(ranking.edges, int(k))
+        cut = ranking.true_edges if k is None else torch.full_like(ranking.edges, k)
         exact = (ranking.precision(ranking.true_edges) == 1).double()
         values.append((ranking.auroc(), ranking.average_precision(), ranking.precision(cut), exact))
         conditions.append(ranking.undefined(cut))
@@ -159,6 +86,7 @@ def _ranked(found: ExplanationSet, truth: list[Tensor], k: int | None, by: str) 
 
 
 def _ranking(part: ExplanationSet, truth: list[Tensor], by: str) -> Ranking:
+    """The entries of some targets, ranked by strength; true are the planted edges of the sign that `by` looks for."""
     rows = rows_of(part, edges_only=True)
     shift = torch.tensor([0, *(len(one) for one in truth[:-1])]).cumsum(0)
     planted = torch.cat(truth)[shift[rows.row] + rows.column]
@@ -167,7 +95,7 @@ def _ranking(part: ExplanationSet, truth: list[Tensor], by: str) -> Ranking:
 
 
 def truth_rows(truth: Any, found: ExplanationSet) -> list[Tensor]:
-    """A vector of −1, 0 and 1 for each target."""
+    """A vector of −1, 0 and 1 for each target, `[E]` in the columns of its graph."""
     widths = [found.graph(i)[0].size(1) for i in range(len(found))]
     if isinstance(truth, Tensor) and truth.dim() == 1:
         truth = truth.expand(len(found), -1)
@@ -175,11 +103,11 @@ def truth_rows(truth: Any, found: ExplanationSet) -> list[Tensor]:
     if [list(row.shape) for row in rows] != [[width] for width in widths]:
         got = f"{list(truth.shape)}" if isinstance(truth, Tensor) else f"a list of {len(rows)}"
         raise InputError(
-            f"truth is {got}; needed is a number for each edge of each of the {len(found)} targets: [edges], [targets, edges], "
-            f"or a list of vectors, the first with {widths[0]} entries."
+            f"`truth` must have a number for each edge of each of the {len(found)} targets ([edges], [targets, edges], or a "
+            f"list of vectors, the first with {widths[0]} entries), got {got}."
         )
     if not all(bool(((row == 0) | (row == 1) | (row == -1)).all()) for row in rows):
-        raise InputError("truth has entries other than -1, 0 and 1 (or NaN). Threshold it first, such as truth > 0.5.")
+        raise InputError("`truth` must have only entries -1, 0 and 1. Threshold it first, for example truth > 0.5.")
     return [row.to(torch.int8) for row in rows]
 
 
@@ -196,16 +124,16 @@ def path_recovery(found: Explained | Sequence[Path], paths: Sequence[Sequence[Pa
     Args:
         found: For each target a walk (its nodes, source first; waiting on a node counts once); or a result of `explain`, of
             which the strongest edges, as many as the path has, must be the path's. Ties at the cut count as not found.
-        paths: For each target its true paths, nodes from the source on, as `infection_paths` gives them.
+        paths: For each target its true paths, each a sequence of nodes from the source on, as `infection_paths` gives them.
 
-    NaN, with the reason, where a target has no path of at least one edge, or nothing but the path can reach it.
+    The number is NaN, with the reason, where a target has no path of at least one edge, or only the path can reach it.
 
     >>> path_recovery([(7, 7, 3, 5), (4, 2, 1)], [[(7, 3, 5)], [(4, 3, 1), (6, 3, 1)]]).value
     tensor([1., 0.])
     """
     number = 1 if isinstance(found, Explanation) else len(found)
     if number != len(paths):
-        raise InputError(f"There are {number} explanations and {len(paths)} lists of paths; needed is a list for each.")
+        raise InputError(f"`paths` must have a list for each of the {number} explanations, got {len(paths)} lists.")
     whole = [[tuple(map(int, path)) for path in some if len(path) > 1] for some in paths]
     none = torch.tensor([not some for some in whole], dtype=torch.bool)
     if isinstance(found, (Explanation, ExplanationSet)):
@@ -213,7 +141,7 @@ def path_recovery(found: Explained | Sequence[Path], paths: Sequence[Sequence[Pa
         value, trivial = _strongest_edges(explained, whole)
         undefined = [
             (none, NO_PATH),
-            (trivial & ~none, "nothing but the path can reach the target, or all scores are equal"),
+            (trivial & ~none, "only the path can reach the target, or all scores are equal"),
         ]
         return with_reasons("exact path", value, explained.index, undefined)
     hits = [tuple(node for node, _ in groupby(walk)) in some for walk, some in zip(found, whole, strict=True)]
@@ -236,7 +164,11 @@ def _strongest_edges(found: ExplanationSet, paths: list[list[tuple[int, ...]]]) 
 
 
 def _edges_of(paths: list[tuple[int, ...]], edge_index: Tensor, num_nodes: int) -> Tensor:
-    """`[paths, E]`: which columns each path takes (parallel ones all)."""
+    """`[paths, E]`: which columns each path takes; of parallel edges, all.
+
+    >>> _edges_of([(0, 1, 2)], torch.tensor([[0, 0, 1], [1, 2, 2]]), num_nodes=3)      # columns 0→1, 0→2, 1→2
+    tensor([[1, 0, 1]], dtype=torch.int8)
+    """
     step = torch.tensor([(row, *pair) for row, path in enumerate(paths) for pair in pairwise(path)])
     known, column = (edge_index[0] * num_nodes + edge_index[1]).cpu().unique(return_inverse=True)
     key = step[:, 1] * num_nodes + step[:, 2]

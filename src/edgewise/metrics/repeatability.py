@@ -1,26 +1,29 @@
-"""Is it the same again: with another seed, or with features that moved a little?"""
+"""Is the explanation the same again: with another seed, or with features that moved a little?
+
+The file is not called `stability.py`, which would shadow the function `ew.metrics.stability`.
+"""
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgewise import random_numbers
-from edgewise.api.explain import explain
+from edgewise.arguments import real_number, whole_number
 from edgewise.errors import InputError, SettingError
 from edgewise.graph.inputs import read_graph, read_graphs
-from edgewise.metrics.agreement import similarity
-from edgewise.results.explanation import Explanation
+from edgewise.metrics.cosine import similarity
 from edgewise.results.explanation_set import Explained, ExplanationSet
 from edgewise.results.metric_result import Measured, MeasuredTable, with_reasons
 from edgewise.results.score_rows import as_set
 
-Agreement = Callable[[Any, Any], Tensor]
+AgreementMeasure: TypeAlias = Callable[[Any, Any], Tensor]
+"""Two sets of explanations ↦ `[targets]`: how alike they are."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,20 +35,21 @@ class Stability(MeasuredTable):
     worst: Measured
     """The least alike pair."""
     runs: tuple[ExplanationSet, ...]
+    """The explanations that were compared."""
     title: str = ""
 
 
 def stability(
-    runs: Sequence[Explained], *, agreement: Agreement = similarity, reference: Explained | None = None
+    runs: Sequence[Explained], *, agreement: AgreementMeasure = similarity, reference: Explained | None = None
 ) -> Stability:
-    """Agreement between several explanations of the same targets: mean and worst over pairs, cosine unless told otherwise.
+    """Agreement between several explanations of the same targets, by default their cosine: mean and worst over pairs.
 
     Args:
         runs: Results of `explain` with the same index, class, level and graph.
         agreement: A function of two sets that gives a number for each target, such as `ew.similarity`.
         reference: Compare the runs with this one, instead of with each other.
 
-    NaN where a run's scores are all zero: there is no angle then.
+    The number of a target is NaN where a run's scores are all zero: there is no angle then.
 
     >>> from edgewise import Explanation
     >>> edges = torch.tensor([[0, 1], [2, 2]])
@@ -55,12 +59,12 @@ def stability(
     """
     sets = [as_set(run, "stability") for run in ([] if reference is None else [reference]) + list(runs)]
     if len(sets) < 2:
-        raise InputError(f"stability got {len(sets)} runs; needed are at least two explanations of the same targets.")
+        raise InputError(f"`runs` must be at least two explanations of the same targets, got {len(sets)}.")
     for other in sets[1:]:
         if not torch.equal(other.index, sets[0].index) or not torch.equal(other.target, sets[0].target):
             raise InputError(
-                "The runs explain different targets, or different classes of them. Explain the same index=, with the same "
-                "target=: a class that changes with the run is another question."
+                "The runs explain different targets or different classes. Explain the same index= with the same target=: a "
+                "class that changes with the run is another question."
             )
     pairs = [(sets[0], other) for other in sets[1:]] if reference is not None else list(combinations(sets, 2))
     found = torch.stack([agreement(a, b) for a, b in pairs])
@@ -72,6 +76,7 @@ def stability(
 
 
 def _is_zero(found: ExplanationSet) -> Tensor:
+    """`[targets]`: whether all scores of a target are zero."""
     if found.edges is None:  # random
         return torch.zeros(len(found), dtype=torch.bool)
     size = torch.zeros(len(found), dtype=torch.double)
@@ -83,7 +88,7 @@ def stability_under_seeds(
 ) -> Stability:
     """Explain with several seeds and compare the results with each other; `options` are those of `explain`.
 
-    1 for methods that draw no random numbers.
+    Methods that draw no random numbers have stability 1.
 
     >>> from torch_geometric.nn import GCN
     >>> data = Data(x=torch.ones(3, 2), edge_index=torch.tensor([[0, 1], [2, 2]]))
@@ -92,12 +97,15 @@ def stability_under_seeds(
     (2, True)
     """
     if "seed" in options:
-        raise SettingError("seed was given; stability_under_seeds tries several: seeds=[0, 1, 2].")
-    return stability([_several(explain(model, data, index, seed=seed, **options)) for seed in seeds])
+        raise SettingError("stability_under_seeds tries several seeds. Use seeds=[0, 1, 2] instead of seed=.")
+    return stability([_explained(model, data, index, seed=seed, **options) for seed in seeds])
 
 
-def _several(found: Explanation | ExplanationSet) -> ExplanationSet:
-    return as_set(found, "stability")
+def _explained(*question: Any, **options: Any) -> ExplanationSet:
+    """`explain`, also for a single target as a set. Imported here because the front doors of `api/` stand above metrics."""
+    from edgewise.api.explain import explain
+
+    return as_set(explain(*question, **options), "stability")
 
 
 def stability_under_noise(
@@ -110,18 +118,18 @@ def stability_under_noise(
     seed: int = 0,
     **options: Any,
 ) -> Stability:
-    """Explain again with features that moved a little, the class held fixed, and compare with the explanation at rest.
+    """Explain again with features that moved a little, and compare with the explanation of the unchanged features.
 
     Args:
         model: As in `explain`.
         data: As in `explain`; yours is not changed.
         index: As in `explain`.
-        noise: The size of the noise, as a share of the features' root mean square. Normal, on every entry of `x`.
+        noise: Standard deviation of the normal noise on every entry of `x`, as a share of the features' root mean square.
         draws: How many noisy copies.
-        seed: Of the noise and of the method.
-        **options: Those of `explain`.
+        seed: Random seed of the noise and of the method.
+        **options: Keyword arguments of `explain`.
 
-    The class explained at rest is explained in every draw, also where a noisy copy is predicted otherwise.
+    The class explained without noise is explained in every draw, even if the model predicts another class for the noisy copy.
 
     >>> from torch_geometric.nn import GCN
     >>> data = Data(x=torch.ones(3, 2), edge_index=torch.tensor([[0, 1], [2, 2]]))
@@ -129,24 +137,24 @@ def stability_under_noise(
     >>> bool(found.worst.value > 0.999)
     True
     """
-    if not isinstance(noise, (int, float)) or isinstance(noise, bool) or noise <= 0:
-        raise SettingError(f"noise is {noise!r}; needed is a share above 0, such as 0.01.")
-    if not isinstance(draws, int) or isinstance(draws, bool) or draws < 1:
-        raise SettingError(f"draws is {draws!r}; needed is a whole number of at least 1, such as 5.")
-    rest = _several(explain(model, data, index, seed=seed, **options))
+    noise = real_number("noise", noise, above=0, such_as=0.01)
+    draws = whole_number("draws", draws, at_least=1, such_as=5)
+    rest = _explained(model, data, index, seed=seed, **options)
     again = {**options, "seed": seed, "target": rest.target}
     moved = [_noisy(data, noise, seed, draw, graphs=options.get("task") == "graph") for draw in range(draws)]
-    found = [_several(explain(model, part, rest.index, **again)) for part in moved]
+    found = [_explained(model, part, rest.index, **again) for part in moved]
     return stability(found, reference=rest)
 
 
 def _noisy(data: Any, noise: float, seed: int, draw: int, *, graphs: bool) -> Any:
+    """A noisy copy of a graph, or of each of several."""
     if graphs:
         return [_moved(graph, noise, seed, torch.tensor([draw, i])) for i, graph in enumerate(read_graphs(data))]
     return _moved(read_graph(data), noise, seed, torch.tensor([draw, 0]))
 
 
 def _moved(graph: Data, noise: float, seed: int, which: Tensor) -> Data:
+    """A shallow copy with noisy features; the noise is a function of seed, `which` (draw and graph) and the entry."""
     x = graph.x if graph.x.is_floating_point() else graph.x.to(torch.get_default_dtype())
     place = torch.arange(x.numel(), device=x.device).view(x.shape)
     drawn = random_numbers.normal(seed, *which.to(x.device), place).to(x.dtype)

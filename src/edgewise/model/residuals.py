@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+
+from edgewise.trees import tree_leaves
 
 Key: TypeAlias = "tuple[int, int] | None"
 """A tensor at one moment: its id and its version, because operations in place keep the id. None: not a tensor."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 from torch_geometric.data import Data
 from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
@@ -17,6 +16,7 @@ from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, messa
 from edgewise.model.messages import match_messages, own_term
 from edgewise.model.residuals import Key, Operation, Residual, find_skips, keys_of
 from edgewise.shapes import Slots
+from edgewise.trees import tree_leaves
 
 
 @dataclass(frozen=True)

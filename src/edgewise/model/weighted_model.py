@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, MessagePassing, SGConv
 
@@ -16,6 +15,7 @@ from edgewise.model.messages import match_messages, scaled_own_terms
 from edgewise.model.residuals import Residual
 from edgewise.model.trace import Trace
 from edgewise.shapes import LayerWeight, SelfWeight, Slots
+from edgewise.trees import tree_flatten, tree_unflatten
 
 _NEW_MESSAGES = (GCNConv, SGConv)  # edge_weight · x_j is nobody else's tensor
 

@@ -1,7 +1,16 @@
-"""A model as a short program: message layers, and row-wise operations between them.
+"""From a recorded forward pass to a program (`ir.py`): `compile_program`.
 
-Everything before the first layer is a constant, the same for all targets. Values are numbered in the order in which they
-come to be; a value made after c calls is needed only for nodes within L − c hops of a target.
+The compiler reads the recorded operations in order and keeps, for every tensor that depends on a layer, the number of the
+value it is. An operation on such a tensor becomes a step; an operation on constants alone is not run again, its result is taken
+as it was recorded. For `conv2(relu(conv1(x @ W)))`:
+
+    x @ W        a constant: read where it is used
+    conv1(…)     MessageStep: value 0
+    relu(…)      reads value 0, works row by row (`operations.py`): RowStep, value 1
+    conv2(…)     MessageStep: value 2
+
+Whatever is not known raises `Unsupported` with the reason; the model then runs as it is. A program is only a claim: `question/`
+compares its output with the model's before it is used.
 """
 
 from collections.abc import Callable
@@ -9,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch_geometric.data import Data
 
 from edgewise.model.residuals import Key, Operation, keys_of
@@ -18,19 +26,19 @@ from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, Source
 from edgewise.program.layers import lower_layer
 from edgewise.program.layers.base import Layer, Unsupported
 from edgewise.program.operations import is_aligned, out_of_place, plain_name, row_arguments
-
-# --- The reason why a model is run as it is ----------------------------------------------------------------------------
-
-
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
+from edgewise.trees import tree_flatten, tree_unflatten
 
 Fallback: TypeAlias = Callable[[Operation, Data], list[Any]]
+"""Makes the steps of a module that has no lowering (`layers/module.py`)."""
 
 
 @dataclass
 class _Compiler:
-    """Reads operations in order; `known` says which value a tensor is."""
+    """Reads operations in order; `known` says which value a tensor is.
+
+    A tensor is recognised by its key (`model/residuals.py`): its identity and its version, so that a tensor before and after an
+    operation in place is two values.
+    """
 
     trace: Trace
     data: Data
@@ -45,7 +53,7 @@ class _Compiler:
     waiting: dict[Key, Operation] = field(default_factory=dict)
     """Operations on constants that carry a residual around the first call: they run where they are read."""
     lost: set[Key] = field(default_factory=set)
-    """Further results of operations (places of a maximum): nobody may read them."""
+    """Secondary results of operations (places of a maximum); reading one is unsupported."""
     steps: list[RowStep | MessageStep] = field(default_factory=list)
     values: int = 0
     calls: int = 0
@@ -56,10 +64,15 @@ class _Compiler:
         return self.everywhere or (self.readout and self.calls == len(self.trace.calls))
 
     def new(self) -> int:
+        """The next number of a value."""
         self.values += 1
         return self.values - 1
 
     def add_layer(self, operation: Operation) -> None:
+        """A message-passing module: its layers and row-wise functions as steps, one after the other.
+
+        Its features must be one tensor that can be followed, or a constant; edges and edge features must be constants.
+        """
         x = operation.kwargs.get("x", operation.args[0] if operation.args else None)
         if not isinstance(x, Tensor):
             raise Unsupported(f"{operation.name} is called with a pair of features")
@@ -86,6 +99,7 @@ class _Compiler:
             self.known[key] = source.value  # type: ignore[union-attr]
 
     def _pieces(self, operation: Operation, calls: list[Call]) -> list[Any]:
+        """The layers and row-wise functions of a module, by its lowering or else by the fallback."""
         try:
             return lower_layer(operation.function, calls, self.data)
         except Unsupported:
@@ -94,10 +108,16 @@ class _Compiler:
             return self.fallback(operation, self.data)
 
     def _row_step(self, function: Any, sources: list[Any], value: int) -> RowStep:
+        """A step that calls a function with the sources as its arguments."""
         leaves, form = tree_flatten((tuple(sources), {}))
         return RowStep(function, tuple(leaves), form, value, self.calls)
 
     def add_operation(self, operation: Operation) -> None:
+        """An operation outside the layers: a step, a constant, or one that waits.
+
+        An operation on constants waits if it carries a residual around the first call, as `lin(x)` in `conv(x) + lin(x)`: its
+        input has to be scaled by s, so its result cannot be taken as it was recorded.
+        """
         carries = any(r.position == operation.position for r in self.trace.residuals)
         reads = [key for key in operation.inputs if key is not None]
         if any(key in self.lost for key in reads):
@@ -110,14 +130,17 @@ class _Compiler:
         self._emit(operation)
 
     def _emit(self, operation: Operation) -> None:
-        """An operation as a step, after those that it waits for."""
+        """An operation as a step, after those that it waits for.
+
+        `which` says which tensor arguments have a row for each node: all of them, or (`linear`) the first one alone.
+        """
         kwargs = {key: value for key, value in operation.kwargs.items() if key != "inplace"}
         which = "all" if self.whole else row_arguments(operation.function, operation.args, kwargs)
         if which is None:
             raise Unsupported(f"{operation.name} is not known to work row by row")
         leaves, form = tree_flatten((operation.args, kwargs))
         residual = {i: r.call for r in self.trace.residuals if r.position == operation.position for i in r.arguments}
-        seen = 0
+        seen = 0  # tensors so far
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
                 if which == "all" or seen == 0:
@@ -153,6 +176,7 @@ class _Compiler:
             raise Unsupported(f"{operation.name} makes {list(shape)}, which is not a row for each node")
 
     def _source(self, leaf: Tensor, key: Key, own_call: int | None) -> Any:
+        """What stands for a tensor argument: a value, rows of nodes, or the tensor itself if it is the same for all nodes."""
         if key in self.waiting:
             self._emit(self.waiting.pop(key))
         if key in self.known:
@@ -183,7 +207,15 @@ def _needed(trace: Trace) -> set[int]:
 def compile_program(
     trace: Trace, data: Data, *, whole: bool = False, readout: bool = False, fallback: Fallback | None = None
 ) -> Program:
-    """The program of a recorded pass, or `Unsupported` with the reason; `fallback` makes layers of unknown modules."""
+    """The program of a recorded pass; raises `Unsupported` with the reason.
+
+    Args:
+        trace: The recorded pass.
+        data: The graph it was recorded on.
+        whole: Graph tasks: every operation sees all rows, so any operation will do.
+        readout: The same, but only behind the last call.
+        fallback: Makes layers of modules that have no lowering.
+    """
     compiler = _Compiler(trace, data, whole, readout, fallback)
     needed = _needed(trace)
     for number, operation in enumerate(trace.operations):
@@ -201,7 +233,10 @@ def compile_program(
 
 
 def rectifier(segment: list[RowStep]) -> float | None:
-    """The slope below zero, if a segment is one ReLU (0) or leaky ReLU and nothing else; otherwise None."""
+    """The slope below zero, if a segment is one ReLU (0) or leaky ReLU and nothing else; otherwise None.
+
+    Operations that change nothing (dropout in eval mode, `clone`) may stand around it.
+    """
     slopes = []
     for previous, step in zip([None, *segment], segment, strict=False):
         name, sources = plain_name(step.function), step.sources

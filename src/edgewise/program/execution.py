@@ -1,4 +1,8 @@
-"""The lowered program on levels: outputs under any weights, and at ω = 1 the gradients of all targets in one reverse pass."""
+"""The lowered program on levels: outputs under any weights, and at ω = 1 the gradients of all targets in one reverse pass.
+
+`run` is the interpreter, step by step. `LoweredEngine` wraps it for a block of targets of a node task, `LoweredGraphs` for a
+batch of graphs. What a step needs is always the beginning of an array of pairs (see `levels.py`).
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +17,11 @@ from edgewise.shapes import LayerWeight, SelfWeight
 
 
 class LoweredEngine:
-    """All targets in one pass of the program; the model itself is not called."""
+    """All targets in one pass of the program; the model itself is not called.
+
+    M edge copies and S pairs, as `levels` lists them. `prepared` has what is the same for all targets (`prepare`), `known` the
+    activations of the whole graph at ω = 1, `slopes` the derivatives of activation functions there.
+    """
 
     way = "lowered"
     local = True
@@ -36,19 +44,19 @@ class LoweredEngine:
 
     @property
     def edge_hops(self) -> Tensor:
-        """Fewest edges from each copy's receiver to its target."""
+        """`[M]`: fewest edges from each copy's receiver to its target."""
         hops = torch.zeros(len(self.levels.node), dtype=torch.long, device=self.levels.node.device)
         for end in [] if self.levels.whole else self.levels.pair_end:
             hops[end:] += 1
         return hops[self.levels.head]
 
     def output(self, weight: LayerWeight, own: SelfWeight | None = None) -> Tensor:
-        """The rows of the targets, under weights."""
+        """The rows of the targets, `[targets, columns]`, under weights ω `[L, M]` and s `[L, S]`."""
         values = run(self.program, self.levels, self._prepared, weight, own)
         return values[self.program.output][: self.num_targets]
 
     def gradients(self, of_rows: Callable[[Tensor], Tensor]) -> tuple[LayerWeight, SelfWeight] | None:
-        """∂/∂ω and ∂/∂s at 1 of `of_rows(output).sum()`; None if there are no activations to start from."""
+        """∂/∂ω `[L, M]` and ∂/∂s `[L, S]` at 1 of `of_rows(output).sum()`; None if there are no activations to start from."""
         if self._known is None:
             return None
         with torch.no_grad():
@@ -56,7 +64,10 @@ class LoweredEngine:
 
 
 class LoweredGraphs(LoweredEngine):
-    """A batch of graphs: numbers of edges and nodes are those of each graph."""
+    """A batch of graphs: numbers of edges and nodes are those of each graph.
+
+    `column` `[edges of the batch]` and `node` `[nodes of the batch]` say which edge and node of its own graph each one is.
+    """
 
     def __init__(self, program: Program, levels: Levels, column: Tensor, node: Tensor) -> None:
         super().__init__(program, levels, prepare(program))
@@ -65,21 +76,39 @@ class LoweredGraphs(LoweredEngine):
 
 
 def prepare(program: Program) -> dict[int, Any]:
-    """What each call can compute once, because it reads constants only."""
+    """What each call can compute once, because it reads constants only, by the number of the call."""
     steps = [step for step in program.steps if isinstance(step, MessageStep) and isinstance(step.source, Rows)]
     return {step.call: step.layer.prepare(step.source.tensor) for step in steps}  # type: ignore[union-attr]
 
 
 def _unbind(weight: Tensor) -> list[Tensor]:
-    """Rows; a single row that stands for all of them is not copied for each."""
+    """The rows of `[L, n]`; a single row that stands for all of them (`expand`) is not copied for each."""
     return [weight[0]] * len(weight) if weight.stride(0) == 0 and len(weight) > 1 else list(weight.unbind(0))
 
 
 def run(
     program: Program, levels: Levels, prepared: dict[int, Any], weight: LayerWeight, own: SelfWeight | None
 ) -> dict[int, Tensor]:
-    """Every value of the program."""
-    weights, owns = _unbind(weight), None if own is None else _unbind(own)
+    """Every value of the program, by its number: `[pairs that are needed there, width]`.
+
+    The path 0 → 1 → 2 with features (1, 10, 100) and two calls that add to each node what it receives. All nodes have
+    (1, 11, 110) after the first call; the target 2 has 110 + 11 = 121 after the second.
+
+    >>> from edgewise.graph.computation_graph import InEdges
+    >>> from edgewise.program.layers.affine import AffineLayer
+    >>> from edgewise.program.levels import expand
+    >>> plus, x = AffineLayer(coefficient=None, root=1.0), torch.tensor([[1.0], [10.0], [100.0]])
+    >>> program = Program((MessageStep(plus, Rows(x), 0, call=0), MessageStep(plus, Ref(0), 1, call=1)), 1, num_calls=2)
+    >>> path = InEdges.of(torch.tensor([[0, 1], [1, 2]]), 3)
+    >>> levels = expand(path, torch.tensor([2]), 2, torch.full((3,), -1, dtype=torch.int32))
+    >>> values = run(program, levels, prepare(program), torch.ones(2, 2), None)
+    >>> [value.view(-1).tolist() for value in values.values()]                  # nodes 2 and 1, then node 2
+    [[110.0, 11.0], [121.0]]
+    >>> weight = torch.tensor([[1.0, 0.0], [1.0, 1.0]])                         # copies are e1, e0: e0 is off in call 0
+    >>> run(program, levels, prepare(program), weight, None)[1]
+    tensor([[120.]])
+    """
+    weights, owns = _unbind(weight), None if own is None else _unbind(own)  # per call: [M], [S]
     values: dict[int, Tensor] = {}
     for step in program.steps:
         if isinstance(step, MessageStep):
@@ -87,7 +116,7 @@ def run(
             table = prepared[step.call] if from_nodes else values[step.source.value]  # type: ignore[union-attr]
             hop = levels.hop(step.call, from_nodes=from_nodes)
             if not from_nodes:
-                table = table[: hop.table_size]  # made several calls earlier, it has rows that nobody reads any more
+                table = table[: hop.table_size]  # made several calls earlier, it has rows that are no longer read
             mine = None if owns is None else owns[step.call][: hop.num_heads]
             values[step.output] = step.layer.forward(table, hop, weights[step.call][: len(hop.tail)], mine)
         else:
@@ -98,6 +127,7 @@ def run(
 def _rows(
     source: Source, step: RowStep, levels: Levels, values: dict[int, Tensor], owns: list[Tensor] | None
 ) -> Tensor:
+    """The rows of a source that a step reads, `[pairs after its calls, …]`; a residual is scaled by its self weights."""
     if isinstance(source, Ref):
         rows = values[source.value]
         rows = rows if levels.whole else rows[: levels.pairs_after(step.calls_done)]

@@ -2,20 +2,29 @@
 
 Everything before the first layer is a constant, the same for all targets. Values are numbered in the order in which they
 come to be; a value made after c calls is needed only for nodes within L − c hops of a target.
+
+A GCN of two layers with a ReLU in between is three steps, with W₁ and W₂ inside the layers:
+
+    value 0 = MessageStep(layer 1, Rows(x), call 0)
+    value 1 = RowStep(relu, Ref(0))
+    value 2 = MessageStep(layer 2, Ref(1), call 1)      the output
 """
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from torch import Tensor
-from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from edgewise.program.layers.base import Layer
+from edgewise.trees import TreeSpec, tree_unflatten
 
 
 @dataclass(frozen=True)
 class Ref:
-    """A value; `own_call` says that it is a residual around that call, scaled by its self weights."""
+    """A value; `own_call` says that it is a residual around that call, scaled by its self weights.
+
+    In `h = conv(x) + x` the second summand is what a node contributes to itself in that call: it belongs to s, not to ω.
+    """
 
     value: int
     own_call: int | None = None
@@ -23,7 +32,7 @@ class Ref:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A constant with a row for each node."""
+    """A constant with a row for each node, `[N, …]`; `own_call` as in `Ref`."""
 
     tensor: Tensor
     own_call: int | None = None
@@ -34,13 +43,27 @@ Source: TypeAlias = Ref | Rows
 
 @dataclass(frozen=True, eq=False)
 class RowStep:
-    """A row-wise operation: `function(*args, **kwargs)` with the sources put in."""
+    """A row-wise operation: `function(*args, **kwargs)` with the sources put in.
+
+    >>> import torch; from edgewise.trees import tree_flatten
+    >>> leaves, form = tree_flatten(((Ref(0), 2.0), {}))                 # value 0 times 2
+    >>> step = RowStep(torch.mul, tuple(leaves), form, output=1, calls_done=1)
+    >>> step.sources
+    [Ref(value=0, own_call=None)]
+    >>> step.run([torch.tensor([[1.0], [10.0]])])
+    tensor([[ 2.],
+            [20.]])
+    """
 
     function: Any
     leaves: tuple[Any, ...]
+    """The arguments in a flat list; a `Ref` or `Rows` stands where rows have to be put in."""
     form: TreeSpec
+    """How the leaves nest as `(args, kwargs)`."""
     output: int
+    """The number of the value that it makes."""
     calls_done: int
+    """How many calls come before it."""
 
     @property
     def sources(self) -> list[Source]:
@@ -58,17 +81,26 @@ class RowStep:
 
 @dataclass(frozen=True, eq=False)
 class MessageStep:
-    """A message-passing call."""
+    """A message-passing call: the layer reads the rows of `source` and makes the value `output`."""
 
     layer: Layer
     source: Source
     output: int
     call: int
+    """0 is the call that reads the features."""
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The steps in order, and which value is the output."""
+    """The steps in order, and which value is the output.
+
+    >>> import torch; from edgewise.program.layers.affine import AffineLayer
+    >>> plus = AffineLayer(coefficient=None, root=1.0)                   # every node: itself plus what it receives
+    >>> x = torch.tensor([[1.0], [10.0], [100.0]])
+    >>> program = Program((MessageStep(plus, Rows(x), 0, call=0), MessageStep(plus, Ref(0), 1, call=1)), 1, num_calls=2)
+    >>> program.segments()                                               # nothing between the calls, nothing at the end
+    [[], []]
+    """
 
     steps: tuple[RowStep | MessageStep, ...]
     output: int

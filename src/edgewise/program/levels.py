@@ -3,6 +3,15 @@
 Pairs (target, node) are numbered by their distance from the target: first the targets themselves, then the pairs one hop away,
 and so on; edges follow their receivers. What a layer needs is then always the beginning of the same arrays: after c of L calls
 only the pairs within L − c hops count, and call c needs the edges that end there.
+
+The path 0 → 1 → 2 with edges e0, e1, the target 2 and L = 2 calls:
+
+    pair   node   hops   its edge          after 0 calls: features of all nodes, no pairs
+    0      2      0      e1, from pair 1   after 1 call:  pairs 0 and 1, so call 0 needs e1 and e0
+    1      1      1      e0, from node 0   after 2 calls: pair 0 alone,  so call 1 needs e1
+
+Node 0 has no pair: it only sends in call 0, which reads the features of the graph. `Levels` holds these arrays, `expand` makes
+them, and a `Hop` is the part of them that one call reads.
 """
 
 import warnings
@@ -18,55 +27,66 @@ from torch_geometric.data import Data
 from edgewise.graph.computation_graph import InEdges
 from edgewise.program.kernels import arrays, kernels_for
 
-# --- One message-passing call on copies: who hears whom, and sums over what a node hears -------------------------------
-
-
-with (
-    warnings.catch_warnings()
-):  # torch says once per process that sparse tensors are in beta; users need not hear it from us
+with warnings.catch_warnings():  # torch warns once per process that sparse tensors are in beta; users need not read it
     warnings.simplefilter("ignore", UserWarning)
     torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
 
 
 @dataclass(eq=False)
 class Hop:
-    """Heads hear tails: the edges of head i are `start[i]:start[i + 1]`. Tails and own rows are rows of a table of senders."""
+    """The edges of one call between copies: heads receive, tails send.
+
+    The edges of head i are `start[i]:start[i + 1]`. Tails and own rows are rows of a table of senders, which is either the
+    features of the graph (a row per node) or what an earlier call made (a row per pair).
+
+    Call 1 of the path above: one head (pair 0, node 2), whose edge e1 comes from row 1 of a table with the pairs 0 and 1.
+
+    >>> hop = Hop(torch.tensor([0, 1]), torch.tensor([1]), torch.tensor([1]), None, torch.tensor([2]), 2)
+    >>> made_by_call_0 = torch.tensor([[110.0], [11.0]])                 # rows of pair 0 (node 2) and pair 1 (node 1)
+    >>> weighted_sum(torch.tensor([0.5]), made_by_call_0, hop)           # ω = 0.5 on e1
+    tensor([[5.5000]])
+    >>> hop.own_rows(made_by_call_0)
+    tensor([[110.]])
+    """
 
     start: Tensor
+    """`[heads + 1]`: where the edges of each head begin."""
     tail: Tensor
+    """`[edges]`: the row of the table that each edge reads."""
     edge_id: Tensor
-    """The column of each edge in the graph."""
+    """`[edges]`: the column of each edge in the graph."""
     own: Tensor | None
-    """The row of each head itself; None: the first rows of the table, in order."""
+    """`[heads]`: the row of each head itself; None: the first rows of the table, in order."""
     node: Tensor
-    """The node of each head."""
+    """`[heads]`: the node of each head."""
     table_size: int
+    """How many rows the table of senders has."""
     table_node: Tensor | None = None
     """The node of each row of the table, where that is not its number."""
     _cache: dict[str, Any] = field(default_factory=dict)
 
     @property
     def num_heads(self) -> int:
-        """How many nodes hear something."""
+        """How many copies receive."""
         return len(self.start) - 1
 
     @property
     def head(self) -> Tensor:
-        """The head of each edge."""
+        """`[edges]`: the head of each edge."""
         if "head" not in self._cache:
             heads = torch.arange(self.num_heads, device=self.start.device)
             self._cache["head"] = torch.repeat_interleave(heads, self.start.diff(), output_size=len(self.tail))
         return self._cache["head"]
 
     def remembered(self, what: str, compute: Callable[[], Tensor]) -> Tensor:
-        """Something that stays the same from one pass to the next."""
+        """Compute something once: it stays the same from one pass to the next."""
         if what not in self._cache:
             self._cache[what] = compute()
         found: Tensor = self._cache[what]
         return found
 
     def backwards(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The edges grouped by tail: where each group starts, the heads, and the places among the edges."""
+        """The edges grouped by tail: starts of the groups `[table + 1]`, heads `[edges]`, places among the edges `[edges]`."""
         if "backwards" not in self._cache:
             order = self.tail.argsort(stable=True)
             start = torch.zeros(self.table_size + 1, dtype=torch.long, device=self.tail.device)
@@ -75,12 +95,18 @@ class Hop:
         return self._cache["backwards"]
 
     def own_rows(self, table: Tensor) -> Tensor:
-        """The rows of the heads themselves."""
+        """The rows of the heads themselves, `[heads, …]`."""
         return table[: self.num_heads] if self.own is None else table.index_select(0, self.own)
 
 
 def grouped_sum(table: Tensor, place: Tensor, start: Tensor, weight: Tensor) -> Tensor:
-    """Σ weight · table[place] over each group, `[groups, width]`."""
+    """Σ weight · table[place] over each group, `[groups, width]`; group i has the places `start[i]:start[i + 1]`.
+
+    >>> table, weight = torch.tensor([[1.0], [10.0]]), torch.tensor([1.0, 1.0, 3.0])
+    >>> grouped_sum(table, torch.tensor([0, 1, 1]), torch.tensor([0, 2, 3]), weight)
+    tensor([[11.],
+            [30.]])
+    """
     if len(place) == 0:
         return table.new_zeros(len(start) - 1, table.size(1))
     return functional.embedding_bag(
@@ -121,30 +147,29 @@ class _WeightedSum(torch.autograd.Function):
 
 
 def weighted_sum(weight: Tensor, table: Tensor, hop: Hop) -> Tensor:
-    """What every head hears: Σ weight · table[tail], `[heads, width]`."""
+    """What every head receives: Σ weight · table[tail], `[heads, width]`."""
     result: Tensor = _WeightedSum.apply(weight, table.contiguous(), hop)  # type: ignore[no-untyped-call]
     return result
 
 
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(eq=False)
 class Levels:
-    """Pairs and edges with the sizes of their beginnings, and the calls on them."""
+    """Pairs and edges by distance, and how many of them, from the first on, each call needs. M edges in all."""
 
     num_calls: int
     num_targets: int
     node: Tensor
-    """`[pairs]`: within L − 1 hops of the target."""
+    """`[pairs]`: the node; all within L − 1 hops of the target."""
     owner: Tensor
+    """`[pairs]`: the position of the target."""
     start: Tensor
+    """`[pairs + 1]`: where the edges of each pair begin."""
     edge_id: Tensor
     """`[M]`: the column of each edge."""
     sender: Tensor
     """`[M]`: the node that sends."""
     tail: Tensor
-    """The pair that sends, for the edges that need one."""
+    """The pair that sends, for the edges whose receiver is within L − 2 hops: the others send in call 0 only."""
     pair_end: list[int]
     """`pair_end[h]`: how many pairs are within h hops."""
     num_nodes: int
@@ -153,7 +178,7 @@ class Levels:
     _hops: dict[tuple[int, bool], Hop] = field(default_factory=dict)
 
     def pairs_after(self, calls: int) -> int:
-        """How many pairs are needed after some calls."""
+        """How many pairs are needed after some calls: those within L − calls hops, at most L − 1."""
         return self.num_nodes if self.whole else self.pair_end[min(self.num_calls - calls, self.num_calls - 1)]
 
     def edges_of(self, call: int) -> int:
@@ -162,6 +187,7 @@ class Levels:
 
     @property
     def _edge_end(self) -> dict[int, int]:
+        """How many edges the first so many pairs have, for the numbers of pairs in `pair_end`."""
         if not hasattr(self, "_ends"):
             ends = self.start[torch.tensor(self.pair_end, device=self.start.device)].tolist()
             self._ends = dict(zip(self.pair_end, ends, strict=True))
@@ -173,7 +199,7 @@ class Levels:
         if key not in self._hops:
             heads, edges = self.pairs_after(call + 1), self.edges_of(call)
             nodes = self.node[:heads]
-            tail = self.sender[:edges] if from_nodes or self.whole else self.tail[:edges]
+            tail = self.sender[:edges] if from_nodes or self.whole else self.tail[:edges]  # nodes, or pairs
             size = self.num_nodes if from_nodes or self.whole else self.pairs_after(call)
             own = nodes if from_nodes and not self.whole else None
             self._hops[key] = Hop(
@@ -182,24 +208,32 @@ class Levels:
         return self._hops[key]
 
     def gather(self, rows: Tensor, calls: int) -> Tensor:
-        """Rows of nodes as rows of pairs."""
+        """Rows of nodes `[N, …]` as rows of the pairs that are needed after some calls."""
         return rows if self.whole else rows.index_select(0, self.node[: self.pairs_after(calls)])
 
     @property
     def head(self) -> Tensor:
-        """The pair that receives, for every edge."""
+        """`[M]`: the pair that receives."""
         return self.hop(0, from_nodes=True).head
 
 
 def expand(in_edges: InEdges, targets: Tensor, num_calls: int, table: Tensor) -> Levels:
-    """The levels of some targets. `table` (targets × nodes, all −1) says which number a pair has; it is left as it was."""
+    """The levels of some targets. `table` (targets × nodes, all −1) says which number a pair has; it is left as it was.
+
+    >>> path = InEdges.of(torch.tensor([[0, 1], [1, 2]]), 3)                    # 0 → 1 → 2
+    >>> levels = expand(path, torch.tensor([2]), 2, torch.full((3,), -1, dtype=torch.int32))
+    >>> levels.node.tolist(), levels.pair_end                                   # one pair within 0 hops, two within 1
+    ([2, 1], [1, 2])
+    >>> levels.edge_id.tolist(), levels.sender.tolist(), levels.tail.tolist()   # e0 comes from a node that has no pair
+    ([1, 0], [1, 0], [1])
+    """
     size, device = in_edges.num_nodes, targets.device
-    frontier = torch.arange(len(targets), device=device) * size + targets
+    frontier = torch.arange(len(targets), device=device) * size + targets  # keys: target · N + node
     table[frontier] = torch.arange(len(targets), device=device, dtype=table.dtype)
-    keys, ends, hops = [frontier], [len(frontier)], []
+    keys, ends, hops = [frontier], [len(frontier)], []  # per hop: its keys, pairs so far, its edges
     grow = _grow_compiled if kernels_for(len(targets) * size, targets) else _grow
     for hop in range(num_calls):
-        last = hop == num_calls - 1  # whoever sends there is read from the features: it needs no number
+        last = hop == num_calls - 1  # its senders are read from the features: they need no number
         hops.append(grow(in_edges, frontier, table, ends[-1], number_senders=not last))
         frontier = hops[-1][-1]
         if not last:
@@ -207,7 +241,9 @@ def expand(in_edges: InEdges, targets: Tensor, num_calls: int, table: Tensor) ->
             ends.append(ends[-1] + len(frontier))
     key = torch.cat(keys)
     table[key] = -1
-    count, edges, senders, tails = (torch.cat(parts) for parts in list(zip(*hops, strict=True))[:4])
+    count, edges, senders, tails = (
+        torch.cat(parts) for parts in list(zip(*hops, strict=True))[:4]
+    )  # [pairs], then [M]
     start = torch.zeros(len(key) + 1, dtype=torch.long, device=device)
     start[1:] = count.cumsum(0)
     return Levels(num_calls, len(targets), key % size, key // size, start, edges, senders, tails, ends, size)
@@ -219,21 +255,21 @@ _Grown: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 def _grow(in_edges: InEdges, frontier: Tensor, table: Tensor, first: int, *, number_senders: bool) -> _Grown:
     """One hop: in-edges of each node of the frontier (how many, columns, senders, their numbers), and the new frontier.
 
-    A table instead of sorting: a pair is new if its entry is −1, and of several equal candidates the one that was written
-    last is kept.
+    `first` is the number of the next new pair.
     """
-    node = frontier % in_edges.num_nodes
-    position, place = in_edges.of_nodes(node)
+    node = frontier % in_edges.num_nodes  # [frontier]
+    position, place = in_edges.of_nodes(node)  # [in-edges] each
     sender = in_edges.sender[place]
-    count = in_edges.start[node + 1] - in_edges.start[node]
+    count = in_edges.start[node + 1] - in_edges.start[node]  # [frontier]
     if not number_senders:
         return count, in_edges.edge[place], sender, sender[:0], sender[:0]
-    key = (frontier - node)[position] + sender
+    key = (frontier - node)[position] + sender  # [in-edges]: the same target, the sender
     new = _number_new(table, key, first)
     return count, in_edges.edge[place], sender, table[key].long(), new
 
 
 def _grow_compiled(in_edges: InEdges, frontier: Tensor, table: Tensor, first: int, *, number_senders: bool) -> _Grown:
+    """The same as a compiled loop."""
     kernels = kernels_for(1 << 30, frontier)
     geometry = arrays(frontier, in_edges.start, in_edges.edge, in_edges.sender)
     grown = kernels.grow(*geometry, in_edges.num_nodes, table.numpy(), first, number_senders)
@@ -242,7 +278,15 @@ def _grow_compiled(in_edges: InEdges, frontier: Tensor, table: Tensor, first: in
 
 
 def _number_new(table: Tensor, key: Tensor, first: int) -> Tensor:
-    """The keys that have no number yet, each once; they get the next numbers."""
+    """The keys that have no number yet, each once; they get the next numbers.
+
+    A table instead of sorting: every candidate writes its ticket into the table, and of several equal ones the one that was
+    written last finds its own ticket there.
+
+    >>> table = torch.tensor([-1, 0, -1], dtype=torch.int32)                    # key 1 has the number 0
+    >>> _number_new(table, torch.tensor([2, 1, 0, 0]), 1), table
+    (tensor([2, 0]), tensor([2, 0, 1], dtype=torch.int32))
+    """
     candidate = key[table[key] < 0]
     ticket = torch.arange(len(candidate), device=key.device, dtype=table.dtype)
     table[candidate] = ticket
@@ -252,7 +296,7 @@ def _number_new(table: Tensor, key: Tensor, first: int) -> Tensor:
 
 
 def whole_levels(data: Data, in_edges: InEdges, num_calls: int, owner: Tensor, num_targets: int) -> Levels:
-    """Every node and edge at every call."""
+    """Every node and edge at every call (graph tasks): a pair is a node, `owner` `[N]` is its graph."""
     node = torch.arange(data.num_nodes, device=data.edge_index.device)
     return Levels(
         num_calls, num_targets, node, owner, in_edges.start, in_edges.edge, in_edges.sender, in_edges.sender,

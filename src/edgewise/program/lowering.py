@@ -1,4 +1,8 @@
-"""A model that was lowered and proved: engines for blocks of targets."""
+"""A program on one graph, with its activations: it makes the engines for blocks of targets.
+
+`lower_nodes` and `lower_graphs` try to compile a recorded pass; None means that the model runs as it is. What they return is
+not proved yet: `question/` calls `settle` and compares the output with the model's.
+"""
 
 import logging
 
@@ -21,14 +25,18 @@ _EDGE_BYTES = 160  # structure, weights, their gradients and moments
 
 
 class Lowering:
-    """A program for one graph, with the activations of all nodes."""
+    """A program for one graph, with the activations of all nodes.
+
+    `known` has every value at ω = 1, `[N, width]` each, and `slopes` the derivatives of activation functions there; both are
+    empty until `settle`. `prepared` has what each call computes once. `everything` are levels with all nodes at every call.
+    """
 
     def __init__(self, program: Program, data: Data, in_edges: InEdges, dtype: torch.dtype) -> None:
         self.program, self.in_edges, self.data, self.dtype = program, in_edges, data, dtype
         self.prepared = prepare(program)
         self._table = torch.empty(0, dtype=torch.int32, device=data.edge_index.device)
-        nobody = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device)
-        self.everything = whole_levels(data, in_edges, program.num_calls, nobody, data.num_nodes)
+        no_owner = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device)
+        self.everything = whole_levels(data, in_edges, program.num_calls, no_owner, data.num_nodes)
         self.known: dict[int, Tensor] = {}
         self.slopes: dict[int, Slope] = {}
         self.last_block_bytes = 0
@@ -36,11 +44,11 @@ class Lowering:
 
     @property
     def _pair_bytes(self) -> int:
-        """About what a pass keeps for a pair: every value, its gradient and a copy."""
+        """About how many bytes a pass keeps for a pair: every value, its gradient and a copy."""
         return 3 * sum(value[:1].numel() * value.element_size() for value in self.known.values())
 
     def settle(self) -> Tensor:
-        """Run everything once at ω = 1 and keep it; the output of all nodes."""
+        """Run everything once at ω = 1 and keep it; returns the output of all nodes, `[N, columns]`."""
         output = self.run_all(
             torch.ones(
                 self.program.num_calls,
@@ -53,19 +61,17 @@ class Lowering:
         return output[self.program.output]
 
     def run_all(self, weight: Tensor, own: Tensor | None = None) -> dict[int, Tensor]:
-        """Every value for every node, under ω `[L, E]` and s `[L, N]` shared by all."""
+        """Every value for every node, `[N, width]` each, under ω `[L, E]` and s `[L, N]` that all targets share."""
         with torch.no_grad():
             return run(self.program, self.everything, self.prepared, weight[:, self.in_edges.edge], own)
 
     def engine(self, targets: Tensor) -> LoweredEngine:
-        """All of these nodes in one pass."""
+        """An engine for these nodes, `[T]`, all in one pass."""
         needed = len(targets) * self.in_edges.num_nodes
         if len(self._table) < needed:
             self._table = torch.full((needed,), -1, dtype=torch.int32, device=targets.device)
-        table, self._table = (
-            self._table,
-            self._table[:0],
-        )  # after an interrupt a half-written table must not be used again
+        # after an interrupt a half-written table must not be used again
+        table, self._table = self._table, self._table[:0]
         levels = expand(self.in_edges, targets, self.program.num_calls, table)
         self._table = table
         self.last_block_bytes = len(levels.node) * self._pair_bytes + len(levels.edge_id) * _EDGE_BYTES
@@ -73,7 +79,10 @@ class Lowering:
 
 
 def _compiled(trace: Trace, data: Data, *, whole: bool) -> Program | None:
-    """The program, or None and a line in the debug log: whatever goes wrong here, the model then runs as it is."""
+    """The program, or None and a line in the debug log.
+
+    Whatever goes wrong in reading a stranger's model, the model itself still runs: so other exceptions count, too.
+    """
     try:
         return compile_program(trace, data, whole=whole)
     except (Unsupported, RuntimeError, TypeError, AttributeError, IndexError, KeyError) as reason:
@@ -92,7 +101,7 @@ def lower_nodes(trace: Trace, data: Data, in_edges: InEdges) -> Lowering | None:
 
 
 def lower_graphs(trace: Trace, copies: Copies) -> LoweredGraphs | None:
-    """An engine for a batch of graphs, not yet proved."""
+    """An engine for a batch of graphs, not yet proved; None (and a line in the debug log) if it cannot be lowered."""
     program = _compiled(trace, copies.data, whole=True)
     if program is None:
         return None

@@ -3,6 +3,20 @@
 Dropping one message changes one node; the change spreads one hop further with every later call. All missing messages (slots)
 travel together as pairs (slot, node) with the change of the node's features; what did not change is read from the activations
 of the whole graph. A slot is an edge, or a node's own term; layerwise it is missing in one call, at input level in all of them.
+
+The path 0 → 1 → 2 with edges e0, e1, the features (1, 10, 100) and two calls that add to each node what it receives. The nodes
+have (1, 11, 110) after the first call and (1, 12, 121) after the second; the target is node 2. Layerwise there are three slots:
+
+    slot   missing           change after call 0   change after call 1               drop of the target
+    0      e0 in call 0      node 1: −1            node 2: −1, because e1 brings it   1
+    1      e1 in call 0      node 2: −10           node 2: −10, by its own term       10
+    2      e1 in call 1                            node 2: −11                        11
+
+In slot 0 node 1 itself changes in call 1 as well, but that is too far from the target to matter, so the pair is dropped; for
+the same reason "e0 in call 1" is not a slot.
+
+This file has what stays the same for all of that: the slots, the numbering of pairs, and the geometry of one set of targets
+(`Differences`). `perturbation_forward.py` carries the changes, `perturbation_output.py` reads off the drops.
 """
 
 from collections.abc import Iterator
@@ -17,14 +31,53 @@ from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.lowering import Lowering
 from edgewise.question.target import Target
 
-# --- Pairs (slot, node): what a missing message (the slot) has changed so far ------------------------------------------
+
+@dataclass(frozen=True, eq=False)
+class MissingMessages:
+    """Slots: what is missing (an edge's column, or a node's own term), and in which call (−1: in every call)."""
+
+    item: Tensor
+    """`[slots]`: a column of the graph, or a node if `of_self`."""
+    call: Tensor
+    """`[slots]`: the call in which it is missing, or −1."""
+    of_self: bool
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    def split(self, size: int) -> Iterator["MissingMessages"]:
+        """In blocks of at most `size`."""
+        for item, call in zip(self.item.split(size), self.call.split(size), strict=True):
+            yield MissingMessages(item, call, self.of_self)
+
+    def in_call(self, call: int) -> Tensor:
+        """`[slots]`: whether each is missing in this call."""
+        return (self.call == call) | (self.call < 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Drops:
+    """value − value without, where it is not zero. One entry for each (target, slot), `[entries]` each."""
+
+    position: Tensor
+    """The position of the target."""
+    slot: Tensor
+    """The missing message, as a position in the block of `MissingMessages`."""
+    score: Tensor
+    """Positive: the message supports the target."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Numbered pairs; `key` is slot · N + node."""
+    """Numbered pairs (slot, node): the nodes that a missing message has changed so far.
+
+    >>> pairs = Pairs(torch.tensor([1, 5]), num_nodes=3)                 # slot 0 changed node 1, slot 1 changed node 2
+    >>> pairs.slot.tolist(), pairs.node.tolist()
+    ([0, 1], [1, 2])
+    """
 
     key: Tensor
+    """`[pairs]`: slot · N + node."""
     num_nodes: int
     grouped: bool = False
     """Whether they are ordered by slot."""
@@ -44,7 +97,14 @@ class Pairs:
 
 
 class Numbering:
-    """Gives pairs numbers by a table over slots × nodes, without sorting."""
+    """Gives pairs numbers by a table over slots × nodes, without sorting.
+
+    >>> numbering = Numbering(2, 3, torch.device("cpu"))                 # two slots, three nodes: keys 0 to 5
+    >>> numbering.number(torch.tensor([5, 1]), torch.tensor([5])).key    # each once
+    tensor([1, 5])
+    >>> numbering.find(torch.tensor([5, 0, 1]))
+    tensor([ 1, -1,  0])
+    """
 
     def __init__(self, num_slots: int, num_nodes: int, device: torch.device) -> None:
         self._table = torch.full((num_slots * num_nodes,), -1, dtype=torch.int32, device=device)
@@ -58,7 +118,11 @@ class Numbering:
         self._used = []
 
     def number(self, *keys: Tensor) -> Pairs:
-        """Every key once, numbered from 0; earlier numbers are forgotten."""
+        """Every key once, numbered from 0; earlier numbers are forgotten.
+
+        Every key writes its place into the table; of several equal ones the one that was written last finds its own place
+        there, and is kept.
+        """
         self.forget()
         key = torch.cat(keys)
         ticket = torch.arange(len(key), device=key.device, dtype=torch.int32)
@@ -73,65 +137,39 @@ class Numbering:
         return self._table[key].long()
 
 
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Slots:
-    """Missing messages: what (an edge's column, or a node), and in which call (−1: in every call)."""
-
-    item: Tensor
-    call: Tensor
-    of_self: bool
-
-    def __len__(self) -> int:
-        return len(self.item)
-
-    def split(self, size: int) -> Iterator["Slots"]:
-        """In blocks."""
-        for item, call in zip(self.item.split(size), self.call.split(size), strict=True):
-            yield Slots(item, call, self.of_self)
-
-
-@dataclass(frozen=True, eq=False)
-class Drops:
-    """value − value without, where it is not zero: for the target at `position`."""
-
-    position: Tensor
-    slot: Tensor
-    score: Tensor
-
-
 class Differences:
-    """The targets of one lowering, and how far each node is from them."""
+    """The targets of one lowering, and how far each node is from them: what all blocks of slots read."""
 
     def __init__(self, lowering: Lowering, targets: Tensor, target: Target) -> None:
-        self.lowering, self.targets, self.target = lowering, targets, target
+        self.lowering, self.targets, self.target = lowering, targets, target  # targets: [T] nodes
         self.program, self.known = lowering.program, lowering.known
         graph = lowering.in_edges
         receiver = torch.repeat_interleave(torch.arange(graph.num_nodes, device=targets.device), graph.start.diff())
-        self.sender = torch.empty_like(graph.sender)
-        self.receiver = torch.empty_like(graph.sender)
+        self.sender = torch.empty_like(graph.sender)  # [E], by column
+        self.receiver = torch.empty_like(graph.sender)  # [E], by column
         self.sender[graph.edge], self.receiver[graph.edge] = graph.sender, receiver
-        self.out_edges = InEdges.of(torch.stack([self.receiver, self.sender]), graph.num_nodes)
-        self.distance = _distance(graph, targets, self.program.num_calls)
-        self.value = target.value(target.truth)
+        self.out_edges = InEdges.of(torch.stack([self.receiver, self.sender]), graph.num_nodes)  # grouped by sender
+        self.distance = _distance(graph, targets, self.program.num_calls)  # [N]
+        self.value = target.value(target.truth)  # [T]
         self.steps = [step for step in self.program.steps if isinstance(step, MessageStep)]
         self.segments = self.program.segments()
         self.columns_only = self._columns_only()
         self.live = _live_after(self)
         self._numberings: dict[int, Numbering] = {}
 
-    def slots(self, level: str, *, of_self: bool) -> Slots:
-        """Everything that can be missing and still change a target."""
+    def slots(self, level: str, *, of_self: bool) -> MissingMessages:
+        """Everything that can be missing and still change a target; `level` is "input" or "layer".
+
+        What arrives at a node in call c of L reaches a target if that is fewer than L − c edges away.
+        """
         calls = self.program.num_calls
-        where = self.distance if of_self else self.distance[self.receiver]
+        where = self.distance if of_self else self.distance[self.receiver]  # [N] or [E]
         if level == "input":
             item = (where < calls).nonzero().view(-1)
-            return Slots(item, torch.full_like(item, -1), of_self)
+            return MissingMessages(item, torch.full_like(item, -1), of_self)
         parts = [(where < calls - call).nonzero().view(-1) for call in range(calls)]
         numbers = [torch.full_like(part, call) for call, part in enumerate(parts)]
-        return Slots(torch.cat(parts), torch.cat(numbers), of_self)
+        return MissingMessages(torch.cat(parts), torch.cat(numbers), of_self)
 
     def numbering(self, which: int, num_slots: int) -> Numbering:
         """One of two tables that numbers pairs, empty; used again from block to block."""
@@ -149,7 +187,12 @@ class Differences:
 
 
 def _distance(in_edges: InEdges, targets: Tensor, calls: int) -> Tensor:
-    """Fewest edges from each node to the nearest target; `calls` if that is too far to matter."""
+    """`[N]`: fewest edges from each node to the nearest target; `calls` if that is too far to matter.
+
+    >>> path = InEdges.of(torch.tensor([[0, 1], [1, 2]]), 3)             # 0 → 1 → 2
+    >>> _distance(path, torch.tensor([2]), 2)                            # node 0 cannot be changed in time
+    tensor([2, 1, 0])
+    """
     distance = torch.full((in_edges.num_nodes,), calls, device=targets.device)
     frontier = torch.unique(targets)
     distance[frontier] = 0
@@ -162,7 +205,7 @@ def _distance(in_edges: InEdges, targets: Tensor, calls: int) -> Tensor:
 
 
 def _live_after(differences: Differences) -> list[set[int]]:
-    """Per call: the values that are read later."""
+    """Per call: the values that are read after it and its segment, by later steps or as the output."""
     program, calls = differences.program, differences.program.num_calls
     live: list[set[int]] = [set() for _ in range(calls)]
     for step in program.steps:

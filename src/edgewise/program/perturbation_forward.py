@@ -1,4 +1,16 @@
-"""A block of missing messages on their way through the calls: who hears of them, and what it changes there."""
+"""A block of missing messages on their way through the calls: which nodes each one changes, and by how much.
+
+The worked example is in `perturbation.py`: on the path 0 → 1 → 2, slot 0 (e0 missing in call 0) changes node 1 by −1 after
+call 0 and node 2 by −1 after call 1. Every call goes the same way:
+
+1. which pairs (slot, node) change: those whose message is missing here, those that receive from a changed node, and changed
+   nodes themselves; always only nodes from which a target can still be reached (`near`);
+2. by how much: affine layers carry the change itself (they are linear), any other layer is run again for the changed nodes;
+3. through the row-wise steps behind the call: run on old rows + change, minus what they made of the old rows;
+4. forget values that no later step reads, and pairs where nothing changed after all.
+
+Compiled loops (`kernels/`) do steps 1 and 2 in one pass, slot by slot; the torch code beside them does the same.
+"""
 
 from typing import Any
 
@@ -10,13 +22,16 @@ from edgewise.program.ir import MessageStep, Ref, Rows, RowStep
 from edgewise.program.kernels import arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.levels import Hop
-from edgewise.program.perturbation import Differences, Pairs, Slots
+from edgewise.program.perturbation import Differences, MissingMessages, Pairs
 
 
 class ForwardChange:
-    """Some slots on their way through the calls."""
+    """A batch of occlusions: which nodes changed so far (`pairs`), and by how much (`change`).
 
-    def __init__(self, differences: Differences, slots: Slots) -> None:
+    `change[v]` is the change of value v, `[pairs, width]`. `all` is what all batches share.
+    """
+
+    def __init__(self, differences: Differences, slots: MissingMessages) -> None:
         self.all, self.slots = differences, slots
         size = differences.lowering.in_edges.num_nodes
         self.numbering = differences.numbering(0, len(slots))
@@ -26,90 +41,94 @@ class ForwardChange:
         self.live = differences.live
 
     def through(self, step: MessageStep, segment: list[RowStep]) -> None:
-        """Through a call and the row-wise steps behind it."""
+        """Through a call and the row-wise steps behind it: afterwards `pairs` and `change` are those after the call."""
         change, pairs = self._through_messages(step)
         read = {source.value for row in segment for source in row.sources if isinstance(source, Ref)}
         self._move_to(pairs, read | self.live[step.call])
         self.change[step.output] = change
         if not self._through_rectifier(step, segment):
             self._through_rows(segment)
-            self._forget(step.call)
+            self._drop_unchanged(step.call)
 
     # --- where the change goes ----------------------------------------------------------------------------------------
 
     def near(self, node: Tensor, call: int) -> Tensor:
-        """Whether what a node hears in this call can still reach a target."""
+        """Whether what a node receives in this call can still reach a target."""
         return self.all.distance[node] < self.all.program.num_calls - call
 
     def missing(self, call: int) -> Tensor:
-        """Slots whose message is missing in this call."""
+        """The slots whose message is missing in this call, near enough to matter."""
         at = self.slots.item if self.slots.of_self else self.all.receiver[self.slots.item]
-        active = (self.slots.call == call) | (self.slots.call < 0)
-        return (active & self.near(at, call)).nonzero().view(-1)
+        return (self.slots.in_call(call) & self.near(at, call)).nonzero().view(-1)
 
     def silent(self, call: int) -> Tensor:
-        """Per slot: the edge that carries nothing in this call, or −1."""
+        """`[slots]`: the edge that carries nothing in this call, or −1."""
         if self.slots.of_self:
             return torch.full_like(self.slots.item, -1)
-        return torch.where((self.slots.call == call) | (self.slots.call < 0), self.slots.item, -1)
+        return torch.where(self.slots.in_call(call), self.slots.item, -1)
 
     def silent_self(self, call: int) -> Tensor:
-        """Per slot: the node that does not hear itself in this call, or −1."""
+        """`[slots]`: the node whose own term is missing in this call, or −1."""
         if not self.slots.of_self:
             return torch.full_like(self.slots.item, -1)
-        return torch.where((self.slots.call == call) | (self.slots.call < 0), self.slots.item, -1)
+        return torch.where(self.slots.in_call(call), self.slots.item, -1)
 
     def spread(self, pairs: Pairs, call: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Out-edges of changed nodes that still matter: the pair, the column, and the key of who hears it."""
+        """Out-edges of changed nodes that still matter: the pair that sends, the column, and the key of the pair that receives.
+
+        In the example, before call 1: of the pairs (slot 0, node 1) and (slot 1, node 2) only the first has an out-edge, e1.
+        The result is the pair number 0, the column 1 and the key 0 · 3 + 2 = 2, `[out-edges]` each.
+        """
         out, silent = self.all.out_edges, self.silent(call)
         kernels = kernels_for(len(pairs), pairs.key)
         if kernels is not None:
             geometry = (out.start, out.edge, out.sender, self.all.distance)
             reach = self.all.program.num_calls - call
             found = kernels.spread(pairs.key.numpy(), self.num_nodes, *arrays(*geometry), reach, silent.numpy())
-            source, edge, heard = (torch.from_numpy(array) for array in found)
-            return source, edge, heard
-        source, place = out.of_nodes(pairs.node)
-        edge, hearer, slot = out.edge[place], out.sender[place], pairs.slot[source]
-        kept = (self.near(hearer, call) & (edge != silent[slot])).nonzero().view(-1)
-        return source[kept], edge[kept], (slot * self.num_nodes + hearer)[kept]
+            source, edge, key = (torch.from_numpy(array) for array in found)
+            return source, edge, key
+        source, place = out.of_nodes(pairs.node)  # [out-edges of changed nodes] each
+        edge, receiver, slot = out.edge[place], out.sender[place], pairs.slot[source]
+        kept = (self.near(receiver, call) & (edge != silent[slot])).nonzero().view(-1)
+        return source[kept], edge[kept], (slot * self.num_nodes + receiver)[kept]
 
     def own_kept(self, pairs: Pairs, call: int) -> Tensor:
-        """Whether a pair's node still hears itself in this call."""
+        """`[pairs]`: whether a pair's node keeps its own term in this call."""
         if not self.slots.of_self:
             return torch.ones(len(pairs), dtype=torch.bool, device=pairs.key.device)
         slot = pairs.slot
-        missing = (self.slots.item[slot] == pairs.node) & (
-            (self.slots.call[slot] == call) | (self.slots.call[slot] < 0)
-        )
-        return ~missing
+        return ~((self.slots.item[slot] == pairs.node) & self.slots.in_call(call)[slot])
 
     # --- through a call -----------------------------------------------------------------------------------------------
 
     def _through_messages(self, step: MessageStep) -> tuple[Tensor, Pairs]:
-        missing = self.missing(step.call)
+        """The change of what the call makes, `[new pairs, width]`, and those pairs; points 1 and 2 at the top of this file."""
+        missing = self.missing(step.call)  # slots
         at = self.slots.item[missing] if self.slots.of_self else self.all.receiver[self.slots.item[missing]]
-        extra = missing * self.num_nodes + at
+        extra = missing * self.num_nodes + at  # keys: where a message is missing
         if isinstance(step.layer, AffineLayer):
             gone = self.missing_rows(step, step.layer, missing)
             kernels = kernels_for(len(self.pairs) + len(extra), self.pairs.key)
             if kernels is not None:
                 return self._carry(kernels, step, step.layer, extra, gone)
-        source, edge, heard = self.spread(self._changed(step), step.call)
+        source, edge, reached = self.spread(self._changed(step), step.call)  # reached: keys
         stay = self.pairs.key[self.near(self.pairs.node, step.call)]
-        pairs = self.numbering.number(stay, heard, extra)
+        pairs = self.numbering.number(stay, reached, extra)
         if not isinstance(step.layer, AffineLayer):
-            return self._again(step, pairs), pairs
-        change = self._heard(step, step.layer, pairs, (source, edge, heard))
+            return self._run_again(step, pairs), pairs
+        change = self._received(step, step.layer, pairs, (source, edge, reached))
         if gone is not None:
             change.index_add_(0, self.numbering.find(extra), gone, alpha=-1)
         return change, pairs
 
     def rows_to_carry(self, step: MessageStep, layer: AffineLayer) -> tuple[Tensor, Tensor, Tensor]:
-        """For compiled loops: what each changed node sends, what it tells itself (maybe nothing), and coefficients."""
+        """For compiled loops: how each pair changes what it sends, and its own term, `[pairs, out]`; and coefficients `[E]`.
+
+        The second is empty if the layer has no own term, the third if all coefficients are 1.
+        """
         nothing = self.all.known[step.output].new_zeros(0, 0)
         coefficient = nothing.view(-1) if layer.coefficient is None else layer.coefficient.to(nothing.dtype)
-        if isinstance(step.source, Rows):  # constants: nobody sends anything new
+        if isinstance(step.source, Rows):  # constants: no node sends anything new
             return nothing, nothing, coefficient
         moved = self.change[step.source.value]
         own = layer.own_difference(moved, self.pairs.node)
@@ -118,7 +137,10 @@ class ForwardChange:
     def _carry(
         self, kernels: Any, step: MessageStep, layer: AffineLayer, extra: Tensor, gone: Tensor | None
     ) -> tuple[Tensor, Pairs]:
-        """The compiled way: all that the pairs hear, slot by slot."""
+        """The compiled way: all that the pairs receive, slot by slot.
+
+        `extra` `[missing]` has the keys where a message is missing, `gone` `[missing, out]` those messages.
+        """
         self.group()
         moved, own, coefficient = self.rows_to_carry(step, layer)
         width = self.all.known[step.output].size(1)
@@ -144,14 +166,17 @@ class ForwardChange:
         """The pairs whose features this call reads changed: none if it reads constants."""
         return self.pairs if isinstance(step.source, Ref) else Pairs(self.pairs.key[:0], self.num_nodes)
 
-    def _heard(self, step: MessageStep, layer: AffineLayer, pairs: Pairs, spread: tuple[Tensor, ...]) -> Tensor:
-        """What the pairs hear of changed nodes, and of themselves."""
+    def _received(self, step: MessageStep, layer: AffineLayer, pairs: Pairs, spread: tuple[Tensor, ...]) -> Tensor:
+        """What changes in the new pairs because of changed senders, and of their own change: `[pairs, out]`.
+
+        The layer is linear: a sender that changed by δ changes its receivers by coefficient · B δ.
+        """
         change = torch.zeros_like(self.all.known[step.output][:1]).expand(len(pairs), -1).contiguous()
         if isinstance(step.source, Rows):
             return change
-        moved, (source, edge, heard) = self.change[step.source.value], spread
+        moved, (source, edge, reached) = self.change[step.source.value], spread
         change.index_add_(
-            0, self.numbering.find(heard), layer.weighted(edge, layer.difference(moved).index_select(0, source))
+            0, self.numbering.find(reached), layer.weighted(edge, layer.difference(moved).index_select(0, source))
         )
         stays = (self.own_kept(self.pairs, step.call) & self.near(self.pairs.node, step.call)).nonzero().view(-1)
         own = layer.own_difference(moved.index_select(0, stays), self.pairs.node[stays])
@@ -160,42 +185,48 @@ class ForwardChange:
         return change
 
     def missing_rows(self, step: MessageStep, layer: AffineLayer, missing: Tensor) -> Tensor | None:
-        """The missing messages themselves."""
+        """The missing messages themselves, `[missing, out]`; None if the layer has no own term that could be missing."""
         item, table = self.slots.item[missing], self.table(step)
         if self.slots.of_self:
             return layer.own_term(table, item)
         return layer.message(table, item, self.all.sender[item])
 
     def table(self, step: MessageStep) -> Any:
-        """What the call reads when nothing is missing."""
+        """What the call reads when nothing is missing, `[N, in]`, or what its layer prepared from it."""
         return (
             self.all.lowering.prepared[step.call]
             if isinstance(step.source, Rows)
             else self.all.known[step.source.value]
         )
 
-    def _again(self, step: MessageStep, pairs: Pairs) -> Tensor:
-        """Any other layer: run it again for the nodes that hear something new, with all that they hear."""
+    def _run_again(self, step: MessageStep, pairs: Pairs) -> Tensor:
+        """Any other layer (attention, say): run it again for the nodes that receive something new, with all that they receive.
+
+        The table of senders is all N nodes as they were, and below them the changed ones: row N + i is node and change of the
+        old pair i. In the example, for slot 0 in call 1: node 2 receives through e1 from row 3 + 0 (node 1, 11 − 1 = 10) in
+        place of row 1, gets 120, and 120 − 121 = −1 is the change.
+        """
         graph = self.all.lowering.in_edges
-        head, place = graph.of_nodes(pairs.node)
+        head, place = graph.of_nodes(pairs.node)  # [in-edges of the pairs' nodes] each
         edge, tail = graph.edge[place], graph.sender[place]
         start = torch.zeros(len(pairs) + 1, dtype=torch.long, device=edge.device)
         start[1:] = torch.bincount(head, minlength=len(pairs)).cumsum(0)
-        own, table = pairs.node, self.table(step)
+        own, table = pairs.node, self.table(step)  # [pairs]: row of the table; [N, in]
         if isinstance(step.source, Ref):
-            before = self.all.numbering(1, len(self.slots))
+            before = self.all.numbering(
+                1, len(self.slots)
+            )  # numbers of the old pairs; `self.numbering` has the new ones
             before.number(self.pairs.key)
             rows = table.index_select(0, self.pairs.node) + self.change[step.source.value]
-            changed = before.find(pairs.slot[head] * self.num_nodes + tail)
+            changed = before.find(pairs.slot[head] * self.num_nodes + tail)  # [in-edges]: old pair of the sender, or −1
             tail = torch.where(changed >= 0, self.num_nodes + changed, tail)
-            mine = before.find(pairs.key)
+            mine = before.find(pairs.key)  # [pairs]: old pair of the node itself, or −1
             own = torch.where(mine >= 0, self.num_nodes + mine, own)
             table = torch.cat([table, rows])
         slot = pairs.slot[head]
         weight = torch.ones(len(edge), dtype=self.all.value.dtype, device=edge.device)
         if not self.slots.of_self:
-            call = self.slots.call[slot]
-            weight[(edge == self.slots.item[slot]) & ((call == step.call) | (call < 0))] = 0
+            weight[(edge == self.slots.item[slot]) & self.slots.in_call(step.call)[slot]] = 0
         hop = Hop(start, tail, edge, own, pairs.node, self.num_nodes + len(self.pairs))
         kept = self.own_kept(pairs, step.call).to(weight.dtype)
         return step.layer.forward(table, hop, weight, kept) - self.all.known[step.output].index_select(0, pairs.node)
@@ -203,7 +234,7 @@ class ForwardChange:
     # --- between calls ------------------------------------------------------------------------------------------------
 
     def _move_to(self, pairs: Pairs, wanted: set[int]) -> None:
-        """Changes of earlier values that are still read, as rows of the new pairs."""
+        """Changes of earlier values that are still read (a residual, say), as rows of the new pairs; new pairs get zeros."""
         self.change = {value: change for value, change in self.change.items() if value in wanted}
         if self.change and pairs.grouped:  # compiled loops leave no numbers behind
             self.numbering.number(pairs.key)
@@ -228,6 +259,7 @@ class ForwardChange:
         return True
 
     def _through_rows(self, segment: list[RowStep]) -> None:
+        """Any segment: f(old + change) − f(old), for the rows of the pairs."""
         node = self.pairs.node
         for step in segment:
             rows = []
@@ -242,10 +274,10 @@ class ForwardChange:
                 rows.append(row)
             self.change[step.output] = step.run(rows) - self.all.known[step.output].index_select(0, node)
 
-    def _forget(self, call: int) -> None:
-        """Drop values that nobody reads any more, and pairs where nothing changed after all."""
+    def _drop_unchanged(self, call: int) -> None:
+        """Drop values that no later step reads, and pairs where nothing changed after all (a ReLU that stayed at 0)."""
         self.change = {value: change for value, change in self.change.items() if value in self.live[call]}
-        moved = torch.zeros(len(self.pairs), dtype=torch.bool, device=self.pairs.key.device)
+        moved = torch.zeros(len(self.pairs), dtype=torch.bool, device=self.pairs.key.device)  # [pairs]
         for change in self.change.values():
             moved |= (change != 0).any(dim=1)
         kept = moved.nonzero().view(-1)

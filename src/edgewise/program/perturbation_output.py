@@ -1,7 +1,8 @@
-"""Occlusion, start to end: a block of missing messages through all calls, and what each target loses by it.
+"""What each target loses by a block of missing messages: through all calls, and off the output.
 
 Mostly the explained numbers are columns of what the last layer sums up; then that call needs one number for each
-(slot, target), not a row.
+(slot, target), not a row: `_last_columns` adds up its parts. Otherwise (`_read_off`) the last call gives changed rows like any
+other, and the number is computed from them.
 """
 
 from collections.abc import Iterator
@@ -14,14 +15,38 @@ from edgewise.graph.computation_graph import InEdges
 from edgewise.program.ir import MessageStep, Ref
 from edgewise.program.kernels import arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer
-from edgewise.program.perturbation import Differences, Drops, Slots
+from edgewise.program.perturbation import Differences, Drops, MissingMessages
 from edgewise.program.perturbation_forward import ForwardChange
 
 _Parts: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def drops(differences: Differences, slots: Slots) -> Drops:
-    """What every target loses by each of these missing messages."""
+def drops(differences: Differences, slots: MissingMessages) -> Drops:
+    """What every target loses by each of these missing messages.
+
+    The example of `perturbation.py`: the path 0 → 1 → 2, features (1, 10, 100), each call adds to a node what it receives.
+
+    >>> from torch_geometric.data import Data
+    >>> from edgewise.program.ir import Program, Rows
+    >>> from edgewise.program.lowering import Lowering
+    >>> from edgewise.question.target import Target
+    >>> path = Data(x=torch.tensor([[1.0], [10.0], [100.0]]), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    >>> plus = AffineLayer(coefficient=None, root=1.0)
+    >>> program = Program((MessageStep(plus, Rows(path.x), 0, call=0), MessageStep(plus, Ref(0), 1, call=1)), 1, num_calls=2)
+    >>> lowering = Lowering(program, path, InEdges.of(path.edge_index, 3), torch.float32)
+    >>> lowering.settle().view(-1)
+    tensor([  1.,  12., 121.])
+    >>> node = torch.tensor([2])
+    >>> target = Target(column=torch.tensor([0]), mode="regression", of="logit", truth=torch.tensor([[121.0]]))
+    >>> differences = Differences(lowering, node, target)
+    >>> slots = differences.slots("layer", of_self=False)
+    >>> slots.item.tolist(), slots.call.tolist()                    # e0 and e1 in call 0, e1 in call 1
+    ([0, 1, 1], [0, 0, 1])
+    >>> drops(differences, slots).score.tolist()
+    [1.0, 10.0, 11.0]
+    >>> drops(differences, differences.slots("input", of_self=False)).score.tolist()         # missing in both calls
+    [1.0, 21.0]
+    """
     block = ForwardChange(differences, slots)
     for step, segment in zip(differences.steps, differences.segments, strict=True):
         if step is differences.steps[-1] and differences.columns_only:
@@ -32,7 +57,10 @@ def drops(differences: Differences, slots: Slots) -> Drops:
 
 
 def _positions(block: ForwardChange) -> tuple[Tensor, Tensor]:
-    """Targets grouped by node (one may be asked for twice): where each node's group starts, and the positions."""
+    """Targets grouped by node (one may be asked for twice): where each node's group starts `[N + 1]`, and the positions `[T]`.
+
+    For the targets (2, 0, 2) of three nodes: starts (0, 1, 1, 3), positions (1, 0, 2).
+    """
     targets = block.all.targets
     order = targets.argsort(stable=True)
     start = torch.zeros(block.num_nodes + 1, dtype=torch.long, device=order.device)
@@ -41,9 +69,9 @@ def _positions(block: ForwardChange) -> tuple[Tensor, Tensor]:
 
 
 def _read_off(block: ForwardChange, rows: Tensor) -> Drops:
-    """From the changed rows of the model's output."""
+    """The drops from the changed rows of the model's output, `[pairs, columns]`: old number − new number."""
     start, order = _positions(block)
-    pair, place = InEdges(start, order, order, block.num_nodes).of_nodes(block.pairs.node)
+    pair, place = InEdges(start, order, order, block.num_nodes).of_nodes(block.pairs.node)  # pairs at a target
     position = order[place]
     drop = block.all.value[position] - block.all.target.select(position).value(rows.index_select(0, pair))
     kept = (drop != 0).nonzero().view(-1)
@@ -51,7 +79,11 @@ def _read_off(block: ForwardChange, rows: Tensor) -> Drops:
 
 
 def _last_columns(block: ForwardChange, step: MessageStep) -> Drops:
-    """The last call, one number for each (slot, target): only the target's own column is summed up."""
+    """The last call, one number for each (slot, target): only the target's own column is summed up.
+
+    Every part (`_last_parts`) has entries (slot, node, weight, row); those at a target become (slot · T + position, number),
+    and numbers with the same key are added. For a binary target the number is the logit, negated for class 0 (`sign`).
+    """
     target, value, width = block.all.target, block.all.value, len(block.all.targets)
     binary = target.mode == "binary"
     column = torch.zeros_like(target.column) if binary else target.column
@@ -61,8 +93,8 @@ def _last_columns(block: ForwardChange, step: MessageStep) -> Drops:
         return _last_compiled(kernels, block, step, column, sign)
     start, order = _positions(block)
     entries = []
-    for slot, node, weight, rows in _last_parts(block, step):
-        entry, place = InEdges(start, order, order, block.num_nodes).of_nodes(node)
+    for slot, node, weight, rows in _last_parts(block, step):  # [n], [n], [n], [n, columns]
+        entry, place = InEdges(start, order, order, block.num_nodes).of_nodes(node)  # entries at a target
         position = order[place]
         amount = rows.reshape(-1).index_select(0, entry * rows.size(1) + column[position]) * weight[entry]
         entries.append((slot[entry] * width + position, -amount * sign[position]))
@@ -77,7 +109,7 @@ def _last_columns(block: ForwardChange, step: MessageStep) -> Drops:
 
 
 def _last_compiled(kernels: Any, block: ForwardChange, step: MessageStep, column: Tensor, sign: Tensor) -> Drops:
-    """The same; a node that is asked for several times (with other classes) is gone through as often."""
+    """The same as a compiled loop, in as many rounds as a node is asked for (with other classes)."""
     assert isinstance(step.layer, AffineLayer)
     block.group()
     moved, own, coefficient = block.rows_to_carry(step, step.layer)
@@ -86,7 +118,7 @@ def _last_compiled(kernels: Any, block: ForwardChange, step: MessageStep, column
     missing = [(slot * block.num_nodes + node, node, rows) for slot, node, _, rows in _missing_parts(block, step)]
     found = []
     for position in _once_each(block):
-        of_node = torch.full((block.num_nodes,), -1, device=column.device)
+        of_node = torch.full((block.num_nodes,), -1, device=column.device)  # [N]: the position of the target, or −1
         of_node[block.all.targets[position]] = position
         extra, amount = moved.new_zeros(0, dtype=torch.long), sign[:0]
         for key, node, rows in missing:
@@ -109,10 +141,11 @@ def _once_each(block: ForwardChange) -> list[Tensor]:
     return [order[rank == turn] for turn in range(int(rank.max()) + 1)]
 
 
-# Parts of the last call: (slot, node that hears, coefficient, change of its output).
+# --- Parts of the last call: slot, node that receives, coefficient ([n] each), and rows [n, columns] -------------------
 
 
 def _last_parts(block: ForwardChange, step: MessageStep) -> Iterator[_Parts]:
+    """All changes that arrive in the last call: the change of an output is the sum of coefficient · row."""
     yield from _missing_parts(block, step)
     if isinstance(step.source, Ref):
         yield from _own_parts(block, step, block.change[step.source.value])
@@ -120,15 +153,15 @@ def _last_parts(block: ForwardChange, step: MessageStep) -> Iterator[_Parts]:
 
 
 def _carried_parts(block: ForwardChange, step: MessageStep, moved: Tensor) -> Iterator[_Parts]:
-    """What changed senders change."""
+    """What changed senders change in their receivers."""
     assert isinstance(step.layer, AffineLayer)
-    source, edge, heard = block.spread(block.pairs, step.call)
+    source, edge, reached = block.spread(block.pairs, step.call)
     carried = step.layer.difference(moved).index_select(0, source)
-    yield heard // block.num_nodes, heard % block.num_nodes, step.layer.coefficients(edge, carried), carried
+    yield reached // block.num_nodes, reached % block.num_nodes, step.layer.coefficients(edge, carried), carried
 
 
 def _own_parts(block: ForwardChange, step: MessageStep, moved: Tensor) -> Iterator[_Parts]:
-    """What changed nodes change in themselves."""
+    """What changed nodes change in themselves, through their own term."""
     assert isinstance(step.layer, AffineLayer)
     kept = block.own_kept(block.pairs, step.call) & block.near(block.pairs.node, step.call)
     stays = kept.nonzero().view(-1)
@@ -138,7 +171,7 @@ def _own_parts(block: ForwardChange, step: MessageStep, moved: Tensor) -> Iterat
 
 
 def _missing_parts(block: ForwardChange, step: MessageStep) -> Iterator[_Parts]:
-    """The missing message itself."""
+    """The missing message itself, taken away."""
     assert isinstance(step.layer, AffineLayer)
     missing = block.missing(step.call)
     item = block.slots.item[missing]

@@ -1,4 +1,15 @@
-"""Gradients of all targets in one reverse pass over the program, at ω = 1."""
+"""Gradients of all targets in one reverse pass over the program, at ω = 1.
+
+At ω = 1 every copy of a node has the same activations, whatever its target: they are computed once for the whole graph
+(`Lowering.settle`) and read by node. Only gradients differ from target to target, so only they are stored by pair
+(target, node). Nothing is run forwards for a target.
+
+The path 0 → 1 → 2 with features (1, 10, 100) and two calls that add to each node what it receives; activations (1, 11, 110),
+then (1, 12, 121). The number is the output of node 2, so its gradient is 1 there:
+
+    through call 1   ∂/∂ω(e1) = 11 (what node 1 sends)     ∂/∂s(2) = 110     gradients of nodes 2 and 1 before it: 1 and 1
+    through call 0   ∂/∂ω(e1) = 10, ∂/∂ω(e0) = 1           ∂/∂s(2) = 100, ∂/∂s(1) = 10
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,15 +26,20 @@ from edgewise.program.operations import is_element_wise
 
 @dataclass(frozen=True, eq=False)
 class Slope:
-    """The derivative of an element-wise segment, a number for each node and column."""
+    """The derivative of an element-wise segment: value `output` by value `source`, a number for each node and column."""
 
     source: int
     output: int
     derivative: Tensor
+    """`[N, width]`; for a ReLU 1 where the input is positive, otherwise 0."""
 
 
 def find_slopes(program: Program, known: dict[int, Tensor]) -> dict[int, Slope]:
-    """For the segments that are one element-wise function of one value (an activation, say): their derivatives."""
+    """For the segments that are one element-wise function of one value (an activation, say): their derivatives.
+
+    By the number of the call before the segment. Element-wise means that the Jacobian of each node is diagonal, so one backward
+    pass of the sum over all nodes gives all of it, and a reverse pass only has to multiply.
+    """
     found = {}
     for number, segment in enumerate(program.segments()):
         sources = [source for step in segment for source in step.sources]
@@ -31,7 +47,7 @@ def find_slopes(program: Program, known: dict[int, Tensor]) -> dict[int, Slope]:
         outside = {source.value for source in sources if isinstance(source, Ref) and source.value not in made}
         plain = all(isinstance(s, Ref) and s.own_call is None for s in sources)
         if len(outside) == 1 and plain and all(is_element_wise(step.function) for step in segment):
-            (value,) = outside
+            (value,) = outside  # the one value that the segment reads
             with torch.enable_grad():
                 rows = known[value].detach().requires_grad_()
                 values = {value: rows}
@@ -45,7 +61,28 @@ def find_slopes(program: Program, known: dict[int, Tensor]) -> dict[int, Slope]:
 
 
 class ReversePass:
-    """Reverse message passing: activations are those of the whole graph, only gradients belong to targets."""
+    """Reverse message passing: activations are those of the whole graph, only gradients belong to targets.
+
+    `gradient[v]` is the gradient of value v, `[pairs that are needed there, width]`. Going back through a call, or through the
+    segment of row-wise steps behind it, takes the gradients of what it made and adds to those of what it read.
+
+    >>> from edgewise.graph.computation_graph import InEdges
+    >>> from edgewise.program.layers.affine import AffineLayer
+    >>> from edgewise.program.levels import expand
+    >>> plus, x = AffineLayer(coefficient=None, root=1.0), torch.tensor([[1.0], [10.0], [100.0]])
+    >>> program = Program((MessageStep(plus, Rows(x), 0, call=0), MessageStep(plus, Ref(0), 1, call=1)), 1, num_calls=2)
+    >>> known = {0: torch.tensor([[1.0], [11.0], [110.0]]), 1: torch.tensor([[1.0], [12.0], [121.0]])}
+    >>> path = InEdges.of(torch.tensor([[0, 1], [1, 2]]), 3)
+    >>> levels = expand(path, torch.tensor([2]), 2, torch.full((3,), -1, dtype=torch.int32))   # pairs: nodes 2, 1
+    >>> prepared = {0: plus.prepare(x)}
+    >>> of_edges, of_own = ReversePass(program, levels, prepared, known, {}).run(lambda rows: rows[:, 0])
+    >>> of_edges                                                                # rows are calls, columns are e1 and e0
+    tensor([[10.,  1.],
+            [11.,  0.]])
+    >>> of_own                                                                  # rows are calls, columns are nodes 2 and 1
+    tensor([[100.,  10.],
+            [110.,   0.]])
+    """
 
     def __init__(
         self,
@@ -57,17 +94,17 @@ class ReversePass:
     ) -> None:
         self.program, self.levels, self.prepared, self.known, self.slopes = program, levels, prepared, known, slopes
         example = known[program.output]
-        self.of_edges = example.new_zeros(program.num_calls, len(levels.edge_id))
-        self.of_own = example.new_zeros(program.num_calls, len(levels.node))
+        self.of_edges = example.new_zeros(program.num_calls, len(levels.edge_id))  # [L, M]
+        self.of_own = example.new_zeros(program.num_calls, len(levels.node))  # [L, S]
         self.gradient: dict[int, Tensor] = {}
 
     def run(self, of_rows: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        """∂/∂ω and ∂/∂s at 1 of `of_rows(output).sum()`."""
+        """∂/∂ω `[L, M]` and ∂/∂s `[L, S]` at 1 of `of_rows(output).sum()`; `of_rows` maps `[T, columns]` to `[T]`."""
         levels, program = self.levels, self.program
-        targets = levels.node[: levels.num_targets]
+        targets = levels.node[: levels.num_targets]  # [T]: the first pairs are the targets themselves
         with torch.enable_grad():
             rows = self.known[program.output].index_select(0, targets).requires_grad_()
-            (first,) = torch.autograd.grad(of_rows(rows).sum(), rows)
+            (first,) = torch.autograd.grad(of_rows(rows).sum(), rows)  # [T, columns]
         self._add(program.output, first)
         segments = program.segments()
         messages = [step for step in program.steps if isinstance(step, MessageStep)]
@@ -81,6 +118,7 @@ class ReversePass:
         return self.of_edges, self.of_own
 
     def _add(self, value: int, gradient: Tensor) -> None:
+        """Add to the gradient of a value; what is read after later calls has gradients for fewer pairs, from the first on."""
         known = self.gradient.get(value)
         if known is None:
             self.gradient[value] = gradient
@@ -91,18 +129,23 @@ class ReversePass:
         self.gradient[value] = long
 
     def _down_slope(self, slope: Slope) -> None:
+        """Back through an element-wise segment: gradient times derivative, pair by pair."""
         gradient = self.gradient.pop(slope.output, None)
         if gradient is not None:
             rows = slope.derivative.index_select(0, self.levels.node[: len(gradient)])
             self._add(slope.source, rows.mul_(gradient))
 
     def _through_rows(self, segment: list[RowStep]) -> None:
-        """Back through the row-wise steps after a call, on the rows that matter."""
+        """Back through the row-wise steps after a call, on the rows that matter.
+
+        The segment is run again on those rows, with autograd on; `inputs` are the rows it reads from outside, `owns` the self
+        weights of residuals that it adds.
+        """
         made = {step.output for step in segment}
         wanted = [step.output for step in segment if step.output in self.gradient]
         if not wanted:
             return
-        size = max(len(self.gradient[value]) for value in wanted)
+        size = max(len(self.gradient[value]) for value in wanted)  # pairs, from the first on
         outside = {s for step in segment for s in step.sources if not (isinstance(s, Ref) and s.value in made)}
         inputs, owns = self._leaves(outside, size)
         with torch.enable_grad():
@@ -111,7 +154,7 @@ class ReversePass:
                 values[step.output] = step.run([self._scaled(s, inputs, values, owns) for s in step.sources])
             outputs = [values[value][: len(self.gradient[value])] for value in wanted]
         inputs = {source: rows for source, rows in inputs.items() if rows.requires_grad}
-        leaves = [*inputs.values(), *owns.values()]
+        leaves = [*inputs.values(), *owns.values()]  # [size, width] each, then [size] each
         found = torch.autograd.grad(outputs, leaves, [self.gradient.pop(v) for v in wanted], allow_unused=True)
         for (source, _), gradient in zip(inputs.items(), found, strict=False):
             if isinstance(source, Ref) and gradient is not None:
@@ -121,6 +164,7 @@ class ReversePass:
                 self.of_own[call, :size] += gradient
 
     def _leaves(self, sources: set[Source], size: int) -> tuple[dict[Source, Tensor], dict[int, Tensor]]:
+        """What a segment reads from outside: rows of the first `size` pairs, and the self weights of residuals, by call."""
         node = self.levels.node[:size]
         inputs: dict[Source, Tensor] = {}
         for source in sources:
@@ -134,6 +178,7 @@ class ReversePass:
     def _scaled(
         self, source: Source, inputs: dict[Source, Tensor], values: dict[int, Tensor], owns: dict[int, Tensor]
     ) -> Tensor:
+        """The rows of a source inside a segment; a residual is multiplied by its self weights, to be differentiated by them."""
         if isinstance(source, Ref) and source.value in values:
             return values[source.value]
         rows = inputs[Ref(source.value) if isinstance(source, Ref) else source]
@@ -142,6 +187,10 @@ class ReversePass:
         return rows * owns[source.own_call].view(-1, *[1] * (rows.dim() - 1))
 
     def _through_messages(self, step: MessageStep) -> None:
+        """Back through a call: gradients of its edges and own terms, and of what it read unless that is a constant.
+
+        `near` reads activations by node, `onto` says to which pairs the gradients of the senders belong.
+        """
         gradient = self.gradient.pop(step.output, None)
         if gradient is None:
             return

@@ -9,8 +9,9 @@ from torch_geometric.data import Batch, Data
 
 from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
 from edgewise.errors import ModelError
-from edgewise.graph.copies import Copies, Shelf, side_by_side
+from edgewise.graph.copies import Copies, JoinedGraphs, side_by_side
 from edgewise.graph.inputs import read_graphs, read_index
+from edgewise.graph.stores import attributes
 from edgewise.model.borrow import Loan
 from edgewise.model.call import ModelCall, check_model, takes_data
 from edgewise.model.trace import Trace, record
@@ -60,13 +61,13 @@ class GraphQuestion(Question):
         self.graphs = read_graphs(data)
         self.index, single = read_index(index, len(self.graphs), "graph")
         self.single = single or (isinstance(data, Data) and not isinstance(data, Batch))
-        self._sources = [graph._store["edge_index"] for graph in self.graphs]
+        self._sources = [attributes(graph)["edge_index"] for graph in self.graphs]
         model, layers, self.graphs = placed(model, layers, self.graphs, device)
         self.call, self.layers, self.loan = ModelCall(model, forward), layers, Loan(model)
         self.device = self.graphs[0].edge_index.device
         self._together, self._proved = True, False
         self._engines: dict[tuple[int, ...], Engine] = {}
-        self._shelf = Shelf(self.graphs, simple=forward is None and not takes_data(model))
+        self._shelf = JoinedGraphs(self.graphs, simple=forward is None and not takes_data(model))
 
     def _run_all(self) -> Tensor:
         """Learn the model's calls, and its output for every graph."""

@@ -1,7 +1,7 @@
 """How many targets at once: blocks that fit a memory budget."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -56,13 +56,43 @@ def blocks(question: Question, memory: int, batch_size: int | None, *, alike: bo
 
 def _growing_blocks(lowering: Lowering, everyone: Tensor, memory: int) -> Iterator[Tensor]:
     """The first block is small; the next ones are as large as the last one says they may be."""
-    begin, size = 0, max(1, min(_FIRST, _FIRST * memory // DEFAULT_MEMORY))
-    while begin < len(everyone):
-        size = min(size, max(_TABLE // lowering.in_edges.num_nodes, 1))
-        yield everyone[begin : begin + size]
+    first = max(1, min(_FIRST, _FIRST * memory // DEFAULT_MEMORY))
+    most = max(_TABLE // lowering.in_edges.num_nodes, 1)
+    for begin, end in growing_blocks(
+        len(everyone), memory, lambda: lowering.last_block_bytes, first=first, growth=_GROWTH, most=most
+    ):
+        yield everyone[begin:end]
+
+
+def growing_blocks(
+    total: int,
+    memory: int,
+    bytes_of_last: Callable[[], float],
+    *,
+    first: int,
+    growth: int | None = None,
+    most: int | None = None,
+) -> Iterator[tuple[int, int]]:
+    """Split 0 … total into blocks `begin:end`: a small first one, then as large as the last one says that they may be.
+
+    Args:
+        total: How many targets there are.
+        memory: A budget in bytes.
+        bytes_of_last: What the block that was just worked on took; called when the next one is asked for.
+        first: The size of the first block.
+        growth: A block is at most so many times as large as the one before it.
+        most: No block is larger than this.
+
+    >>> list(growing_blocks(10, 800, lambda: 200, first=1, growth=3))          # 200 bytes a block, whatever its size
+    [(0, 1), (1, 4), (4, 10)]
+    """
+    begin, size = 0, first
+    while begin < total:
+        size = size if most is None else min(size, most)
+        yield begin, min(begin + size, total)
         begin += size
-        fits = int(memory * size / max(lowering.last_block_bytes, 1))
-        size = max(1, min(fits, size * _GROWTH))
+        fits = int(memory * size / max(bytes_of_last(), 1))
+        size = max(1, fits if growth is None else min(fits, size * growth))
 
 
 def estimated_blocks(question: Question, memory: int, batch_size: int | None) -> Iterator[Tensor]:

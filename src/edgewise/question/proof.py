@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 
 from edgewise import random_numbers
 from edgewise.errors import LocalityWarning
+from edgewise.graph.stores import attributes
 
 _LARGEST_KEPT = 2**26
 _CONTAINERS = (dict, list, tuple, set)
@@ -67,7 +68,7 @@ class Fingerprint:
 
     def __init__(self, model: nn.Module, graphs: list[Data], device: Any) -> None:
         weights = [*model.parameters(), *model.buffers()]
-        stores = [graph._store._mapping for graph in graphs]
+        stores = [attributes(graph) for graph in graphs]
         inputs = [value for store in stores for value in store.values() if isinstance(value, Tensor)]
         self.tensors = [*weights, *inputs]
         self.usable = all(not t.is_inference() and t.layout == torch.strided and not is_lazy(t) for t in self.tensors)

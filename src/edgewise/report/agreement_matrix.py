@@ -1,4 +1,4 @@
-"""A picture of a comparison: every two methods, coloured by how alike they are."""
+"""A picture of a comparison: every pair of methods, coloured by how much they agree. `comparison.plot()` draws it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,14 @@ _CELL, _LABELS = 0.62, 2.1  # inches
 
 
 def draw_comparison(found: Comparison, measure: str, levels: Sequence[str], layer: int | None) -> Figure:
-    """A panel for each level; the means in the cells, and hatching where there is none. Needs `edgewise[plot]`."""
+    """Draw a panel for each level, with the means in the cells; a cell without one is hatched. Needs `edgewise[plot]`.
+
+    Args:
+        found: The comparison.
+        measure: Which agreement, such as `"cosine"`.
+        levels: The panels from left to right.
+        layer: One layer of layer level, or `None` for all layers together.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -38,13 +45,15 @@ def draw_comparison(found: Comparison, measure: str, levels: Sequence[str], laye
         image = _draw_panel(axes, found, measure, level, layer)
         axes.set_title(f"{level} level" if layer is None else f"layer {layer}", fontsize=11)
     figure.colorbar(image, ax=list(panels), shrink=0.8, label="hatched: undefined")
-    what = f"mean over {len(found.index)} targets" + (f" and {len(found.seeds)} seeds" if len(found.seeds) > 1 else "")
+    targets = "1 target" if len(found.index) == 1 else f"{len(found.index)} targets"
+    what = f"mean over {targets}" + (f" and {len(found.seeds)} seeds" if len(found.seeds) > 1 else "")
     figure.suptitle(f"{title(measure, found.k, found.by)}: {what}", fontsize=12)
     return figure
 
 
 def _draw_panel(axes: Axes, found: Comparison, measure: str, level: str, layer: int | None) -> AxesImage:
-    means = found.matrix(measure, level, layer)
+    """Draw one matrix; the colours go from −1 or 0 to 1."""
+    means = found.matrix(measure, level, layer)  # [methods, methods]
     image = axes.imshow(means.numpy(), cmap=_colours(measure), vmin=-1 if measure in _SIGNED else 0, vmax=1)
     for row, numbers in enumerate(means.tolist()):
         for column, mean in enumerate(numbers):
@@ -62,6 +71,7 @@ def _draw_panel(axes: Axes, found: Comparison, measure: str, level: str, layer: 
 
 
 def _hatch(axes: Axes, row: int, column: int) -> None:
+    """Mark a cell as undefined."""
     from matplotlib.patches import Rectangle
 
     place = (column - 0.5, row - 0.5)

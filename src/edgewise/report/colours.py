@@ -37,7 +37,7 @@ def rgb(colour: str) -> tuple[int, int, int]:
 
 
 def width_of(score: float, largest: float) -> float:
-    """Of a line, in points: by magnitude.
+    """The width of a line, in points, by magnitude.
 
     >>> width_of(-2.0, 2.0), width_of(0.0, 2.0)
     (5.0, 1.0)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from edgewise.arguments import one_of
 from edgewise.errors import SettingError, missing_extra
 from edgewise.report import matplotlib_marks
 from edgewise.report.labels import Nodes
@@ -37,14 +38,15 @@ def draw(
     """Draw the strongest edges of one explanation; `explanation.plot()` does the same.
 
     Args:
-        explanation: Of a node or of a graph.
-        edges: How many are drawn at most; 40, or 30 steps of an unrolled picture. A sentence below counts the rest.
-        view: `"graph"`, at layer level of the sum over layers, or `"layers"`, the computation graph unrolled: the default
-            at layer level.
-        labels: A text per node, `{node: text}` or one for every node; short ones stand in the circles.
+        explanation: The explanation of a node or of a graph.
+        edges: How many are drawn at most; by default 40, or 30 steps of an unrolled picture. A sentence below counts the
+            rest.
+        view: `"graph"` (at layer level: the sum over layers), or `"layers"`, the computation graph unrolled, which is the
+            default at layer level.
+        labels: A text per node, `{node: text}` or one for every node; short ones are written in the circles.
         classes: A class per node, in the same form: the colours of the nodes.
-        marked: Groups of nodes to point out, for example `{"infected": [3, 17]}`; before the classes.
-        title: Instead of the method, the target and the explained number.
+        marked: Groups of nodes to point out, for example `{"infected": [3, 17]}`; their colours replace those of classes.
+        title: Replaces the default title: the method, the target and the explained number.
 
     Purple supports the explained class, orange opposes it; the width is the magnitude. Needs `edgewise[plot]`.
 
@@ -72,6 +74,7 @@ def draw(
 
 
 def _undrawn_self_scores(explanation: Explanation, shown: Picture) -> str:
+    """A sentence about self scores, which a flat picture has no place for; empty if there are none."""
     if shown.num_layers or explanation.self_scores is None:
         return ""
     return f"\nSelf scores, {matplotlib_marks.signed(float(explanation.self_scores.sum()))} in all, are not drawn."
@@ -91,15 +94,13 @@ def canvas(shown: Picture, title: str, row_height: float = 0.3) -> tuple[Figure,
     if shown.num_layers:
         _name_columns(axes, shown)
     else:
-        axes.set_aspect(
-            "equal", adjustable="datalim"
-        )  # the axes keep their place, so a narrow graph stands in the middle
+        axes.set_aspect("equal", adjustable="datalim")  # the axes keep their place: a narrow graph is in the middle
         axes.margins(0.1)  # room for loops
     return figure, axes
 
 
 def put_nodes(axes: Axes, shown: Picture, nodes: Nodes) -> None:
-    """Nodes with what is written at them; in an unrolled picture long labels stand once, at the left of their row."""
+    """Draw nodes with their labels; in an unrolled picture long labels are written once, at the left of their row."""
     matplotlib_marks.draw_nodes(axes, shown, nodes)
     if shown.num_layers:
         rows = {node: y for (_, node), (_, y) in shown.place.items()}
@@ -117,7 +118,7 @@ def put_nodes(axes: Axes, shown: Picture, nodes: Nodes) -> None:
 
 
 def _name_columns(axes: Axes, shown: Picture) -> None:
-    """A light band for each column, with its name above it; the layers stand between."""
+    """Draw a light band for each column, with its name above it; the names of the layers are between the bands."""
     lowest = min((y for _, y in shown.place.values()), default=0.0)
     for column in range(shown.num_layers + 1):
         axes.axvspan(column - 0.1, column + 0.1, color="0.96", zorder=0, linewidth=0)
@@ -130,7 +131,7 @@ def _name_columns(axes: Axes, shown: Picture) -> None:
 
 
 def _size(shown: Picture, row_height: float = 0.3) -> tuple[float, float]:
-    """In inches: a fixed distance between rows, or between the nodes on the fullest ring."""
+    """Width and height in inches, for a fixed distance between rows, or between the nodes on the fullest ring."""
     if shown.num_layers:
         rows = len({y for _, y in shown.place.values()})
         return max(7.5, 2.2 * shown.num_layers + 2.0), min(max(3.6, row_height * rows + 2.0), 24.0)
@@ -141,29 +142,33 @@ def _size(shown: Picture, row_height: float = 0.3) -> tuple[float, float]:
 
 
 def _read_view(explanation: Explanation, view: str | None) -> str:
+    """The view that was asked for, or the default of the explanation's level."""
     if view is None:
         return "layers" if explanation.level == "layer" else "graph"
-    if view not in VIEWS:
-        raise SettingError(f"view is {view!r}; known are {', '.join(VIEWS)}.")
-    if view == "layers" and explanation.level != "layer":
+    chosen = one_of("view", view, VIEWS)
+    if chosen == "layers" and explanation.level != "layer":
         raise SettingError(
-            "view='layers' needs an explanation with a score per layer. Type explain(..., level='layer')."
+            "view='layers' needs an explanation with a score per layer. Use ew.explain(..., level='layer')."
         )
-    return view
+    return chosen
 
 
 def _root_name(explanation: Explanation) -> str:
+    """What the square node is, for the legend."""
     return "explained node" if task_of(explanation.settings) == "node" else "receiver of the strongest edge"
 
 
 def title_of(explanation: Explanation, *, summed: bool) -> str:
-    """The method, the target and the explained number."""
+    """The default title: the method, the target and the explained number; `summed` if layers are added up."""
     layers = f", sum over {len(explanation.scores)} layers" if explanation.level == "layer" and summed else ""
     return f"{plain_text(explanation.method)}{layers}: {target_of(explanation)}"
 
 
 def target_of(found: Any) -> str:
-    """What was explained, of an `Explanation` or a `WalkSet`: its node or graph, its class, its number."""
+    """What an `Explanation` or a `WalkSet` explains: its node or graph, its class, its number.
+
+    For example `node 2, class 0, logit 1.5`.
+    """
     column = "output" if found.settings.get("mode") == "regression" else "class"
     what = f"{task_of(found.settings)} {found.index}, {column} {found.target}"
     return f"{what}, {found.settings.get('of', 'value')} {found.value:.3g}"

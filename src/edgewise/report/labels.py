@@ -1,9 +1,8 @@
-"""What is written at the nodes of a picture: labels and classes, as the user gave them, made safe to print."""
+"""How the nodes of a picture look: which colour, what is written in them and beside them, and the keys of the legend."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,28 +10,28 @@ from edgewise.report import colours
 from edgewise.results.node_labels import plain_text, read_classes, read_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-
-# --- How nodes look: which colour, what is written in them, and the keys of the legend ---------------------------------
-
+    from collections.abc import Collection, Iterable, Mapping
 
 SHORT = 4  # letters that fit into a circle
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """The looks of the nodes of one picture: an own colour for each group that is shown, a mark before a class."""
+    """The looks of the nodes of one picture: a colour for each group that is shown.
+
+    Groups are the classes of nodes, and the groups that the user marks; a node that is in both has the colour of its mark.
+    """
 
     labels: Mapping[int, str]
+    """Node → its label, for nodes that have one."""
     group: Mapping[int, str]
     """Node → the group whose colour it has."""
     colour_of: Mapping[str, str]
     """Group → colour, in the order of the legend."""
     long: bool
-    """Whether a shown label is too long for a circle: then all stand outside."""
+    """Whether a shown label is too long for a circle: then all labels are outside, and numbers inside."""
     radius: float
-    """In points."""
+    """The radius of the circles, in points."""
 
     @classmethod
     def read(
@@ -43,9 +42,13 @@ class Nodes:
         classes: Any,
         marked: Mapping[str, Collection[int]] | None,
     ) -> Nodes:
-        """From what the user gave; a group that no shown node belongs to gets no colour.
+        """Read what the user gave, for the nodes that are shown; a group without a shown node gets no colour.
 
         Short labels that several nodes share, such as the symbols of atoms, are followed by the node's number.
+
+        >>> nodes = Nodes.read([0, 1, 2], 3, ["C", "C", "O"], None, {"acid": [2]})
+        >>> [nodes.inside(node) for node in range(3)], list(nodes.colour_of)
+        (['C0', 'C1', 'O2'], ['acid'])
         """
         shown = sorted(shown)
         named, group = read_labels(labels, num_nodes), read_classes(classes, num_nodes)
@@ -63,19 +66,19 @@ class Nodes:
         return cls(named, group, dict(sorted(chosen.items())), long, max(8.5, 2.3 * min(longest, 8)))
 
     def colour(self, node: int, *, is_root: bool = False) -> str:
-        """White without a group; more groups than colours share white too."""
+        """The colour of a node's group; white without a group, and for the groups that no colour is left for."""
         return self.colour_of.get(self.group.get(node, ""), colours.TARGET if is_root else colours.WHITE)
 
     def inside(self, node: int) -> str:
-        """What stands in the circle."""
+        """What is written in the circle: the label, or the number if labels are long."""
         return str(node) if self.long else self.labels.get(node, str(node))
 
     def outside(self, node: int) -> str | None:
-        """What stands beside it."""
+        """What is written beside it: the label, if labels are long."""
         return self.labels.get(node) if self.long else None
 
     def keys(self, root: int | None, root_name: str) -> list[tuple[str, Any]]:
-        """Of the legend; the explained node has the colour that it has in the picture."""
+        """(name, sample) for the legend: the explained node in the colour that it has in the picture, and every group."""
         from matplotlib.lines import Line2D
 
         keys = []

@@ -1,4 +1,8 @@
-"""The computation graph, unrolled: a column for every state, from the features to the output, a row for every node."""
+"""The computation graph, unrolled: a column for every state, from the features to the output, a row for every node.
+
+`unrolled_picture` shows a layerwise explanation so, `walks_picture` the walks; `rows_in_order` decides which node has which
+row.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ if TYPE_CHECKING:
     from edgewise.results.walk_set import WalkSet
 
 MOST_MOVED, MOST_ROUNDS = 200, 20
-"""Rows; more are not put into a better order, because nobody follows lines among so many."""
+"""The most rows that are put into a better order (lines among more cannot be followed anyway), and rounds of moves."""
 
 
 def unrolled_picture(why: Explanation, edges: int = 30) -> Picture:
@@ -61,7 +65,10 @@ def unrolled(strongest: Strongest, num_layers: int, root: Spot | None) -> Pictur
 
 
 def rows_in_order(steps: Sequence[tuple[int, int, float]], nodes: Iterable[int]) -> list[int]:
-    """The nodes, such that strong steps are short: one row after the other moves to where the total is shortest.
+    """The nodes from the first row to the last, in an order in which strong steps are short.
+
+    `steps` are (source, receiver, strength). One row after the other moves to where the total length is smallest, until a
+    round changes nothing.
 
     >>> rows_in_order([(0, 2, 1.0), (2, 1, 1.0)], [0, 1, 2])
     [1, 2, 0]
@@ -71,13 +78,13 @@ def rows_in_order(steps: Sequence[tuple[int, int, float]], nodes: Iterable[int])
     if not links or len(order) > MOST_MOVED:
         return order
     number = {node: position for position, node in enumerate(order)}
-    ends = np.array([[number[one], number[other]] for one, other, _ in links]).T
-    weight = np.array([step[2] for step in links])
+    ends = np.array([[number[one], number[other]] for one, other, _ in links]).T  # [2, links]
+    weight = np.array([step[2] for step in links])  # [links]
     weight = 0.2 + weight / max(weight.max(), 1e-300)
     row, shortest = np.arange(len(order)), np.inf
     for _ in range(MOST_ROUNDS):
         for moved in range(len(order)):
-            choices = _with_moved(row, moved)
+            choices = _with_moved(row, moved)  # [rows, nodes]
             length = (weight * abs(choices[:, ends[0]] - choices[:, ends[1]]) ** 1.2).sum(axis=1)
             row = choices[length.argmin()]
         if length.min() >= shortest - 1e-9:
@@ -87,7 +94,11 @@ def rows_in_order(steps: Sequence[tuple[int, int, float]], nodes: Iterable[int])
 
 
 def _with_moved(row: np.ndarray, moved: int) -> np.ndarray:
-    """`[rows, nodes]`: the rows of all nodes, with one of them moved to the first, the second, … row."""
+    """`[rows, nodes]`: the rows of all nodes, with one of them moved to the first, the second, … row.
+
+    >>> _with_moved(np.array([0, 1, 2]), 0).tolist()
+    [[0, 1, 2], [1, 0, 2], [2, 0, 1]]
+    """
     places = np.arange(len(row))[:, None]
     others = row - (row > row[moved])
     choices = others + (others >= places)

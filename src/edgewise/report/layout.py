@@ -1,8 +1,14 @@
-"""Where nodes go in a picture: rings around the explained node, or, for a whole graph, at their distances in the graph."""
+"""Where nodes go in a picture: rings around the explained node, or, for a whole graph, at their distances in the graph.
+
+Matplotlib's pictures and the page both take their positions from here. For rings: `ways_to` finds a tree of shortest ways to
+the explained node, `branches` the part of it that some nodes need, and `rings` gives every node of the tree a place. For a
+whole graph: `at_distances`.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -25,22 +31,34 @@ def ways_to(root: int, nodes: Iterable[int], edge_index: Tensor, num_nodes: int,
     {2: 1, 1: 0}
     """
     nodes = list(nodes)
-    parent = _parents(root, nodes, edge_index, num_nodes, farthest)
+    parent = _parents(root, nodes, edge_index, num_nodes, farthest).tolist()
+    return branches(root, {node: way for node, way in enumerate(parent) if way >= 0}, nodes)
+
+
+def branches(root: int, parent: Mapping[int, int], nodes: Iterable[int]) -> dict[int, int]:
+    """The part of a tree that leads from `nodes` to `root`: node → parent, in the order of `nodes`.
+
+    >>> branches(0, {1: 0, 2: 1, 3: 1, 4: 0}, [3])
+    {3: 1, 1: 0}
+    """
     ways: dict[int, int] = {}
     for node in nodes:
-        while node != root and node not in ways and parent[node] >= 0:
-            ways[node] = int(parent[node])
+        while node != root and node not in ways and node in parent:
+            ways[node] = parent[node]
             node = ways[node]
     return ways
 
 
 def _parents(root: int, nodes: Iterable[int], edge_index: Tensor, num_nodes: int, farthest: int) -> Tensor:
-    """Breadth first, all nodes of a ring at once; of several parents the smallest number."""
-    both = torch.cat([edge_index, edge_index.flip(0)], dim=1)
+    """`[nodes]`: the next node on a shortest way to `root`, −1 where there is none, or none was looked for.
+
+    Breadth first, all nodes of a ring at once; of several possible parents the smallest. Edges count in both directions.
+    """
+    both = torch.cat([edge_index, edge_index.flip(0)], dim=1)  # [2, 2 E]
     parent = torch.full((num_nodes,), -1)
     parent[root] = root
     wanted = torch.tensor(list(nodes), dtype=torch.long)
-    front = torch.zeros(num_nodes, dtype=torch.bool)
+    front = torch.zeros(num_nodes, dtype=torch.bool)  # the nodes of the ring that was reached last
     front[root] = True
     for _ in range(farthest):
         if bool((parent[wanted] >= 0).all()):
@@ -80,7 +98,27 @@ def rings(root: int, ways: Mapping[int, int], strays: Iterable[int]) -> dict[int
     }
 
 
+def spread_out(ways: Mapping[int, int]) -> dict[int, int]:
+    """The same tree with siblings in an order in which the first few stand far apart around a ring.
+
+    `ways` has strong nodes first. A page draws the strongest few of them and keeps everybody's place when there are more: in
+    the plain order the few would stand in one corner. Siblings are sorted by their ranks with the bits reversed (van der
+    Corput's sequence), so that any first k of them are spread evenly, up to a factor of two.
+
+    >>> list(spread_out({1: 0, 2: 0, 3: 0, 4: 0}))      # 1 and 2 are now on opposite sides
+    [1, 3, 2, 4]
+    """
+    siblings: Counter[int] = Counter()
+    place: dict[int, float] = {}
+    for node, parent in ways.items():
+        rank = siblings[parent]
+        place[node] = int(f"{rank:b}"[::-1], 2) / 2 ** rank.bit_length()
+        siblings[parent] += 1
+    return {node: ways[node] for node in sorted(ways, key=place.__getitem__)}
+
+
 def _leaves_below(root: int, children: Mapping[int, list[int]]) -> dict[int, int]:
+    """How many leaves of the tree are below each node; a leaf counts itself."""
     order = [root]
     for node in order:  # grows while it is read: parents before children
         order.extend(children.get(node, ()))
@@ -91,6 +129,7 @@ def _leaves_below(root: int, children: Mapping[int, list[int]]) -> dict[int, int
 
 
 def _on_ring(ring: int, angle: float) -> Position:
+    """A point on a ring; the angle goes clockwise from the top."""
     radius = ring + 0.5  # the first ring farther out: its edges are the ones to read
     return radius * math.sin(angle), radius * math.cos(angle)
 
@@ -104,14 +143,14 @@ def at_distances(edge_index: Tensor, num_nodes: int, rounds: int = 200) -> dict[
     >>> round(math.dist(place[0], place[2]), 2)
     2.0
     """
-    distance = _hops(edge_index, num_nodes)
+    distance = _hops(edge_index, num_nodes)  # [N, N], like all matrices here
     weight = 1 / np.maximum(distance, 1) ** 2
     np.fill_diagonal(weight, 0)
     laplacian = np.diag(weight.sum(axis=0)) - weight
     inverse = np.linalg.pinv(laplacian)
-    spots = _classical(distance)
+    spots = _classical(distance)  # [N, 2]
     for _ in range(rounds if num_nodes > 1 else 0):
-        between = spots[:, None] - spots[None]
+        between = spots[:, None] - spots[None]  # [N, N, 2]
         apart = np.maximum(np.sqrt((between**2).sum(axis=2)), 1e-9)
         pull = weight * distance / apart
         spots = inverse @ ((np.diag(pull.sum(axis=0)) - pull) @ spots)
@@ -119,6 +158,10 @@ def at_distances(edge_index: Tensor, num_nodes: int, rounds: int = 200) -> dict[
 
 
 def _hops(edge_index: Tensor, num_nodes: int) -> np.ndarray:
+    """`[N, N]`: the number of steps between every two nodes; nodes that are not connected are a little beyond the farthest.
+
+    Three nodes with the one edge 0 → 1 give `[[0, 1, 2.5], [1, 0, 2.5], [2.5, 2.5, 0]]`.
+    """
     near = np.eye(num_nodes, dtype=bool)
     source, receiver = edge_index.cpu().numpy()
     near[source, receiver] = near[receiver, source] = True

@@ -1,4 +1,7 @@
-"""Matplotlib's part: nodes, arrows, colour bar and legend of a picture."""
+"""Matplotlib's part of a picture: dotted context, arrows, nodes, labels, colour bar and legend.
+
+Every function draws one kind of mark on given axes, from a `Picture` (what and where) and `Nodes` (how nodes look).
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,18 @@ DASHES = (0, (2.2, 1.1))
 
 
 def draw_context(axes: Axes, picture: Picture) -> None:
-    """Dotted lines: edges without a score, or ways through edges that are too weak to be drawn."""
+    """Draw dotted lines: edges without a score, or ways through edges that are too weak to be drawn."""
     for start, end in picture.context:
         (x0, y0), (x1, y1) = picture.place[start], picture.place[end]
         axes.plot([x0, x1], [y0, y1], color="0.7", linewidth=0.9, linestyle=":", zorder=1)
 
 
 def draw_arrows(axes: Axes, picture: Picture, radius: float) -> None:
-    """An arrow for every step; the weakest first."""
+    """Draw an arrow for every step, the weakest first; `radius` is that of the nodes, in points.
+
+    Arrows between the same two nodes are bent by different amounts: `apart` counts the copies of this one so far, and is one
+    less if no arrow runs the other way, so that a lone arrow is straight.
+    """
     from matplotlib.patches import FancyArrowPatch
 
     copies: Counter[tuple[Spot, Spot]] = Counter()
@@ -63,7 +70,11 @@ def draw_arrows(axes: Axes, picture: Picture, radius: float) -> None:
 
 
 def _course(start: Position, end: Position, apart: int, copy: int) -> dict[str, Any]:
-    """How an arrow runs: bent, so that both directions and parallel edges are seen apart; straight if alone; or a loop."""
+    """How an arrow runs, as arguments of `FancyArrowPatch`.
+
+    Bent, so that both directions and parallel edges are seen apart; straight if `apart` is 0; for a self-loop a curve out of
+    the node, away from the centre of the picture, larger for each further copy.
+    """
     from matplotlib.path import Path
 
     if start != end:
@@ -76,7 +87,7 @@ def _course(start: Position, end: Position, apart: int, copy: int) -> dict[str, 
 
 
 def colour_bar(figure: Figure, axes: Axes, largest: float) -> None:
-    """The scale of `signed_colour`, with numbers."""
+    """Draw the scale of `signed_colour`, with numbers, beside the axes."""
     shrink = min(0.6, 3.6 / figure.get_figheight())  # tall figures have many rows, not many colours
     figure.colorbar(
         _scale(largest), ax=axes, shrink=shrink, aspect=25, pad=0.02, label="score  (− opposes, + supports)"
@@ -84,6 +95,7 @@ def colour_bar(figure: Figure, axes: Axes, largest: float) -> None:
 
 
 def _scale(largest: float) -> ScalarMappable:
+    """The colours of `signed_colour` for matplotlib: its square root is the norm."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import FuncNorm, LinearSegmentedColormap
 
@@ -94,7 +106,7 @@ def _scale(largest: float) -> ScalarMappable:
 
 
 def score_keys(picture: Picture) -> list[tuple[str, Artist]]:
-    """Sample lines with their numbers: the strongest support, the strongest opposition, the weakest that is drawn."""
+    """(name, sample line) for the legend: the strongest support, the strongest opposition, the weakest that is drawn."""
     from matplotlib.lines import Line2D
 
     strongest = picture.strongest
@@ -116,18 +128,27 @@ def score_keys(picture: Picture) -> list[tuple[str, Artist]]:
 
 
 def signed(score: float) -> str:
-    """With its sign, three digits and a minus that is as wide as a plus."""
+    """A score with its sign, three digits and a minus that is as wide as a plus.
+
+    >>> signed(2.5), signed(-0.00123)
+    ('+2.5', '−0.00123')
+    """
     return f"{score:+.3g}".replace("-", "−")
 
 
 def _outlined(width: float) -> dict[str, Any]:
+    """A thin grey outline around a line of that width: lines that are nearly white must still be seen."""
     from matplotlib.patheffects import Normal, Stroke
 
     return {"path_effects": [Stroke(linewidth=width + OUTLINE_WIDTH, foreground=colours.OUTLINE), Normal()]}
 
 
 def write_legend(figure: Figure, sentence: str, keys: list[tuple[str, Artist]]) -> None:
-    """Below the picture, no wider than it; text from data is printed as it is, never read as a formula."""
+    """Write the sentence and the keys below the picture, no wider than it.
+
+    Texts from data are set after the legend is made, and as plain text: matplotlib would read `$` as a formula and hide
+    labels that begin with an underscore.
+    """
     widest = max((len(name) for name, _ in keys), default=1)
     columns = max(1, min(4, int(figure.get_figwidth() / (0.068 * widest + 0.7))))
     room = int(figure.get_figwidth() / 0.078)
@@ -150,7 +171,7 @@ def write_legend(figure: Figure, sentence: str, keys: list[tuple[str, Artist]]) 
 
 
 def draw_nodes(axes: Axes, picture: Picture, nodes: Nodes) -> None:
-    """Circles, the explained one a larger square, with numbers or short labels inside and long labels outside."""
+    """Draw circles, and the explained node as a larger square, with numbers or short labels inside."""
     area = (2 * nodes.radius) ** 2
     for spot, (x, y) in picture.place.items():
         is_root = spot == picture.root
@@ -171,7 +192,7 @@ def draw_nodes(axes: Axes, picture: Picture, nodes: Nodes) -> None:
 
 
 def outside_labels(axes: Axes, picture: Picture, labels: Mapping[Spot, str], radius: float) -> None:
-    """Long labels beside their nodes, away from the middle of the picture."""
+    """Write long labels beside their nodes, turned so that they point away from the middle of the picture."""
     from matplotlib.patheffects import Normal, Stroke
 
     middle = picture.place[picture.root] if picture.root else np.mean(list(picture.place.values()), axis=0)

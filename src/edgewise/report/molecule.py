@@ -1,4 +1,8 @@
-"""A molecule, drawn by RDKit, with its bonds and atoms highlighted by their scores."""
+"""A molecule, drawn by RDKit, with its bonds and atoms highlighted by their scores.
+
+`molecule` is the way in: it makes an RDKit molecule whose atom i is node i (`from_smiles`, `from_labels`), adds the scores of
+both directions of each bond, and gives a `MoleculePicture`. The drawing itself is in `molecule_canvas`.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +55,15 @@ def from_smiles(smiles: Any, num_nodes: int) -> Any:
     with rdBase.BlockLogs():
         found = chem.MolFromSmiles(smiles) if isinstance(smiles, str) else None
     if found is None:
-        raise InputError(f"smiles is {smiles!r}, which RDKit cannot read. Pass a string such as smiles='CCO'.")
+        raise InputError(
+            f"`smiles` must be a string that RDKit can read, got {smiles!r}. Use smiles='CCO', for example."
+        )
     if found.GetNumAtoms() != num_nodes:
         with_hydrogens = chem.AddHs(found)
         if with_hydrogens.GetNumAtoms() != num_nodes:
             raise InputError(
                 f"{smiles} has {found.GetNumAtoms()} atoms ({with_hydrogens.GetNumAtoms()} with hydrogens), the graph has "
-                f"{num_nodes} nodes. Pass the SMILES that the graph was made from."
+                f"{num_nodes} nodes. Use the SMILES that the graph was made from."
             )
         return with_hydrogens
     return found
@@ -79,7 +85,7 @@ def from_labels(data: Any, atoms: Sequence[str], bonds: Sequence[str]) -> Any:
         "aromatic": chem.BondType.AROMATIC,
     }
     if unknown := sorted(set(bonds) - set(types)):
-        raise InputError(f"bonds has {unknown}; known are {', '.join(types)}.")
+        raise InputError(f"`bonds` must be names among {', '.join(types)}, got {unknown[0]!r}.")
     molecule = chem.RWMol()
     for number in labels_of("x", data.x, atoms, "atoms"):
         atom = _atom(chem, atoms[number])
@@ -100,11 +106,12 @@ def from_labels(data: Any, atoms: Sequence[str], bonds: Sequence[str]) -> Any:
 
 
 def _atom(chem: Any, symbol: str) -> Any:
+    """An RDKit atom; a symbol that is not an element is refused."""
     try:
         return chem.Atom(symbol)
     except RuntimeError as error:
         raise InputError(
-            f"atoms has {symbol!r}, which is no element. Pass symbols, such as atoms=('C', 'N')."
+            f"`atoms` must be element symbols, got {symbol!r}. Use atoms=('C', 'N'), for example."
         ) from error
 
 
@@ -115,7 +122,7 @@ def labels_of(name: str, given: Tensor | None, names: Sequence[str], option: str
     [1, 0]
     """
     if given is None:
-        raise InputError(f"data has no {name}; pass data with labels of atoms, or smiles='…'.")
+        raise InputError(f"`data` must have {name} with labels of atoms or bonds, got none. Use smiles='…' instead.")
     rows = given.detach().cpu()
     rows = rows.view(-1) if rows.dim() == 2 and rows.size(1) == 1 else rows
     if rows.dim() == 1 and not bool(((rows < 0) | (rows >= len(names)) | (rows != rows.long())).any()):
@@ -125,13 +132,13 @@ def labels_of(name: str, given: Tensor | None, names: Sequence[str], option: str
     )
     if not is_one_hot or rows.size(1) != len(names):
         raise InputError(
-            f"data.{name} has shape {tuple(given.shape)} and is not a label (one-hot or a number) for each of the "
-            f"{len(names)} {option} {', '.join(names)}. Pass {option}=(…) with one name per column, or smiles='…'."
+            f"`data.{name}` must be a label (one-hot or a number) among the {len(names)} {option} {', '.join(names)}, got "
+            f"shape {tuple(given.shape)}. Use {option}=(…) with one name per column, or smiles='…'."
         )
     return [int(number) for number in torch.argmax(rows, dim=1)]
 
 
-# --- The whole ---------------------------------------------------------------------------------------------------------
+# --- Scores on a molecule -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -150,7 +157,7 @@ class MoleculePicture:
         path = Path(path)
         found = {".svg": self.svg.encode(), ".png": self.png}.get(path.suffix)
         if found is None:
-            raise FileError(f"{path.name} has the ending {path.suffix!r}; known are .svg and .png.")
+            raise FileError(f"`path` must end in .svg or .png, got {path.name}. Use molecule.svg, for example.")
         write_whole(path, lambda file: file.write(found))
 
     def _repr_svg_(self) -> str:
@@ -171,15 +178,16 @@ def molecule(
     """Draw the scores of a molecule on its bonds, and the self scores on its atoms.
 
     Args:
-        explanation: Of a graph whose nodes are atoms and whose edges are bonds; at layer level, the sum over layers is drawn.
+        explanation: The explanation of a graph whose nodes are atoms and whose edges are bonds; at layer level the sum over
+            layers is drawn.
         smiles: The molecule; atom i is node i.
         data: Instead of `smiles`: the graph itself, with labels of atoms in `x` and of bonds in `edge_attr`, as in MUTAG, or
             with its SMILES in `data.smiles`. Labels carry no charges, so the molecule is drawn as it is, without sanitising.
         atoms: The symbols that the columns of `x` stand for.
         bonds: What the columns of `edge_attr` stand for.
         undirected: A bond has two edges, one in each direction; its score is their `"sum"`, `"mean"` or `"max"`.
-        title: Instead of the method, the target and the explained number.
-        size: In pixels.
+        title: Replaces the default title: the method, the target and the explained number.
+        size: Width and height in pixels.
 
     Purple supports the explained class, orange opposes it. Needs `edgewise[chem]`.
 
@@ -195,8 +203,8 @@ def molecule(
     missing = [pair for pair in bond_scores if drawn.GetBondBetweenAtoms(*pair) is None]
     if missing:
         raise InputError(
-            f"The graph has an edge between nodes {missing[0][0]} and {missing[0][1]}, the molecule no such bond. Write the "
-            f"atoms of the SMILES in the order of the nodes."
+            f"The graph has an edge between nodes {missing[0][0]} and {missing[0][1]}, but the molecule has no such bond. Use "
+            f"a SMILES with its atoms in the order of the nodes."
         )
     lines = [title or title_of(explanation, summed=True), _legend(undirected, own=bool(atom_scores))]
     canvas = MoleculeCanvas(drawn, bond_scores, atom_scores, tuple(lines), size)
@@ -204,14 +212,18 @@ def molecule(
 
 
 def _compound(explanation: Explanation, smiles: Any, data: Any, atoms: Sequence[str], bonds: Sequence[str]) -> Any:
+    """The RDKit molecule, from whichever of `smiles` and `data` was given."""
     chemistry()
     if (smiles is None) == (data is None):
-        raise InputError("Pass the molecule once: either smiles='CCO' or data=the graph that was explained.")
+        raise InputError(
+            "The molecule must be given once: use either smiles='CCO' or data=the graph that was explained."
+        )
     if data is None:
         return from_smiles(smiles, explanation.num_nodes)
     if data.num_nodes != explanation.num_nodes:
         raise InputError(
-            f"data has {data.num_nodes} nodes, the explanation {explanation.num_nodes}. Pass the graph that was explained."
+            f"`data` must have {explanation.num_nodes} nodes like the explanation, got {data.num_nodes}. Use the graph that "
+            f"was explained."
         )
     if isinstance(getattr(data, "smiles", None), str):
         return from_smiles(data.smiles, explanation.num_nodes)
@@ -219,7 +231,7 @@ def _compound(explanation: Explanation, smiles: Any, data: Any, atoms: Sequence[
 
 
 def _bond_scores(explanation: Explanation, undirected: str) -> dict[tuple[int, int], float]:
-    """Of the sum over layers; a score that is NaN or infinite has no colour."""
+    """(smaller atom, larger atom) → score, summed over layers; without scores that are NaN or infinite."""
     flat = replace(explanation, scores=explanation.edge_scores(), level="input")
     scores, ends = flat.merged(undirected).scores.tolist(), explanation.edge_index.t().tolist()
     return {
@@ -230,6 +242,7 @@ def _bond_scores(explanation: Explanation, undirected: str) -> dict[tuple[int, i
 
 
 def _atom_scores(explanation: Explanation) -> dict[int, float]:
+    """Atom → self score, summed over layers; empty if the method has none."""
     own = explanation.self_scores
     if own is None:
         return {}
@@ -238,4 +251,5 @@ def _atom_scores(explanation: Explanation) -> dict[int, float]:
 
 
 def _legend(undirected: str, *, own: bool) -> str:
+    """What the colours of bonds and atoms are."""
     return f"bonds: {undirected} of both directions" + ("; atoms: self scores" if own else "")

@@ -16,7 +16,7 @@ LEGEND_HEIGHT, BAR_WIDTH, BAR_STEPS = 84, 200, 40  # in pixels; steps of colour
 
 
 def plain_line(line: str) -> str:
-    """Without RDKit's own markup for lowered and raised letters.
+    """A line without RDKit's own markup for subscripts and superscripts.
 
     >>> plain_line("a<sub>b</sub>")
     'a< sub>b< /sub>'
@@ -50,20 +50,25 @@ class MoleculeCanvas:
     """One drawing of a molecule with scores and a legend, for either of RDKit's canvases."""
 
     compound: Any
+    """An RDKit molecule."""
     bonds: Mapping[tuple[int, int], float]
+    """(atom, atom) → score."""
     atoms: Mapping[int, float]
+    """Atom → self score."""
     lines: tuple[str, ...]
+    """Below the scale: a title, and what the colours are."""
     size: tuple[int, int]
+    """Width and height in pixels, the legend included."""
 
     def svg(self) -> str:
-        """As text."""
+        """The drawing as SVG."""
         from rdkit.Chem.Draw import rdMolDraw2D
 
         canvas = rdMolDraw2D.MolDraw2DSVG(*self.size, self.size[0], self.size[1] - LEGEND_HEIGHT)
         return str(self._drawn_on(canvas))
 
     def png(self) -> bytes:
-        """As the bytes of a file."""
+        """The drawing as the bytes of a PNG file."""
         from rdkit.Chem.Draw import rdMolDraw2D
 
         canvas = rdMolDraw2D.MolDraw2DCairo(*self.size, self.size[0], self.size[1] - LEGEND_HEIGHT)
@@ -75,10 +80,11 @@ class MoleculeCanvas:
         return max((abs(score) for score in (*self.bonds.values(), *self.atoms.values())), default=0.0)
 
     def colour(self, score: float) -> tuple[float, ...]:
-        """Red, green and blue from 0 to 1."""
+        """The paler colour of a score: red, green and blue from 0 to 1."""
         return tuple(1 - PALER * (1 - part / 255) for part in rgb(signed_colour(score, self.largest)))
 
     def _drawn_on(self, canvas: Any) -> Any:
+        """Draw molecule and legend; what the canvas then holds, text or bytes. Zero scores get no colour."""
         bonds = {
             self.compound.GetBondBetweenAtoms(*pair).GetIdx(): score for pair, score in self.bonds.items() if score
         }
@@ -94,6 +100,7 @@ class MoleculeCanvas:
         return canvas.GetDrawingText()
 
     def _write_legend(self, canvas: Any) -> None:
+        """Draw the scale and the lines below the molecule."""
         from rdkit.Geometry import Point2D
 
         top, middle = self.size[1] - LEGEND_HEIGHT + 6, self.size[0] / 2
@@ -105,6 +112,7 @@ class MoleculeCanvas:
             canvas.DrawString(plain_line(line), Point2D(middle, top + 34 + 22 * number), 0, True)
 
     def _draw_bar(self, canvas: Any, top: float, left: float) -> None:
+        """Draw the colour scale as a row of rectangles, with its ends in numbers."""
         from rdkit.Geometry import Point2D
 
         step = BAR_WIDTH / BAR_STEPS

@@ -12,6 +12,7 @@ from edgewise.report.figure import target_of
 from edgewise.report.walk_lanes import sentence
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.results.walk_set import WalkSet
+from edgewise.text import html_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from edgewise.results.explanation import Explanation
 
 ROWS = 10
+"""Rows of a table: strongest edges, targets or walks."""
 
 
 def html_of(found: Explanation | ExplanationSet | WalkSet) -> str:
-    """A table and, with matplotlib, a picture; whatever goes wrong, the plain text of the result.
+    """A table and, with matplotlib, a picture; if anything goes wrong, the plain text of the result.
 
     >>> import torch
     >>> from edgewise import Explanation
@@ -38,6 +40,7 @@ def html_of(found: Explanation | ExplanationSet | WalkSet) -> str:
 
 
 def _plain(found: Any) -> str:
+    """The result's text; its class if even that fails."""
     try:
         return repr(found)
     except Exception:
@@ -45,8 +48,9 @@ def _plain(found: Any) -> str:
 
 
 def _head_and_table(found: Explanation | ExplanationSet | WalkSet) -> tuple[str, str]:
+    """The heading as text, and the table as HTML."""
     if isinstance(found, WalkSet):
-        table = _table(["rank", "score", "walk"], _walk_rows(found), len(found))
+        table = _table(["rank", "score", "walk"], _walk_rows(found), len(found), "walks")
         return f"walks: {target_of(found)}. {sentence(found, len(found))}", table
     if isinstance(found, ExplanationSet):
         rows = (
@@ -55,16 +59,17 @@ def _head_and_table(found: Explanation | ExplanationSet | WalkSet) -> tuple[str,
         )
         layer = ["layer"] if found.level == "layer" else []
         return repr(found), _table(
-            ["index", "target", "value", "strongest edge", "score", *layer], rows, len(found), noun="targets"
+            ["index", "target", "value", "strongest edge", "score", *layer], rows, len(found), "targets"
         )
     layer = ["layer"] if found.level == "layer" else []
     best = found.top(ROWS, by="magnitude")
     rows = (_cells([entry], found.level) for entry in best)
     nonzero = int((found.scores != 0).sum())
-    return f"{found.method}: {target_of(found)}", _table(["edge", "score", *layer], rows, nonzero, noun="scores")
+    return f"{found.method}: {target_of(found)}", _table(["edge", "score", *layer], rows, nonzero, "scores")
 
 
 def _walk_rows(walks: WalkSet) -> Iterable[Sequence[Any]]:
+    """Rank, score and nodes of the first walks."""
     for rank, walk in enumerate(walks[:ROWS], start=1):
         yield [rank, f"{walk.score:+.4g}", " → ".join(map(str, walk.nodes))]
 
@@ -77,21 +82,21 @@ def _cells(best: Sequence[tuple[Any, ...]], level: str) -> list[Any]:
     return [f"{source} → {receiver}", f"{score:+.4g}", *layer]
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]], size: int, noun: str = "walks") -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    rest = f"<p>… and {size - ROWS} more {noun}</p>" if size > ROWS else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
+def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]], size: int, noun: str) -> str:
+    """A table of the first rows, and a line that counts the rest of `size`."""
+    more = size - ROWS
+    rest = f"<p>… and {more} more {noun if more > 1 else noun.removesuffix('s')}</p>" if more > 0 else ""
+    return html_table(heads, rows) + rest
 
 
 def _picture(found: Explanation | ExplanationSet | WalkSet) -> str:
-    """Of a set, that of its first target; nothing without matplotlib, or if there is nothing to draw."""
+    """The picture as an `<img>`, for a set that of its first target; empty without matplotlib, or with nothing to draw."""
     shown = found[0] if isinstance(found, ExplanationSet) and len(found) else found
     if isinstance(shown, ExplanationSet):
         return ""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of glyphs that the font lacks
+            warnings.simplefilter("ignore")  # about letters that the font lacks
             file = io.BytesIO()
             shown.plot().savefig(file, format="png", dpi=80)
     except Exception:  # the table is worth showing without it

@@ -1,4 +1,8 @@
-"""What a picture shows and where, before anybody draws it: the same for matplotlib and for a page."""
+"""What a picture shows and where, before it is drawn: the same for matplotlib and for a page.
+
+`strongest_edges` and `strongest_steps` choose what is drawn; `flat_picture` gives it places. Unrolled pictures are made in
+`layer_picture`, from the same parts.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from edgewise.errors import SettingError
+from edgewise.arguments import whole_number
 from edgewise.report.layout import at_distances, rings, ways_to
 
 if TYPE_CHECKING:
@@ -20,18 +24,28 @@ if TYPE_CHECKING:
     from edgewise.results.explanation import Explanation
 
 
-# --- The edges, or steps of the unrolled computation graph, that deserve ink, and a sentence about the rest ------------
+WHOLE_GRAPH = 60
+"""A graph of at most so many nodes is shown whole when the graph itself is explained."""
+
+MOST_BETWEEN = 60
+"""At most so many nodes are shown only because they are on the way to others."""
+
+Spot: TypeAlias = tuple[int, int]
+"""`(column, node)`: an unrolled computation graph has columns 0, the features, to L, the output; a flat picture has one."""
+
+
+# --- What is drawn: the strongest edges, or steps of the unrolled computation graph, and a sentence about the rest ------
 
 
 @dataclass(frozen=True)
 class Step:
-    """One line of a picture: a message along an edge, or a node that hears itself."""
+    """One line of a picture: a message along an edge, or a node's own term (its self score)."""
 
     score: float
     source: int
     receiver: int
     column: int | None = None
-    """Of `edge_index`; `None` for a node that hears itself."""
+    """The column of `edge_index`; `None` for a self score."""
     layer: int | None = None
     """`None` where all layers share the edge, or are summed."""
 
@@ -42,9 +56,11 @@ class Strongest:
 
     steps: tuple[Step, ...]
     num_nonzero: int
+    """How many there are in all, drawn or not."""
     share: float
-    """Of the total magnitude."""
+    """How much of the total magnitude is drawn, 0 to 1."""
     noun: str = "edges"
+    """What they are called in a sentence, in the plural."""
     not_finite: int = 0
     """Scores that are NaN or infinite: they have no width."""
 
@@ -66,34 +82,39 @@ class Strongest:
 
     @property
     def hidden(self) -> int:
-        """How many are not drawn."""
+        """How many with a nonzero score are not drawn."""
         return self.num_nonzero - len(self.steps)
 
     def sentence(self) -> str:
         """How much of the explanation these steps are."""
         if self.num_nonzero == 0:
-            return self._unknown(f"No {self.noun} with a score other than zero.")
+            return self._unknown(f"No {self.noun} have a nonzero score.")
         if self.num_nonzero == len(self.steps) == 1:
-            return self._unknown(f"The only one of the {self.noun} with a score other than zero.")
+            return self._unknown(f"The only {self.noun.removesuffix('s')} with a nonzero score.")
         if self.hidden == 0:
-            return self._unknown(f"All {self.num_nonzero} {self.noun} with a score other than zero.")
+            return self._unknown(f"All {self.num_nonzero} {self.noun} with a nonzero score.")
+        few = "The strongest" if len(self.steps) == 1 else f"The {len(self.steps)} strongest"
         return self._unknown(
-            f"The {len(self.steps)} strongest of {self.num_nonzero} {self.noun} with a score other than zero, "
-            f"{self.share:.0%} of the total magnitude; {self.hidden} not drawn."
+            f"{few} of {self.num_nonzero} {self.noun} with a nonzero score, {self.share:.0%} of the total magnitude; "
+            f"{self.hidden} not drawn."
         )
 
     def _unknown(self, sentence: str) -> str:
-        return f"{sentence} {self.not_finite} scores are NaN or infinite." if self.not_finite else sentence
+        """The sentence, and another one about scores that are not finite, if there are any."""
+        if not self.not_finite:
+            return sentence
+        what = "score is" if self.not_finite == 1 else "scores are"
+        return f"{sentence} {self.not_finite} {what} NaN or infinite."
 
 
 def strongest_edges(why: Explanation, count: int) -> Strongest:
-    """The `count` edges of largest magnitude, at layer level of the sum over layers; never one of score zero.
+    """The `count` edges of largest magnitude, by the sum over layers at layer level; never one of score zero.
 
     >>> import torch
     >>> from edgewise import Explanation
     >>> why = Explanation(torch.tensor([1.0, -3.0, 0.0]), torch.tensor([[0, 1, 2], [1, 2, 0]]), 3, 2, 0, 1.0)
     >>> strongest_edges(why, 1).sentence()
-    'The 1 strongest of 2 edges with a score other than zero, 75% of the total magnitude; 1 not drawn.'
+    'The strongest of 2 edges with a nonzero score, 75% of the total magnitude; 1 not drawn.'
     """
     return _strongest(why.edge_scores().view(1, -1), None, why.edge_index, count, "edges")
 
@@ -104,13 +125,17 @@ def strongest_steps(why: Explanation, count: int) -> Strongest:
 
 
 def _strongest(scores: Tensor, own: Tensor | None, edge_index: Tensor, count: Any, noun: str) -> Strongest:
-    count = read_count("edges", count)
+    """The strongest entries of `scores` `[layers, E]` and of the self scores `own` `[layers, N]`, laid side by side.
+
+    With two edges and one node, place 5 of the flat table is layer 1 (5 // 3), entry 2 (5 % 3): the node's self score.
+    """
+    count = whole_number("edges", count, at_least=0, such_as=40)
     rows = scores.detach().cpu().double()
     size = rows.size(1)
     if own is not None:
-        rows = torch.cat([rows, own.detach().cpu().double()], dim=1)
+        rows = torch.cat([rows, own.detach().cpu().double()], dim=1)  # [layers, E + N]
     finite = rows.isfinite()
-    magnitude = torch.where(finite, rows, 0.0).abs().reshape(-1)
+    magnitude = torch.where(finite, rows, 0.0).abs().reshape(-1)  # [layers * (E + N)]
     num_nonzero = int(magnitude.count_nonzero())
     places = magnitude.argsort(descending=True, stable=True)[: min(count, num_nonzero)].flip(0)
     layered = own is not None or len(rows) > 1 or noun == "steps"
@@ -125,24 +150,7 @@ def _strongest(scores: Tensor, own: Tensor | None, edge_index: Tensor, count: An
     return Strongest(tuple(steps), num_nonzero, share, noun, int((~finite).sum()))
 
 
-def read_count(name: str, count: Any) -> int:
-    """A whole number from 0 on."""
-    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise SettingError(f"{name} is {count!r}; needed is a whole number from 0 on, such as {name}=40.")
-    return count
-
-
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
-Spot: TypeAlias = tuple[int, int]
-"""`(column, node)`: an unrolled computation graph has columns 0, the features, to L, the output; a flat picture has one."""
-
-WHOLE_GRAPH = 60
-"""A graph of at most so many nodes is shown whole when the graph itself is explained."""
-
-MOST_BETWEEN = 60
-"""Nodes that are shown only because they are on the way to others."""
+# --- Where it is drawn --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -171,7 +179,7 @@ class Picture:
 
 
 def task_of(settings: Mapping[str, object]) -> str:
-    """`"node"` or `"graph"`."""
+    """The task of a result, `"node"` or `"graph"`, from its settings."""
     return str(settings.get("task", "node"))
 
 
@@ -186,7 +194,7 @@ def flat_picture(why: Explanation, edges: int = 40) -> Picture:
     """
     strongest, edge_index = strongest_edges(why, edges), why.edge_index.cpu()
     if task_of(why.settings) == "graph" and why.num_nodes <= WHOLE_GRAPH:
-        return _whole(strongest, edge_index, why.num_nodes)
+        return _whole_graph(strongest, edge_index, why.num_nodes)
     root = _centre(why, strongest)
     near = surroundings(why.edge_scores().detach().cpu(), edge_index, why.num_nodes, root)
     by_strength = [node for step in reversed(strongest.steps) for node in (step.receiver, step.source)]
@@ -198,17 +206,20 @@ def flat_picture(why: Explanation, edges: int = 40) -> Picture:
     return Picture(_flat(place), strongest, (0, root), _undrawn(strongest, ways.items()))
 
 
-def _whole(strongest: Strongest, edge_index: Tensor, num_nodes: int) -> Picture:
+def _whole_graph(strongest: Strongest, edge_index: Tensor, num_nodes: int) -> Picture:
+    """The whole graph, its nodes at their distances."""
     place = at_distances(edge_index, num_nodes)
     pairs = {(min(pair), max(pair)) for pair in edge_index.t().tolist() if pair[0] != pair[1]}
     return Picture(_flat(place), strongest, None, _undrawn(strongest, pairs))
 
 
 def _flat(place: Mapping[int, Position]) -> dict[Spot, Position]:
+    """Positions by spot: everything is in column 0."""
     return {(0, node): position for node, position in place.items()}
 
 
 def _undrawn(strongest: Strongest, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[Spot, Spot], ...]:
+    """The pairs that no drawn step connects in either direction, as dotted lines."""
     drawn = {frozenset((step.source, step.receiver)) for step in strongest.steps}
     return tuple(((0, one), (0, other)) for one, other in sorted(pairs) if frozenset((one, other)) not in drawn)
 

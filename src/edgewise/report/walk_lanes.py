@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgewise.arguments import whole_number
 from edgewise.report import colours, matplotlib_marks
 from edgewise.report.colours import width_of
 from edgewise.report.figure import canvas, put_nodes, target_of
 from edgewise.report.labels import Nodes
 from edgewise.report.layer_picture import walks_picture
-from edgewise.report.scene import read_count
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from edgewise.results.walk_set import Walk, WalkSet
 
 LANE = 0.13
-"""Of a row: the distance between walks that share a node."""
+"""The distance between walks that share a node, as a share of a row."""
 WIDEST_LANES = 0.6
-"""Of a row: the width of all walks through a node."""
+"""The largest width of all walks through a node together, as a share of a row."""
 
 
 def draw_walks(
@@ -49,7 +49,7 @@ def draw_walks(
     >>> [text.get_text() for text in draw_walks(ew.walks(model, data, 2)).legends[0].get_texts()]
     ['explained node', '1.  +6   0 → 1 → 2']
     """
-    shown = walks_picture(walks, read_count("count", count))
+    shown = walks_picture(walks, whole_number("count", count, at_least=0, such_as=5))
     drawn = walks.walks[:count]
     nodes = Nodes.read(shown.nodes, walks.num_nodes, labels, classes, marked)
     figure, axes = canvas(shown, title or f"walks: {target_of(walks)}", row_height=0.55)
@@ -61,15 +61,15 @@ def draw_walks(
 
 
 def route_colour(rank: int) -> str:
-    """Of the walk with that rank, 0 the best; they repeat after eight."""
+    """The colour of the walk with that rank, 0 for the best; colours repeat after eight."""
     return colours.WALKS[rank % len(colours.WALKS)]
 
 
 def lanes(drawn: Sequence[Walk], height: Mapping[int, float]) -> list[list[float]]:
     """For each walk and column, how far beside the node it runs: walks that share a spot lie side by side.
 
-    They lie in the order in which they come (at the features: go), so that they cross as little as they can. `height` is
-    that of the nodes' rows.
+    They lie in the order in which they arrive (at the features: leave), so that they cross as little as possible. `height`
+    is the height of each node's row.
 
     >>> from edgewise import Walk
     >>> beside = lanes([Walk((0, 2), 5.0), Walk((1, 2), 1.0)], {0: -1.0, 1: 0.0, 2: -2.0})
@@ -89,6 +89,7 @@ def lanes(drawn: Sequence[Walk], height: Mapping[int, float]) -> list[list[float
 
 
 def _lane(number: int, count: int) -> float:
+    """How far above its node the `number`-th of `count` walks runs, the first one on top."""
     return min(LANE, WIDEST_LANES / count) * ((count - 1) / 2 - number)
 
 
@@ -99,10 +100,12 @@ def sentence(walks: WalkSet, count: int) -> str:
         return f"No {kind} walk to draw.".replace("  ", " ")
     proof = "proven to be the best" if walks.exact else f"not proven: another may reach {walks.upper_bound:.3g}"
     rest = f"; {len(walks) - count} of the {len(walks)} found are not drawn" if count < len(walks) else ""
-    return f"{count} {kind} walks, {proof}{rest}.".replace("  ", " ")
+    noun = "walk" if count == 1 else "walks"
+    return f"{count} {kind} {noun}, {proof}{rest}.".replace("  ", " ")
 
 
 def _draw_routes(axes: Axes, shown: Picture, drawn: Sequence[Walk]) -> None:
+    """A smooth line for each walk, the best on top."""
     largest, rows = shown.strongest.largest, {node: y for (_, node), (_, y) in shown.place.items()}
     smooth = (1 - np.cos(np.pi * np.linspace(0, 1, 30))) / 2  # level where it leaves and where it arrives
     for rank, (walk, beside) in reversed(list(enumerate(zip(drawn, lanes(drawn, rows), strict=True)))):
@@ -114,6 +117,7 @@ def _draw_routes(axes: Axes, shown: Picture, drawn: Sequence[Walk]) -> None:
 
 
 def _look(rank: int, walk: Walk, largest: float) -> dict[str, Any]:
+    """The line style of a walk: its colour by rank, its width by magnitude, dashes if it opposes the class."""
     return {
         "color": route_colour(rank),
         "linewidth": width_of(walk.score, largest),
@@ -123,6 +127,7 @@ def _look(rank: int, walk: Walk, largest: float) -> dict[str, Any]:
 
 
 def _route_keys(drawn: Sequence[Walk], shown: Picture, nodes: Nodes) -> list[tuple[str, Any]]:
+    """The legend: each walk's line with its rank, score and nodes."""
     from matplotlib.lines import Line2D
 
     keys = []

@@ -1,4 +1,7 @@
-"""SetBuilder: the scores of blocks of targets, put together to an `ExplanationSet`, sparse from the start."""
+"""SetBuilder: collects the scores of blocks of targets and makes an `ExplanationSet` of them.
+
+Scores are sparse from the start, so that memory grows with what is not zero, and with `top` only with what is kept.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +18,11 @@ from edgewise.score import Score
 
 
 class SetBuilder:
-    """Results of blocks, sparse from the start."""
+    """The scores found so far, as sparse parts; `assemble` makes the set.
+
+    `add` takes the scores of a block of copies (`Score`), `add_sparse` entries that know their target already. With `top`
+    only the strongest entries of each target are kept.
+    """
 
     def __init__(self, question: Question, method: Method, level: str, top: int | None) -> None:
         self.question, self.method, self.level, self.top = question, method, level, top
@@ -25,16 +32,17 @@ class SetBuilder:
         self.ways: list[str] = []
 
     def _went(self, way: str) -> None:
+        """Note how a block was run."""
         if way not in self.ways:
             self.ways.append(way)
 
     @property
     def way(self) -> str:
-        """How the model was run; several ways if blocks differed."""
+        """How the model was run, such as `"lowered"`; several ways if blocks differed."""
         return ", ".join(self.ways) or "none"
 
     def add(self, positions: Tensor, score: Score, found: CopyScores) -> None:
-        """The scores of one block."""
+        """The scores of one block: `positions` `[targets]` are those of its targets in the question's index."""
         self._went(score.way)
         copies = (score.owner, score.edge_id, score.num_edges)
         self.edges += self._parts(positions, copies, found.edge, score.edges_of, self.top)
@@ -45,7 +53,7 @@ class SetBuilder:
             self.own += self._parts(positions, copies, found.own, score.pairs_of, self.top)
 
     def add_sparse(self, found: SparseScores, way: str) -> None:
-        """Entries that belong to targets already."""
+        """Entries (target, layer, item, score), where an item is an edge or, for self scores, a node."""
         self._went(way)
         nodes, edges = self.question.sizes(found.position.cpu())
         width = (nodes if found.of_self else edges).to(found.item.device)
@@ -60,7 +68,12 @@ class SetBuilder:
         counts: list[int] | None,
         top: int | None,
     ) -> Iterator[Part]:
-        """What is not zero of scores `[copies]` or `[L, copies]`; only the first `counts[layer]` copies can matter."""
+        """What is not zero of scores `[copies]` or `[L, copies]`; only the first `counts[layer]` copies can matter.
+
+        `copies` are (owner, column, width): the target that a copy belongs to, its column in the target's graph, and the
+        number of columns of that graph. Two targets of one graph with 3 edges: a score on the copy of edge 1 for the second
+        target, in layer 1, becomes the entry (row 1, place 1 · 3 + 1 = 4).
+        """
         owner, column, width = copies
         rows = found.detach().reshape(1 if self.level == "input" else self.question.num_layers, len(owner))
         pieces = []
@@ -77,13 +90,14 @@ class SetBuilder:
         return iter([self._strongest(*(torch.cat(column) for column in zip(*pieces, strict=True)))])
 
     def _strongest(self, row: Tensor, place: Tensor, score: Tensor) -> Part:
+        """The entries, or with `top` the strongest of each row."""
         if self.top is not None:
             kept = strongest(row, score.abs(), self.top)
             row, place, score = row[kept], place[kept], score[kept]
         return Part(row.cpu(), place.cpu(), score.cpu())
 
     def assemble(self, settings: dict[str, Any]) -> ExplanationSet:
-        """Everything as one set."""
+        """Everything as one set, with the settings that the user gave; an initial mask is described, not stored."""
         question = self.question
         nodes, _ = question.sizes(torch.arange(len(question.index)))
         graphs = [(question.source_edge_index(i).clone(), count) for i, count in enumerate(nodes.tolist())]
@@ -107,9 +121,8 @@ class SetBuilder:
         )
 
     def _entries(self, parts: list[Part]) -> Entries:
-        if (
-            self.top is not None and len(parts) > 1 and (self.method.lowered or self.method.walking)
-        ):  # blocks of edges: a target's best are spread
+        """The parts as rows; a method that works on blocks of edges spreads a target over parts, so `top` cuts again."""
+        if self.top is not None and len(parts) > 1 and (self.method.lowered or self.method.walking):
             together = [torch.cat(column) for column in zip(*((p.row, p.place, p.score) for p in parts), strict=True)]
             parts = [self._strongest(*together)]
         return Entries(parts, len(self.question.index))

@@ -13,12 +13,14 @@ from torch import Tensor
 
 from edgewise.arguments import one_of
 from edgewise.errors import SettingError, missing_extra
-from edgewise.text import columns, for_json
+from edgewise.text import columns, counted, for_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+MEASURES = ("cosine", "spearman", "overlap", "sign")
+"""The measures of agreement; `metrics/agreement.py` computes them."""
 Key: TypeAlias = tuple[str, str, str, int | None, str]
 """(first method, second method, level, layer, measure)."""
 NUMBERS = ("mean", "deviation", "low", "high")
@@ -172,7 +174,7 @@ class Comparison:
 
     def __repr__(self) -> str:
         levels = " and ".join(self.levels)
-        what = f"{len(self.methods)} methods, {_count(len(self.index), 'target')}, {_count(len(self.seeds), 'seed')}"
+        what = f"{len(self.methods)} methods, {counted(len(self.index), 'target')}, {counted(len(self.seeds), 'seed')}"
         return f"Comparison({what}, {levels} level; print it for the tables)"
 
 
@@ -198,7 +200,7 @@ def title(measure: str, k: int, by: str) -> str:
 
 def comparison_text(found: "Comparison") -> str:
     """What ran, and a table for every level and measure."""
-    what = f"{len(found.methods)} methods, {_count(len(found.index), 'target')}, {_count(len(found.seeds), 'seed')}"
+    what = f"{len(found.methods)} methods, {counted(len(found.index), 'target')}, {counted(len(found.seeds), 'seed')}"
     lines = [f"{what}: mean±deviation over targets and seeds"]
     for level in found.levels:
         lines += ["", f"== {level} level ==", _running(found, level)]
@@ -206,10 +208,6 @@ def comparison_text(found: "Comparison") -> str:
     if "layer" in found.levels and found.num_layers > 1:
         lines += ["", f"one layer of {found.num_layers}: table('cosine', 'layer', layer=0)"]
     return "\n".join(lines)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _running(found: "Comparison", level: str) -> str:
@@ -242,6 +240,3 @@ def agreement_table(found: "Comparison", measure: str, level: str, layer: int | 
 def _cell(mean: float, deviation: float) -> str:
     """`0.93±0.04`, or a dash where the mean is NaN."""
     return "-" if mean != mean else f"{mean:.2f}±{deviation:.2f}"
-
-
-MEASURES = ("cosine", "spearman", "overlap", "sign")

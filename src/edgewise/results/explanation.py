@@ -1,18 +1,32 @@
-"""Explanation: the scores of one target together with what they are scores of; frozen."""
+"""Explanation: the scores of one target, together with the graph, the class and the method they belong to; frozen.
+
+What can be done with it (subgraphs, pictures, files, tables) is a method here, and lives in a module of its own that is
+imported when it is first used.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from edgewise.errors import SettingError
+from edgewise.arguments import one_of, whole_number
 
 if TYPE_CHECKING:
     from edgewise.results.subgraph import Subgraph
 
 ORDERS = ("support", "opposition", "magnitude")
+"""How edges are ranked: the most positive first, the most negative first, or the largest magnitude first."""
+
+
+def strength(score: Tensor, by: str) -> Tensor:
+    """How strongly each score speaks for the explained class, against it, or either; in the shape of the scores.
+
+    >>> strength(torch.tensor([2.0, -3.0]), "opposition")
+    tensor([-2.,  3.])
+    """
+    return {"support": score, "opposition": -score, "magnitude": score.abs()}[by]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,25 +53,23 @@ class Explanation:
     level: str = "input"
     settings: Mapping[str, Any] = field(default_factory=dict)
     self_scores: Tensor | None = None
-    """`[N]` or `[L, N]`: what the node told itself; NaN in a layer whose own term cannot be separated."""
+    """`[N]` or `[L, N]`: score of each node's own term (self-loop, root weight); NaN in layers where it is not separable."""
     standard_errors: Tensor | None = None
-    """Of the scores, in their shape, for methods that sample (`shapley`); NaN where one sample says nothing about it."""
+    """Standard errors of the scores, in their shape, for methods that sample (`shapley`); NaN after a single sample."""
 
     def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
         """The k strongest edges, best first: `(score, source, receiver, column)`, at layer level with `layer` behind.
 
         `by="support"` takes only positive scores, `"opposition"` only negative ones, `"magnitude"` all but zeros.
         """
-        if by not in ORDERS:
-            raise SettingError(f"by is {by!r}; known are {', '.join(ORDERS)}.")
-        if not isinstance(k, SupportsIndex) or int(k) < 0:
-            raise SettingError(f"k is {k!r}; needed is a whole number, such as top(10).")
-        flat = self.scores.reshape(-1)
-        strength = {"support": flat, "opposition": -flat, "magnitude": flat.abs()}[by]
-        order = strength.argsort(descending=True, stable=True)[: int(k)]
-        return [self._entry(int(place)) for place in order[strength[order] > 0]]
+        one_of("`by`", by, ORDERS)
+        k = whole_number("k", k, at_least=0, such_as=10)
+        strong = strength(self.scores.reshape(-1), by)
+        order = strong.argsort(descending=True, stable=True)[:k]
+        return [self._entry(int(place)) for place in order[strong[order] > 0]]
 
     def _entry(self, place: int) -> tuple[Any, ...]:
+        """One row of `top`, from a place in the flattened scores (layer · E + column)."""
         layer, column = divmod(place, self.edge_index.size(1))
         source, receiver = self.edge_index[:, column].tolist()
         entry = (float(self.scores.reshape(-1)[place]), source, receiver, column)

@@ -1,4 +1,8 @@
-"""ExplanationSet: the explanations of many targets, of which only the non-zero part is stored."""
+"""ExplanationSet: the explanations of many targets, of which only the non-zero part is stored.
+
+`Entries` are the sparse rows behind it, one for each target; `ExplanationSet` makes an `Explanation` from a row when it is
+looked at.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,12 +18,12 @@ from edgewise.errors import InputError
 from edgewise.groups import rank_in_group
 from edgewise.results.explanation import Explanation
 
-# --- Sparse rows, one for each target: how an `ExplanationSet` stores what is not zero ---------------------------------
+# --- Sparse rows -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Entries in any order: the row (target), the place in it, and the score."""
+    """Entries `[n]` in any order: the row (target), the place in it, and the score."""
 
     row: Tensor
     place: Tensor
@@ -27,20 +31,26 @@ class Part:
 
 
 class Entries:
-    """Rows of (place, score); `place` is the layer times the width, plus the column. Ordered by row when first looked at."""
+    """Rows of (place, score), one row for each target, ordered by row when first looked at.
+
+    `place` is layer · width + column, where the width is the number of edges (or nodes) of the target's graph: with 3 edges,
+    column 1 of layer 1 has place 4. Two targets with the entries (place 2, −1) and (place 4, 0.5) are stored as
+    start = (0, 1, 2), place = (2, 4), score = (−1, 0.5), as in a CSR matrix.
+    """
 
     def __init__(self, parts: list[Part], num_rows: int) -> None:
         self._parts, self.num_rows = parts, num_rows
 
     @staticmethod
     def of_rows(start: Tensor, place: Tensor, score: Tensor) -> "Entries":
-        """Already in order: those of row t are `start[t]:start[t + 1]`."""
+        """Entries that are in order already: those of row t are `start[t]:start[t + 1]`."""
         entries = Entries([], len(start) - 1)
         entries.__dict__["_ordered"] = (start, place, score)
         return entries
 
     @cached_property
     def _ordered(self) -> tuple[Tensor, Tensor, Tensor]:
+        """`start` `[rows + 1]`, `place` and `score` `[entries]`; the parts are freed."""
         row = torch.cat([part.row for part in self._parts])
         order = row.argsort(stable=True)
         start = torch.zeros(self.num_rows + 1, dtype=torch.long)
@@ -69,11 +79,11 @@ class Entries:
         return sum(len(part.score) for part in self._parts) if self._parts else len(self.score)
 
     def rows(self) -> Tensor:
-        """The row of each entry."""
+        """`[entries]`: the row of each entry."""
         return torch.repeat_interleave(torch.arange(self.num_rows), self.start.diff())
 
     def dense(self, row: int, size: int) -> Tensor:
-        """One row in full."""
+        """`[size]`: one row with its zeros."""
         full = self.score.new_zeros(size)
         span = slice(int(self.start[row]), int(self.start[row + 1]))
         full[self.place[span]] = self.score[span]
@@ -81,6 +91,7 @@ class Entries:
 
     @cached_property
     def _by_key(self) -> tuple[Tensor, Tensor, int]:
+        """Entries sorted by the key row · stride + place, for a binary search: keys, scores, stride."""
         stride = int(self.place.max()) + 1 if len(self.place) else 1
         key, order = (self.rows() * stride + self.place).sort()
         return key, self.score[order], stride
@@ -100,9 +111,9 @@ class Entries:
         return torch.where((key[found] == asked) & (place < stride), score[found], 0.0)
 
     def select(self, rows: Tensor) -> "Entries":
-        """Some of the rows, in the given order."""
+        """Some of the rows, in the given order; a row may be asked for twice."""
         count = self.start.diff()[rows]
-        new = torch.repeat_interleave(torch.arange(len(rows)), count)
+        new = torch.repeat_interleave(torch.arange(len(rows)), count)  # [entries]: the new row of each
         begin = torch.cat([count.new_zeros(1), count.cumsum(0)])
         source = torch.arange(len(new)) + (self.start[rows] - begin[:-1])[new]
         return Entries.of_rows(begin, self.place[source], self.score[source])
@@ -119,7 +130,7 @@ def strongest(row: Tensor, strength: Tensor, k: int | Tensor) -> Tensor:
     return order[rank_in_group(row[order]) < (k[row[order]] if isinstance(k, Tensor) else k)]
 
 
-# --- The whole ---------------------------------------------------------------------------------------------------------
+# --- The set -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,16 +141,20 @@ class ExplanationSet:
     """
 
     index: Tensor
+    """`[T]`: the explained nodes or graphs."""
     target: Tensor
+    """`[T]`: the explained classes."""
     value: Tensor
+    """`[T]`: the explained numbers."""
     method: str
     level: str
     num_layers: int
     graphs: tuple[tuple[Tensor, int], ...]
     """`(edge_index, number of nodes)`: one, shared by all (node task), or one for each target (graph task)."""
     edges: Entries | None
-    """`None` for `random`: drawn on demand."""
+    """The edge scores; `None` for `random`, whose scores are drawn on demand."""
     own: Entries | None = None
+    """The self scores, if the method gives them."""
     own_missing: tuple[int, ...] = ()
     """Layers whose own term cannot be separated: their self scores are NaN."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -160,9 +175,10 @@ class ExplanationSet:
         return self._some(torch.arange(len(self))[item])
 
     def _position(self, item: int) -> int:
+        """A position from 0 on, also for a negative one; an `IndexError` ends a loop, as in a list."""
         if not -len(self) <= item < len(self):
             raise IndexError(
-                f"position {item} is outside the {len(self)} explanations; a node's number goes to .of({item})."
+                f"Position {item} is outside the {len(self)} explanations. Use .of({item}) to look up a node's number."
             )
         return item % len(self)
 
@@ -174,18 +190,19 @@ class ExplanationSet:
         found = (self.index == index).nonzero()
         if len(found) == 0:
             raise InputError(
-                f"{index} is not among the {len(self)} explained ({self.index[:5].tolist()} …). Explain it first."
+                f"{index} is not among the {len(self)} explained targets ({self.index[:5].tolist()} …). Explain it first."
             )
         return self._one(int(found[0]))
 
     def graph(self, position: int) -> tuple[Tensor, int]:
-        """`(edge_index, number of nodes)` of a target."""
+        """`(edge_index, number of nodes)` of the target at a position."""
         return self.graphs[position if len(self.graphs) > 1 else 0]
 
     def _shape(self, width: int) -> tuple[int, ...]:
         return (width,) if self.level == "input" else (self.num_layers, width)
 
     def _one(self, position: int) -> Explanation:
+        """The explanation of one target, with dense scores on the device of its graph."""
         edge_index, num_nodes = self.graph(position)
         shape, index = self._shape(edge_index.size(1)), int(self.index[position])
         if self.edges is None:
@@ -208,6 +225,7 @@ class ExplanationSet:
         )
 
     def _own_scores(self, position: int, num_nodes: int) -> Tensor | None:
+        """`[N]` or `[L, N]`: the self scores of one target, NaN in layers where they cannot be separated."""
         if self.own is None:
             return None
         shape = self._shape(num_nodes)
@@ -219,6 +237,7 @@ class ExplanationSet:
         return own
 
     def _some(self, positions: Tensor) -> "ExplanationSet":
+        """The set of some targets, in the given order."""
         graphs = self.graphs if len(self.graphs) == 1 else tuple(self.graphs[i] for i in positions.tolist())
         return replace(
             self,
@@ -267,3 +286,4 @@ def _is_number(item: Any) -> bool:
 
 
 Explained: TypeAlias = Explanation | ExplanationSet
+"""What `explain` returns: one explanation for a single index, a set for several."""

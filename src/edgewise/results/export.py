@@ -1,4 +1,7 @@
-"""Results as networkx graphs, with scores as attributes."""
+"""Results as networkx graphs, as GraphML files, and as rows and data frames.
+
+`Explanation`, `ExplanationSet` and `WalkSet` offer these as methods (`to_networkx`, `to_graphml`, `to_rows`, `to_frame`).
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
-from edgewise.errors import SettingError, missing_extra
+from edgewise.arguments import one_of, whole_number
+from edgewise.errors import missing_extra
 from edgewise.files import write_whole
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.results.node_labels import read_classes, read_labels
@@ -54,6 +59,7 @@ def walks_network(walks: WalkSet) -> Any:
 
 
 def _empty(found: Explanation | WalkSet, **attributes: Any) -> Any:
+    """A graph without nodes that knows what was explained."""
     try:
         import networkx
     except ImportError as error:
@@ -62,16 +68,21 @@ def _empty(found: Explanation | WalkSet, **attributes: Any) -> Any:
 
 
 def _explained(found: Explanation | WalkSet) -> set[int]:
+    """The explained node; nothing if a whole graph was explained."""
     return {found.index} if found.settings.get("task", "node") == "node" else set()
 
 
 def _strongest_columns(why: Explanation, edges: int) -> list[int]:
-    from edgewise.report.scene import strongest_edges
-
-    return sorted(step.column for step in strongest_edges(why, edges).steps if step.column is not None)
+    """The columns of the edges with the largest magnitudes, in ascending order; never one of score zero, NaN or infinity."""
+    count = whole_number("edges", edges, at_least=0, such_as=30)
+    scores = why.edge_scores().detach().cpu().double()
+    magnitude = torch.where(scores.isfinite(), scores, 0.0).abs()
+    order = magnitude.argsort(descending=True, stable=True)[:count]
+    return sorted(order[magnitude[order] > 0].tolist())
 
 
 def _own_scores(graph: Any, why: Explanation) -> None:
+    """Write the self scores to the nodes: `self_score`, at layer level also `self_layers`."""
     if why.self_scores is None:
         return
     own = why.self_scores if why.level == "input" else why.self_scores.sum(dim=0)
@@ -82,12 +93,14 @@ def _own_scores(graph: Any, why: Explanation) -> None:
             attributes["self_layers"] = layers[node]
 
 
-# --- GraphML files, for Gephi, Cytoscape and others: plain attributes only, complete or not there ----------------------
+# --- GraphML files, for Gephi, Cytoscape and others: plain attributes only ---------------------------------------------
 
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Letters that XML 1.0 does not allow."""
 
 LAYERS = {"layers": "score_layer", "self_layers": "self_score_layer"}
+"""Attributes that are lists → the name that each of their entries gets in a file."""
 
 
 def write_graphml(graph: Any, path: Any, num_nodes: int, labels: Any = None, classes: Any = None) -> None:
@@ -109,6 +122,7 @@ def write_graphml(graph: Any, path: Any, num_nodes: int, labels: Any = None, cla
 
 
 def _name(spot: Any) -> str:
+    """A node's name in a file; a spot `(column, node)` of a walk becomes `column/node`."""
     return "/".join(map(str, spot)) if isinstance(spot, tuple) else str(spot)
 
 
@@ -134,16 +148,17 @@ def _spread(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 WHAT = ("edges", "self")
+"""Which scores a table has."""
 
 
 def rows(found: Explanation | ExplanationSet | WalkSet, what: str = "edges") -> list[dict[str, Any]]:
-    """A dict for each row of `columns`, of plain numbers and texts."""
+    """The table of `columns` as a list of dicts with plain numbers and texts."""
     table = {name: column.tolist() for name, column in columns(found, what).items()}
     return [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
 
 
 def frame(found: Explanation | ExplanationSet | WalkSet, what: str = "edges") -> Any:
-    """The columns as a pandas data frame."""
+    """The table of `columns` as a pandas data frame."""
     try:
         import pandas
     except ImportError as error:
@@ -152,7 +167,7 @@ def frame(found: Explanation | ExplanationSet | WalkSet, what: str = "edges") ->
 
 
 def columns(found: Explanation | ExplanationSet | WalkSet, what: str = "edges") -> dict[str, np.ndarray]:
-    """Name → values: scores other than zero, in the order of target, layer and edge (or node); walks, best first.
+    """A table, column by column: scores other than zero, ordered by target, layer and edge (or node); walks, best first.
 
     >>> import torch
     >>> from edgewise import Explanation
@@ -160,8 +175,7 @@ def columns(found: Explanation | ExplanationSet | WalkSet, what: str = "edges") 
     >>> rows(why)
     [{'index': 2, 'target': 1, 'column': 1, 'source': 1, 'receiver': 2, 'score': -2.0}]
     """
-    if what not in WHAT:
-        raise SettingError(f"what is {what!r}; known are {', '.join(WHAT)}.")
+    one_of("`what`", what, WHAT)
     if isinstance(found, WalkSet):
         return _of_walks(found)
     if isinstance(found, ExplanationSet):
@@ -170,6 +184,7 @@ def columns(found: Explanation | ExplanationSet | WalkSet, what: str = "edges") 
 
 
 def _of_edges(why: Explanation) -> dict[str, np.ndarray]:
+    """The edge scores of one explanation."""
     scores = why.scores.detach().cpu().numpy()
     *layer, column = scores.nonzero()
     source, receiver = why.edge_index.cpu().numpy()[:, column]
@@ -178,7 +193,7 @@ def _of_edges(why: Explanation) -> dict[str, np.ndarray]:
 
 
 def _of_self(why: Explanation) -> dict[str, np.ndarray]:
-    """NaN, where a layer's own term cannot be separated, is no score."""
+    """The self scores of one explanation; NaN (a layer's own term cannot be separated) is left out."""
     layers = () if why.level == "input" else (len(why.scores),)
     own = np.zeros((*layers, why.num_nodes)) if why.self_scores is None else why.self_scores.detach().cpu().numpy()
     *layer, node = np.nan_to_num(own, nan=0.0).nonzero()
@@ -194,6 +209,7 @@ def _layer(layer: list[np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _of_set(found: ExplanationSet, what: str) -> dict[str, np.ndarray]:
+    """The scores of a set with their position in it; edge scores come from the stored entries at once."""
     if what == "edges" and found.edges is not None:
         table = edge_columns(found)
         order = np.lexsort([table[name] for name in ("column", "layer", "position") if name in table])
@@ -206,6 +222,7 @@ def _of_set(found: ExplanationSet, what: str) -> dict[str, np.ndarray]:
 
 
 def _of_walks(walks: WalkSet) -> dict[str, np.ndarray]:
+    """A row for each walk: rank, score, and a column for each of its nodes (and neurons)."""
     size = len(walks)
     head = {"index": np.full(size, walks.index), "target": np.full(size, walks.target), "rank": np.arange(1, size + 1)}
     table = head | {"score": np.array([walk.score for walk in walks], dtype=float)}

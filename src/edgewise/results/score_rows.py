@@ -1,4 +1,8 @@
-"""The scores of many targets, entry by entry: those of the edges that can matter to them."""
+"""The scores of many targets as entries (target, layer, edge): those of the edges that can matter to each target.
+
+An `ExplanationSet` stores what is not zero. Metrics also need the zeros of edges that could have had a score; `rows_of`
+enumerates both.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,7 +13,7 @@ from torch import Tensor
 from edgewise import random_numbers
 from edgewise.errors import InputError
 from edgewise.graph.computation_graph import InEdges, reach
-from edgewise.graph.copies import enumerated
+from edgewise.groups import enumerated
 from edgewise.results.explanation import Explanation
 from edgewise.results.explanation_set import Entries, Explained, ExplanationSet
 
@@ -22,23 +26,24 @@ def as_set(explained: Explained, metric: str) -> ExplanationSet:
         explained = _set_of_one(explained)
     if not isinstance(explained, ExplanationSet):
         raise InputError(
-            f"{metric} got {type(explained).__name__}; needed is a result of explain(): an Explanation or a set of them."
+            f"{metric} needs a result of explain() (an Explanation or an ExplanationSet), got {type(explained).__name__}."
         )
     if explained.edges is not None and not bool(torch.isfinite(explained.edges.score).all()):
         bad = int(explained.edges.rows()[~torch.isfinite(explained.edges.score)][0])
         raise InputError(
             f"The scores of target {int(explained.index[bad])} have NaN or infinite entries, which {metric} cannot rank. "
-            f"Explain again after cleaning the model's weights and the data."
+            f"Remove NaN from the model's weights and the data, and explain again."
         )
     return explained
 
 
 def _set_of_one(why: Explanation) -> ExplanationSet:
+    """The same explanation as a set with sparse scores."""
     shape = (*([why.scores.size(0)] if why.level == "layer" else []), why.edge_index.size(1))
     if tuple(why.scores.shape) != shape:
         raise InputError(
-            f"scores has shape {list(why.scores.shape)}; at {why.level} level it must be {list(shape)}, a number for each "
-            f"of the {why.edge_index.size(1)} columns of edge_index."
+            f"`scores` must have shape {list(shape)} at {why.level} level, a number for each of the "
+            f"{why.edge_index.size(1)} columns of edge_index, got {list(why.scores.shape)}."
         )
     flat = why.scores.detach().reshape(-1).cpu()
     flat = flat if flat.is_floating_point() else flat.to(torch.get_default_dtype())
@@ -57,37 +62,41 @@ def _set_of_one(why: Explanation) -> ExplanationSet:
 
 
 def parts_of(found: ExplanationSet) -> Iterator[ExplanationSet]:
-    """Some targets at a time."""
+    """The set in pieces of some targets each, to bound memory."""
     for start in range(0, len(found), _TARGETS_AT_ONCE):
         yield found[start : start + _TARGETS_AT_ONCE]
 
 
 def widths(found: ExplanationSet) -> Tensor:
-    """`[targets]`: how many edges the graph of each has."""
+    """`[targets]`: how many edges the graph of each target has."""
     return torch.tensor([edge_index.size(1) for edge_index, _ in found.graphs]).expand(len(found))
 
 
 @dataclass(frozen=True)
 class ScoreRows:
-    """An entry for every target and edge (at layer level: and layer) that can matter to it."""
+    """An entry for every target and edge (at layer level: and layer) that can matter to it; tensors are `[entries]`."""
 
     row: Tensor
+    """The target, as a position in the set."""
     layer: Tensor
+    """0 at input level."""
     column: Tensor
+    """The column of `edge_index`."""
     score: Tensor
     num_rows: int
+    """The number of targets."""
 
     def count(self, which: Tensor | None = None) -> Tensor:
-        """`[targets]`: how many entries each has, or how many of `which`."""
+        """`[targets]`: how many entries each has, or how many of those that the mask `which` `[entries]` picks."""
         return torch.bincount(self.row if which is None else self.row[which], minlength=self.num_rows)
 
     def total(self, values: Tensor) -> Tensor:
-        """`[targets]`: the sum of values, an entry each."""
+        """`[targets]`: the sum of values `[entries]`, target by target."""
         return torch.zeros(self.num_rows, dtype=values.dtype).index_add_(0, self.row, values)
 
 
 def scores_at(found: ExplanationSet, row: Tensor, layer: Tensor, column: Tensor) -> Tensor:
-    """The scores of (target, layer, edge); 0 where nothing is stored."""
+    """`[n]`: the scores of n entries (target, layer, edge); 0 where nothing is stored."""
     if found.edges is None:  # random: every edge of the graph has one
         drawn = random_numbers.uniform(found.settings["seed"], found.index[row], layer, column)
         return drawn.to(torch.float32).to(found.value.dtype)
@@ -95,7 +104,18 @@ def scores_at(found: ExplanationSet, row: Tensor, layer: Tensor, column: Tensor)
 
 
 def rows_of(found: ExplanationSet, *, edges_only: bool = False) -> ScoreRows:
-    """Every entry that can matter; with `edges_only` layerwise scores are summed over the layers."""
+    """Every entry that can matter; with `edges_only` layerwise scores are summed over the layers.
+
+    Path 0 → 1 → 2, two layers, target 2, scores at layer level: edge 0 → 1 can matter in layer 0 alone, edge 1 → 2 in both
+    layers, so the entries (layer, column) are (0, 0), (0, 1), (1, 1).
+
+    >>> from edgewise import explain
+    >>> from edgewise.examples import path_model
+    >>> found = explain(*path_model([2.0, 3.0]), index=[2], target=0, mode="regression", level="layer")
+    >>> rows = rows_of(found)
+    >>> rows.layer.tolist(), rows.column.tolist(), rows.score.tolist()
+    ([0, 0, 1], [0, 1, 1], [6.0, 0.0, 6.0])
+    """
     row, column, hops = _edges_that_matter(found)
     layers = found.num_layers if found.level == "layer" else 1
     if edges_only:

@@ -1,4 +1,9 @@
-"""Saving and loading explanation sets: `.npz` (numpy alone), `.parquet` (for data frames); no pickles, nothing half-written."""
+"""Files of explanation sets: `.npz` (numpy alone) and `.parquet` (for data frames); no pickles, nothing half-written.
+
+A set becomes arrays (`_arrays`: index, target, value, the sparse scores as start, place and score, and the graphs one after
+another) and a small text (`_about`: method, level, settings). A parquet file has a row for each score, and the rest in its
+metadata. `load` puts both together again, lossless.
+"""
 
 import base64
 import io
@@ -18,34 +23,45 @@ from edgewise.results.explanation_set import Entries, ExplanationSet
 from edgewise.results.settings import Settings
 
 _FORMAT = "edgewise-explanations-1"
+"""Written into every file; another value means a file of another version."""
 _PLAIN = ("method", "level", "num_layers", "own_missing", "settings")
 
 
 def save(explained: ExplanationSet, path: Any, node_names: Sequence[str] | None = None) -> None:
-    """Write a set to a file whose ending says how; with `node_names`, of the one graph, rows of a .parquet carry them too."""
+    """Write a set to a file; its ending, `.npz` or `.parquet`, says how.
+
+    With `node_names` (of the one graph of a node task) the rows of a `.parquet` also carry the names of the nodes.
+    """
     path = Path(path)
     writers: dict[str, Callable[..., None]] = {".npz": _write_npz, ".parquet": _write_parquet}
     if path.suffix not in writers:
-        raise FileError(
-            f"{path.name} has the ending {path.suffix!r}; known are .npz and .parquet. Type save('all.npz')."
-        )
+        raise FileError(f"The name must end in .npz or .parquet, got {path.name!r}. Use save('all.npz'), for example.")
     arrays, about = _arrays(explained), _about(explained)
     write_whole(path, lambda file: writers[path.suffix](file, arrays, about, node_names))
 
 
 def load(path: Any) -> ExplanationSet:
-    """Read what `ExplanationSet.save` wrote."""
+    """Read what `ExplanationSet.save` wrote: a file `.npz` or `.parquet`.
+
+    >>> import tempfile, torch; from torch_geometric.data import Data; from torch_geometric.nn import GCNConv
+    >>> from edgewise.api.explain import explain
+    >>> data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     explain(GCNConv(1, 2), data, index=[1, 2]).save(Path(folder) / "why.npz")
+    ...     load(Path(folder) / "why.npz").index
+    tensor([1, 2])
+    """
     path = Path(path)
     readers = {".npz": _read_npz, ".parquet": _read_parquet}
     if path.suffix not in readers:
-        raise FileError(f"{path.name} has the ending {path.suffix!r}; known are .npz and .parquet.")
+        raise FileError(f"The name must end in .npz or .parquet, got {path.name!r}.")
     if not path.is_file():
-        raise FileError(f"There is no file {path}. Explanations are written by explain(...).save(path).")
+        raise FileError(f"There is no file {path}. Write one with explain(...).save(path).")
     try:
         arrays, about = readers[path.suffix](path)
         if about.get("format") != _FORMAT:
             raise FileError(
-                f"{path.name} is not a set of explanations of this version ({_FORMAT}); got {about.get('format')!r}."
+                f"{path.name} must have the format {_FORMAT!r}, got {about.get('format')!r}. Explain again and save."
             )
         return _assemble(arrays, about)
     except FileError:
@@ -61,11 +77,12 @@ def load(path: Any) -> ExplanationSet:
         EOFError,
     ) as error:
         raise FileError(
-            f"{path.name} cannot be read as explanations ({error}). It may be cut short, or another file."
+            f"{path.name} cannot be read as explanations ({error}). It may be truncated, or another kind of file."
         ) from error
 
 
 def _arrays(explained: ExplanationSet) -> dict[str, np.ndarray]:
+    """Every tensor of the set as an array; graphs are joined, `graph_edges` and `graph_nodes` say where each ends."""
     arrays: dict[str, Tensor] = {"index": explained.index, "target": explained.target, "value": explained.value}
     for name, entries in (("edges", explained.edges), ("own", explained.own), ("errors", explained.errors)):
         if entries is not None:
@@ -77,10 +94,12 @@ def _arrays(explained: ExplanationSet) -> dict[str, np.ndarray]:
 
 
 def _about(explained: ExplanationSet) -> dict[str, Any]:
+    """What is not an array, as plain data."""
     return {"format": _FORMAT, **{name: _jsonable(getattr(explained, name)) for name in _PLAIN}}
 
 
 def _jsonable(value: Any) -> Any:
+    """The value in JSON's types; a tuple keeps its type as `{"tuple": [...]}`, other objects become their text."""
     if isinstance(value, Mapping):
         return {str(key): _jsonable(item) for key, item in value.items()}
     if isinstance(value, tuple):
@@ -89,12 +108,14 @@ def _jsonable(value: Any) -> Any:
 
 
 def _from_jsonable(value: Any) -> Any:
+    """The inverse of `_jsonable`."""
     if isinstance(value, dict) and set(value) == {"tuple"}:
         return tuple(_from_jsonable(item) for item in value["tuple"])
     return {key: _from_jsonable(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _assemble(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> ExplanationSet:
+    """The set, from what `_arrays` and `_about` made of it."""
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     plain: dict[str, Any] = {name: _from_jsonable(about[name]) for name in _PLAIN}
     plain["settings"] = Settings(plain["settings"])
@@ -112,6 +133,7 @@ def _assemble(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Explanati
 
 
 def _entries(tensors: dict[str, Tensor], name: str) -> Entries | None:
+    """Sparse rows by their name: edges, own or errors; None if the set has none."""
     if f"{name}_start" not in tensors:
         return None
     return Entries.of_rows(*(tensors[f"{name}_{part}"] for part in ("start", "place", "score")))
@@ -120,18 +142,21 @@ def _entries(tensors: dict[str, Tensor], name: str) -> Entries | None:
 def _write_npz(
     file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any], node_names: Sequence[str] | None
 ) -> None:
+    """Arrays as they are; the text as bytes, because numpy would pickle an object."""
     texts = {"about": about} | ({} if node_names is None else {"node_names": list(node_names)})
     packed = {name: np.frombuffer(json.dumps(text).encode(), dtype=np.uint8) for name, text in texts.items()}
     np.savez_compressed(file, **packed, **arrays)  # type: ignore[arg-type]
 
 
 def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the text of a `.npz` file; pickles are refused."""
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     return arrays, json.loads(arrays.pop("about").tobytes().decode())
 
 
 def _pyarrow() -> Any:
+    """The package, or the error that names the extra."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -152,6 +177,11 @@ def _write_parquet(
 
 
 def _columns(arrays: dict[str, np.ndarray], level: str) -> dict[str, np.ndarray]:
+    """A table with a row for every stored score, `[entries]` each.
+
+    A place is layer · E + column: with E = 3 edges, place 4 is column 1 in layer 1. The graphs of a graph task stand one
+    after another in `edge_index`, so `offset` is added to the column to find its ends.
+    """
     start = arrays.get("edges_start", np.zeros(len(arrays["index"]) + 1, dtype=np.int64))
     place = arrays.get("edges_place", np.zeros(0, dtype=np.int64))
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
@@ -174,12 +204,12 @@ def _columns(arrays: dict[str, np.ndarray], level: str) -> dict[str, np.ndarray]
 
 
 def edge_columns(explained: ExplanationSet) -> dict[str, np.ndarray]:
-    """A row for every stored edge score: its `position` in the set, its target, its edge, its score."""
+    """A table with a row for every stored edge score: `position` in the set, `index`, `target`, edge and `score`."""
     return _columns(_arrays(explained), explained.level)
 
 
 def named_columns(columns: Mapping[str, np.ndarray], node_names: Sequence[str] | None) -> dict[str, np.ndarray]:
-    """With the names of targets, sources and receivers behind their numbers."""
+    """The table with the names of targets, sources and receivers added as columns (`index_name`, …), if there are names."""
     if node_names is None:
         return dict(columns)
     names = np.array(node_names, dtype=str)
@@ -188,16 +218,18 @@ def named_columns(columns: Mapping[str, np.ndarray], node_names: Sequence[str] |
 
 
 def _packed(array: np.ndarray) -> str:
+    """An array as text: the bytes of a `.npy` file in base64."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return base64.b64encode(buffer.getvalue()).decode()
 
 
 def _read_parquet(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the text of a `.parquet` file; places and scores of edges come from its rows."""
     table = _pyarrow().parquet.read_table(path)
     extra = json.loads((table.schema.metadata or {}).get(b"edgewise", b"null"))
     if extra is None:
-        raise FileError(f"{path.name} is a parquet file, but not one of explanations.")
+        raise FileError(f"{path.name} is a parquet file without explanations. Write one with explain(...).save(path).")
     packed = {name: base64.b64decode(text) for name, text in extra["arrays"].items()}
     arrays = {name: np.load(io.BytesIO(data), allow_pickle=False) for name, data in packed.items()}
     if "edges_start" in arrays:

@@ -1,106 +1,24 @@
-"""A part of an explanation: its strongest edges, connected to the target if asked; and the two directions of an edge as one."""
+"""Subgraph: a part of an explanation, its strongest edges, connected to the target if asked.
+
+`select` is behind `Explanation.subgraph`, `merge` (the two directions of an edge with one score) behind
+`Explanation.merged`. `GrownSubgraph`, at the end, grows connected subgraphs from the target, greedily.
+"""
 
 from dataclasses import dataclass, replace
-from math import isfinite
-from typing import Any, SupportsIndex
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from edgewise.errors import InputError, SettingError
-from edgewise.results.explanation import ORDERS, Explanation
+from edgewise.arguments import one_of, real_number, whole_number
+from edgewise.errors import InputError
+from edgewise.groups import occurrence
+from edgewise.results.explanation import ORDERS, Explanation, strength
 from edgewise.results.explanation_set import strongest
 
-# --- Edges that hang together: grown from the target, the strongest that can be attached first -------------------------
-
-
-class Growing:
-    """Entries of one explanation that may be taken, in units (an edge, or both of its directions) that come together.
-
-    An edge hangs on the target if its receiver does: so its message can arrive. At layer level it must arrive in time: the
-    receiver hangs on the target from a later layer on (a node may keep what it heard). Of a whole graph there is no target
-    node: the strongest edge is the start, and an edge hangs on it by either end.
-    """
-
-    def __init__(self, why: Explanation, strength: Tensor, able: Tensor, together: Tensor) -> None:
-        self._shape, width = able.shape, able.size(-1)
-        self._place = able.reshape(-1).nonzero().view(-1)
-        column, layer = self._place % max(width, 1), self._place // max(width, 1)
-        self._unit = (layer * max(width, 1) + together[column]).unique(return_inverse=True)[1]
-        self._strength = strength.reshape(-1)[self._place]
-        against = why.settings.get("flow") == "target_to_source"
-        self._sender, self._receiver = (why.edge_index.flip(0) if against else why.edge_index)[:, column]
-        layered = why.level == "layer"
-        self._arrives = layer + 1 if layered else torch.ones_like(layer)
-        self._leaves = layer if layered else torch.ones_like(layer)
-        self._of_graph = why.settings.get("task") == "graph"
-        self._index, self._num_nodes, self._last = why.index, why.num_nodes, self._shape[0] if layered else 1
-
-    def strongest(self, k: int) -> Tensor:
-        """The k strongest units, wherever they are."""
-        strength = self._unit_strength()
-        best = strongest(torch.zeros(len(strength), dtype=torch.long, device=strength.device), strength, k)
-        return self._mask(torch.isin(self._unit, best))
-
-    def attached_strongest(self, k: int) -> Tensor:
-        """k units, each the strongest that hangs on the target when it is taken; fewer if no more does."""
-        taken, hangs = torch.zeros_like(self._place, dtype=torch.bool), self._start()
-        for _ in range(k):
-            open_ = self._attached(hangs) & ~taken
-            if not bool(open_.any()):
-                break
-            best = torch.where(open_, self._strength, -torch.inf).argmax()
-            hangs = self._take(self._unit == self._unit[best], taken, hangs)
-        return self._mask(taken)
-
-    def attached(self) -> Tensor:
-        """Every unit that hangs on the target through others."""
-        taken, hangs = torch.zeros_like(self._place, dtype=torch.bool), self._start()
-        if self._of_graph and len(self._place):
-            hangs = self._take(self._unit == self._unit[self._strength.argmax()], taken, hangs)
-        while True:
-            new = self._attached(hangs) & ~taken
-            if not bool(new.any()):
-                return self._mask(taken)
-            hangs = self._take(torch.isin(self._unit, self._unit[new]), taken, hangs)
-
-    def _start(self) -> Tensor:
-        """`[N]`: the latest layer in which a node hangs on the target; 0 if it does not."""
-        hangs = torch.zeros(self._num_nodes, dtype=torch.long, device=self._place.device)
-        if not self._of_graph:
-            hangs[self._index] = self._last
-        return hangs
-
-    def _attached(self, hangs: Tensor) -> Tensor:
-        if not self._of_graph:
-            return hangs[self._receiver] >= self._arrives
-        if not bool(hangs.any()):
-            return torch.ones_like(self._place, dtype=torch.bool)
-        return (hangs[self._receiver] > 0) | (hangs[self._sender] > 0)
-
-    def _take(self, unit: Tensor, taken: Tensor, hangs: Tensor) -> Tensor:
-        taken |= unit
-        ends = self._sender[unit]
-        if not self._of_graph:
-            return hangs.scatter_reduce(0, ends, self._leaves[unit], "amax")
-        return hangs.index_fill(0, torch.cat([ends, self._receiver[unit]]), 1)
-
-    def _unit_strength(self) -> Tensor:
-        """`[units]`: equal for all entries of a unit."""
-        number = int(self._unit.max()) + 1 if len(self._unit) else 0
-        return self._strength.new_zeros(number).index_copy(0, self._unit, self._strength)
-
-    def _mask(self, taken: Tensor) -> Tensor:
-        full = torch.zeros(self._shape, dtype=torch.bool, device=self._place.device)
-        full.view(-1)[self._place[taken]] = True
-        return full
-
-
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
 MERGES = ("sum", "mean", "max")
+"""How the scores of the two directions of an edge become one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,12 +46,12 @@ class Subgraph:
 
     @property
     def edge_index(self) -> Tensor:
-        """`[2, columns]`: their ends."""
+        """`[2, columns]`: source and receiver of each of these columns."""
         return self.whole.edge_index[:, self.columns]
 
     @property
     def nodes(self) -> Tensor:
-        """The nodes that they touch."""
+        """The nodes that its edges touch, in ascending order."""
         return self.edge_index.unique()
 
     def complement(self) -> "Subgraph":
@@ -152,8 +70,8 @@ class Subgraph:
         """The data with these columns alone; nodes keep their numbers."""
         if data.edge_index.shape != self.whole.edge_index.shape:
             raise InputError(
-                f"data has {data.edge_index.size(1)} edges, the explanation {self.whole.edge_index.size(1)}. Pass the data "
-                f"that was explained."
+                f"`data` must have the {self.whole.edge_index.size(1)} edges of the explanation, got "
+                f"{data.edge_index.size(1)}. Use the data that was explained."
             )
         return data.edge_subgraph(self.columns)
 
@@ -163,42 +81,30 @@ class Subgraph:
 
 
 def select(why: Explanation, k: Any, by: str, threshold: Any, *, connected: bool, undirected: str | None) -> Subgraph:
-    """The edges that `Explanation.subgraph` asks for."""
-    if by not in ORDERS:
-        raise SettingError(f"by is {by!r}; known are {', '.join(ORDERS)}.")
-    if k is not None and (not isinstance(k, SupportsIndex) or isinstance(k, bool) or int(k) < 0):
-        raise SettingError(
-            f"k is {k!r}; needed is a number of edges, such as k=10, or None for all above the threshold."
-        )
-    if (
-        not isinstance(threshold, (int, float))
-        or isinstance(threshold, bool)
-        or not isfinite(threshold)
-        or threshold < 0
-    ):
-        raise SettingError(
-            f"threshold is {threshold!r}; needed is a number of at least 0. What opposes has by='opposition'."
-        )
+    """The edges that `Explanation.subgraph` asks for: ranked everywhere, or grown from the target if `connected`."""
+    one_of("`by`", by, ORDERS)
+    k = whole_number("k", k, at_least=0, or_none="for all above the threshold", such_as=10)
+    threshold = real_number("threshold", threshold, at_least=0, hint="For edges that oppose, use by='opposition'.")
     if bool(why.scores.isnan().any()):
         raise InputError(
-            "The scores have NaN entries, which have no rank. Explain again after cleaning the model and the data."
+            "The scores have NaN entries, which cannot be ranked. Remove NaN from the model's weights and the data, and "
+            "explain again."
         )
     scored = why if undirected is None else merge(why, undirected)
-    strength = {"support": scored.scores, "opposition": -scored.scores, "magnitude": scored.scores.abs()}[by]
-    able = strength > threshold
+    strong = strength(scored.scores, by)
+    able = strong > threshold
     together = _pairs(why.edge_index, why.num_nodes) if undirected is not None else _alone(why.edge_index)
-    growing = Growing(why, strength, able, together)
+    grown = GrownSubgraph(why, strong, able, together)
     if connected:
-        able = growing.attached() if k is None else growing.attached_strongest(int(k))
+        able = grown.attached() if k is None else grown.attached_strongest(k)
     elif k is not None:
-        able = growing.strongest(int(k))
+        able = grown.strongest(k)
     return Subgraph(scored, able)
 
 
 def merge(why: Explanation, undirected: str) -> Explanation:
     """The scores of u → v and v → u as one; `Explanation.merged` says how."""
-    if undirected not in MERGES:
-        raise SettingError(f"undirected is {undirected!r}; known are {', '.join(MERGES)}.")
+    one_of("`undirected`", undirected, MERGES)
     pair = _pairs(why.edge_index, why.num_nodes)
     rows = why.scores if why.scores.dim() == 2 else why.scores.unsqueeze(0)
     number = int(pair.max()) + 1 if len(pair) else 0
@@ -208,15 +114,112 @@ def merge(why: Explanation, undirected: str) -> Explanation:
 
 
 def _alone(edge_index: Tensor) -> Tensor:
+    """`[E]`: every edge is a unit of its own."""
     return torch.arange(edge_index.size(1), device=edge_index.device)
 
 
 def _pairs(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """`[E]`: the same number for the two directions of an edge; of parallel edges the first with the first, and so on."""
+    """`[E]`: the same number for the two directions of an edge; of parallel edges the first with the first, and so on.
+
+    >>> _pairs(torch.tensor([[0, 1, 0, 2], [1, 0, 1, 1]]), 3)        # 0→1 and 1→0; 0→1 again; 2→1
+    tensor([0, 0, 1, 2])
+    """
     low, high = edge_index.min(dim=0).values, edge_index.max(dim=0).values
-    arrow = edge_index[0] * num_nodes + edge_index[1]
-    order = arrow.argsort(stable=True)
-    nth = torch.empty_like(order)
-    nth[order] = torch.arange(len(order), device=order.device) - torch.searchsorted(arrow[order], arrow[order])
+    nth = occurrence(edge_index[0] * num_nodes + edge_index[1])
     key = torch.stack([low, high, nth])
     return key.unique(dim=1, return_inverse=True)[1] if key.size(1) else key.new_zeros(0)
+
+
+# --- Connected edges: grown from the target, the strongest that can be attached first ----------------------------------
+
+
+class GrownSubgraph:
+    """Entries of one explanation that may be taken, in units (an edge, or both of its directions) that come together.
+
+    An edge is attached to the target if its receiver is, so that its message can arrive. At layer level it must arrive in
+    time: the receiver is attached from a later layer on (a node may keep what it received). A whole graph has no target
+    node: there the strongest edge is the start, and an edge is attached to it by either end.
+
+    Example, at input level: edges 0→1 (score 5), 1→2 (score 1), 3→2 (score 2), target 2, k = 2. Node 2 alone is attached at
+    first, so the choice is between 1→2 and 3→2: 3→2 is taken, and then 1→2. Only now is node 1 attached, so that 0→1, the
+    strongest edge of all, would be the third.
+
+    Attributes are `[n]`, one for each entry (layer, edge) that may be taken; `_place` is layer · E + column.
+    """
+
+    def __init__(self, why: Explanation, strength: Tensor, able: Tensor, together: Tensor) -> None:
+        """`strength` and `able` have the shape of the scores; `together` `[E]` gives edges of one unit the same number."""
+        self._shape, width = able.shape, able.size(-1)
+        self._place = able.reshape(-1).nonzero().view(-1)
+        column, layer = self._place % max(width, 1), self._place // max(width, 1)
+        self._unit = (layer * max(width, 1) + together[column]).unique(return_inverse=True)[1]
+        self._strength = strength.reshape(-1)[self._place]
+        against = why.settings.get("flow") == "target_to_source"
+        self._sender, self._receiver = (why.edge_index.flip(0) if against else why.edge_index)[:, column]
+        layered = why.level == "layer"
+        self._arrives = layer + 1 if layered else torch.ones_like(layer)
+        self._leaves = layer if layered else torch.ones_like(layer)
+        self._of_graph = why.settings.get("task") == "graph"
+        self._index, self._num_nodes, self._last = why.index, why.num_nodes, self._shape[0] if layered else 1
+
+    def strongest(self, k: int) -> Tensor:
+        """The k strongest units, wherever they are."""
+        strength = self._unit_strength()
+        best = strongest(torch.zeros(len(strength), dtype=torch.long, device=strength.device), strength, k)
+        return self._mask(torch.isin(self._unit, best))
+
+    def attached_strongest(self, k: int) -> Tensor:
+        """k units, each the strongest that is attached to the target when it is taken; fewer if no more is."""
+        taken, attached_from = torch.zeros_like(self._place, dtype=torch.bool), self._start()
+        for _ in range(k):
+            open_ = self._attached(attached_from) & ~taken
+            if not bool(open_.any()):
+                break
+            best = torch.where(open_, self._strength, -torch.inf).argmax()
+            attached_from = self._take(self._unit == self._unit[best], taken, attached_from)
+        return self._mask(taken)
+
+    def attached(self) -> Tensor:
+        """Every unit that is attached to the target, directly or through others."""
+        taken, attached_from = torch.zeros_like(self._place, dtype=torch.bool), self._start()
+        if self._of_graph and len(self._place):
+            attached_from = self._take(self._unit == self._unit[self._strength.argmax()], taken, attached_from)
+        while True:
+            new = self._attached(attached_from) & ~taken
+            if not bool(new.any()):
+                return self._mask(taken)
+            attached_from = self._take(torch.isin(self._unit, self._unit[new]), taken, attached_from)
+
+    def _start(self) -> Tensor:
+        """`[N]`: the latest layer in which a node is attached to the target; 0 if it is not."""
+        attached_from = torch.zeros(self._num_nodes, dtype=torch.long, device=self._place.device)
+        if not self._of_graph:
+            attached_from[self._index] = self._last
+        return attached_from
+
+    def _attached(self, attached_from: Tensor) -> Tensor:
+        """`[n]`: whether an entry could be taken next."""
+        if not self._of_graph:
+            return attached_from[self._receiver] >= self._arrives
+        if not bool(attached_from.any()):
+            return torch.ones_like(self._place, dtype=torch.bool)
+        return (attached_from[self._receiver] > 0) | (attached_from[self._sender] > 0)
+
+    def _take(self, unit: Tensor, taken: Tensor, attached_from: Tensor) -> Tensor:
+        """Mark the entries of a unit as taken (in place), and return which nodes are attached then."""
+        taken |= unit
+        ends = self._sender[unit]
+        if not self._of_graph:
+            return attached_from.scatter_reduce(0, ends, self._leaves[unit], "amax")
+        return attached_from.index_fill(0, torch.cat([ends, self._receiver[unit]]), 1)
+
+    def _unit_strength(self) -> Tensor:
+        """`[units]`: equal for all entries of a unit."""
+        number = int(self._unit.max()) + 1 if len(self._unit) else 0
+        return self._strength.new_zeros(number).index_copy(0, self._unit, self._strength)
+
+    def _mask(self, taken: Tensor) -> Tensor:
+        """The taken entries in the shape of the scores."""
+        full = torch.zeros(self._shape, dtype=torch.bool, device=self._place.device)
+        full.view(-1)[self._place[taken]] = True
+        return full

@@ -1,4 +1,4 @@
-"""What a search found."""
+"""WalkSet: what `walks` returns. The best walks of one target, whether that is proven, and a bound on all others."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,11 +8,16 @@ import torch
 from torch import Tensor
 
 from edgewise.results.settings import Settings
+from edgewise.text import counted
 
 
 @dataclass(frozen=True)
 class Walk:
-    """From the node that gives its features to the explained node, one step a layer."""
+    """A walk from the node that gives its features to the explained node, one step per layer.
+
+    >>> print(Walk((7, 3, 3, 5), 0.25))
+    7 → 3 → 3 → 5: +0.25
+    """
 
     nodes: tuple[int, ...]
     score: float
@@ -47,14 +52,14 @@ class WalkSet:
     edge_index: Tensor = field(repr=False)
     num_nodes: int = 0
     expansions: int = 0
-    """How many prefixes were expanded."""
+    """How many prefixes the search expanded."""
 
     @overload
     def __getitem__(self, place: int) -> Walk: ...
     @overload
     def __getitem__(self, place: slice) -> tuple[Walk, ...]: ...
     def __getitem__(self, place: int | slice) -> Any:
-        """A walk, or several."""
+        """The walk at a position (0 is the best), or a tuple of walks for a slice."""
         return self.walks[place]
 
     def __len__(self) -> int:
@@ -149,16 +154,19 @@ class WalkSet:
 
     def __str__(self) -> str:
         proof = "proven" if self.exact else f"not proven: another may have up to {self.upper_bound:.4g}"
-        head = f"{len(self)} walks to {self.index} (class {self.target}, {self.value:.4g}), {proof}"
+        kind = self.settings.get("task", "node")
+        number = f"class {self.target}, {self.settings.get('of', 'logit')} {self.value:.4g}"
+        head = f"{counted(len(self), 'walk')} to {kind} {self.index} ({number}), {proof}"
         return "\n".join([head, *(f"  {walk}" for walk in self.walks)])
 
 
 def _steps(walk: Walk) -> list[tuple[int, int]]:
+    """(sender, receiver) of every step, the first layer first."""
     return list(zip(walk.nodes[:-1], walk.nodes[1:], strict=True))
 
 
 def _columns(edge_index: Tensor, flow: str | None) -> dict[tuple[int, int], list[int]]:
-    """The columns of each step (sender, receiver)."""
+    """(sender, receiver) → the columns of `edge_index` that a step can take; several where edges are parallel."""
     columns: dict[tuple[int, int], list[int]] = {}
     ends = edge_index.flip(0) if flow == "target_to_source" else edge_index
     for column, (source, receiver) in enumerate(ends.t().tolist()):

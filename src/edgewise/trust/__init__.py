@@ -1,6 +1,6 @@
 """How far an explanation can be trusted: sign flips, sampled and proved, and a report of everything that can be measured.
 
-Start with `measurements.py`, which puts the parts of `ew.check` together. Names load on first use.
+Start with `report.py`, what `ew.check` returns, and `measurements.py`, which fills it in. Names load on first use.
 """
 
 from typing import TYPE_CHECKING

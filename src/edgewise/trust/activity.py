@@ -1,4 +1,7 @@
-"""How often rectifiers are on, call by call: ρ of the paper's assumption, counted where the targets can see it."""
+"""How often rectifiers are on, call by call: ρ of the paper's assumption, counted where the targets depend on it.
+
+One pass of the model, in which a `TorchFunctionMode` watches every activation function and notes which call it belongs to.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,15 +24,16 @@ _TARGETS_AT_ONCE = 1024
 
 @dataclass
 class Activity:
-    """The activations after one call (and before the next)."""
+    """The activation functions after one call and before the next, and how often their units are on."""
 
     names: list[str] = field(default_factory=list)
-    """Which functions; those on messages or attention, inside a layer, are marked."""
+    """The functions, such as `relu`; those inside a layer, on messages or attention, are marked as such."""
     on: float = 0.0
-    """(unit, node, target) that are on, counted over the computation graphs."""
+    """How many (unit, node, target) are on, over all computation graphs."""
     seen: float = 0.0
+    """How many (unit, node, target) there are."""
     always: dict[int, Tensor] = field(default_factory=dict)
-    """`[2, units]` of each function: on for all of these nodes; off for all of them."""
+    """For each function, `[2, units]`: whether a unit is on for all of these nodes, and whether it is off for all."""
 
     @property
     def rate(self) -> float:
@@ -44,7 +48,7 @@ class Activity:
 
 
 def activity(question: Question, memory: int) -> list[Activity]:
-    """One for each call; what comes before the first call sees no edge and does not count."""
+    """The activity after each call, `num_layers` of them; functions before the first call depend on no edge."""
     found = [Activity() for _ in range(question.num_layers)]
     with question.loan.taken(), torch.no_grad():
         if isinstance(question, NodeQuestion):
@@ -58,16 +62,22 @@ def activity(question: Question, memory: int) -> list[Activity]:
 
 
 def _batches(question: GraphQuestion, memory: int) -> Iterator[Copies]:
+    """All graphs of a graph task, in batches that fit into memory."""
     for positions in blocks(question, memory, None):
         yield from question.copies(positions)
 
 
 def _all_alike(copies: Copies) -> Callable[[int], Tensor]:
+    """In a graph task every node matters to its one graph, after any number of calls."""
     return lambda _: torch.ones(copies.data.num_nodes, device=copies.rows.device)
 
 
 def _importance(question: NodeQuestion) -> Callable[[int], Tensor]:
-    """Calls done ↦ `[N]`: for how many targets a node's features still matter then."""
+    """A function: number of calls done ↦ `[N]`, for how many targets a node's features still matter then.
+
+    Path 0 → 1 → 2, two calls, target 2: before the first call all three nodes matter (1, 1, 1), after it nodes 1 and 2
+    (0, 1, 1), after the second only the target (0, 0, 1).
+    """
     graph, hops = question.subject.in_edges, question.num_layers
     if not question.subject.local:
         return lambda _: torch.full((graph.num_nodes,), float(len(question.index)), device=question.device)
@@ -82,7 +92,7 @@ def _importance(question: NodeQuestion) -> Callable[[int], Tensor]:
 def _watch(
     question: Question, layers: Layers, data: Any, found: list[Activity], importance: Callable[[int], Tensor]
 ) -> None:
-    """One pass of the model, every activation of it seen."""
+    """Run the model once and count the activations on the way."""
     watcher = _Watcher(found, importance, data.num_nodes)
     with ExitStack() as stack:
         stack.enter_context(message_hooks(layers, watcher.on_propagate, watcher.on_message))
@@ -91,7 +101,7 @@ def _watch(
 
 
 class _Watcher(OperationMode):
-    """Sees operations outside and inside the layers: the network of a GIN is inside one."""
+    """Sees every operation of a pass, also inside the layers (as the network of a GIN is), and counts rectifiers."""
 
     def __init__(self, found: list[Activity], importance: Callable[[int], Tensor], num_nodes: int) -> None:
         super().__init__()
@@ -101,11 +111,11 @@ class _Watcher(OperationMode):
         self._in_message = False
 
     def on_propagate(self, *_: Any) -> None:
-        """A call begins with its messages."""
+        """Hook: a call begins to make its messages."""
         self._calls, self._in_message = self._calls + 1, True
 
     def on_message(self, *_: Any) -> None:
-        """They are made."""
+        """Hook: the messages are made."""
         self._in_message = False
 
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -121,6 +131,7 @@ class _Watcher(OperationMode):
         return func(*args, **(kwargs or {}))
 
     def _note(self, name: str, values: Tensor) -> None:
+        """Note an activation function and its input: the call it follows, its name and, for a rectifier, what is on."""
         early = self.depth > 0 and self._calls == self._entered_at
         call = self._calls if early else self._calls - 1
         if not 0 <= call < len(self._found):
@@ -136,6 +147,7 @@ class _Watcher(OperationMode):
             self._count(here, values.reshape(values.size(0), -1) > 0, weight.double())
 
     def _count(self, here: Activity, on: Tensor, weight: Tensor) -> None:
+        """Add a rectifier: `on` is `[nodes, units]`, `weight` `[nodes]` the number of targets that a node matters to."""
         here.on += float((on.double() * weight.view(-1, 1)).sum())
         here.seen += float(weight.sum()) * on.size(1)
         seen = on[weight > 0]

@@ -1,8 +1,18 @@
-"""The same bounds from the other end: gradients of one target carried back to one edge.
+"""Tighter bounds of ∂z/∂ω_e, from the other end: the gradient of one target carried back to one edge.
 
-Carrying slopes forwards (`spreading.py`) serves all targets at once, but what is uncertain early (the rectifiers of the edge's
-receiver, most of all) spreads over all columns of all later calls. Carried backwards, the later calls are almost exact. It
-costs a pass for each (slot, target), so only those that are still open come here.
+Carrying slopes forwards (`forward_bounds.py`) serves all targets at once, but what is uncertain early (above all the
+rectifiers of the edge's receiver) spreads over all columns of all later calls. Carried backwards, the later calls are almost
+exact. It costs a pass for each (slot, target), so it is done only for those whose sign is still open.
+
+Worked example: the path 0 → 1 → 2 with feature 1 on node 0, h = ReLU(2 ω − 1½) on node 1, g = (h, h) on node 2, and
+z = 2 g₁ − g₂. The slot is the edge 0 → 1 with its weight ω in [½, 1], so the ReLU's input is [−½, ½] and its derivative
+anything in [0, 1].
+
+    forward     slope of h: [0, 1] · 2 = [0, 2]; of g: ([0, 2], [0, 2]); of z: 2 · [0, 2] − [0, 2] = [−2, 4], which is open
+    backward    gradient of z by g: (2, −1); by h after the ReLU: 2 − 1 = 1, exactly; before it: [0, 1];
+                times the edge's message 2: ∂z/∂ω is in [0, 2], so it keeps its sign
+
+The forward pass forgets that g₁ and g₂ depend on the same ReLU; backwards their gradients meet before the ReLU is reached.
 """
 
 from dataclasses import dataclass, replace
@@ -11,21 +21,28 @@ import torch
 from torch import Tensor
 
 from edgewise.program.perturbation import Numbering
-from edgewise.trust.forward_bounds import Bent, Heard, Spread, find, weights_of
+from edgewise.trust.forward_bounds import Bent, Received, Spread, find, weights_of
 from edgewise.trust.interval_operations import Affine, Join, Messages, Operation, Rectify, Sum
 from edgewise.trust.intervals import Interval
 
 
 @dataclass(frozen=True, eq=False)
 class _Gradient:
-    """Of one value: rows for some pairs (question, node)."""
+    """Bounds of the gradient of z by one value, for some pairs (case, node); a case is a (slot, target) that is asked about."""
 
     key: Tensor
+    """`[pairs]`: case · N + node."""
     rows: Interval
+    """`[pairs, width]`."""
 
 
 class Return:
-    """Questions (slot, target), whose `bounds` of ∂z/∂ω_e are the result."""
+    """One backward pass for several cases (slot, target); `bounds` `[cases]` of ∂z/∂ω_e are the result.
+
+    It goes through the operations in reverse and adds, in every call where the slot's edge is varied, the gradient at the
+    edge's receiver times the edge's message. Only pairs that the forward pass found to have moved are followed: the
+    gradient by any other value does not lead to the edge.
+    """
 
     def __init__(self, spread: Spread, slot: Tensor, position: Tensor) -> None:
         self._spread, self._slot = spread, slot
@@ -42,11 +59,12 @@ class Return:
                 self._back(operation, self._merged(operation.output))
 
     def _add(self, value: int, key: Tensor, rows: Interval) -> None:
+        """A part of the gradient by a value; values that no edge weight changes are left out."""
         if value not in self._at_one.plan.constants:
             self._open.setdefault(value, []).append(_Gradient(key, rows))
 
     def _merged(self, value: int) -> _Gradient:
-        """Everything that reached a value, one row for each pair."""
+        """The gradient by a value: all its parts added up, one row for each pair."""
         parts = self._open.pop(value)
         if len(parts) == 1:
             return parts[0]
@@ -56,13 +74,14 @@ class Return:
         return _Gradient(pairs.key, rows)
 
     def _forward_key(self, key: Tensor) -> Tensor:
-        """The pair (slot, node) of a pair (question, node)."""
+        """The key of the forward pass, slot · N + node, for a key case · N + node."""
         return self._slot[key // self._size] * self._size + key % self._size
 
     def _back(self, operation: Operation, gradient: _Gradient) -> None:
+        """From the gradient by an operation's output to those by its inputs."""
         rows = gradient.rows
         if isinstance(operation, Messages):
-            self._through_messages(operation, gradient, self._spread.heard[operation.call])
+            self._through_messages(operation, gradient, self._spread.received[operation.call])
         elif isinstance(operation, Rectify):
             self._through_rectifier(operation, gradient, self._spread.bent.get(operation.output))
         elif isinstance(operation, Sum):
@@ -77,7 +96,7 @@ class Return:
             self._add(operation.source, gradient.key, operation.backward(rows))
 
     def _through_rectifier(self, operation: Rectify, gradient: _Gradient, bent: Bent | None) -> None:
-        """Pairs that had not moved there lead to no edge."""
+        """Times the bounds of the derivative; pairs that had not moved there are dropped."""
         if bent is None:
             return
         place = find(bent.key, self._forward_key(gradient.key))
@@ -88,16 +107,17 @@ class Return:
 
     # --- through a call -----------------------------------------------------------------------------------------------
 
-    def _through_messages(self, step: Messages, gradient: _Gradient, heard: Heard) -> None:
-        self._meet(step, gradient, heard)
-        if step.source in self._at_one.plan.constants or len(heard.before) == 0:
+    def _through_messages(self, step: Messages, gradient: _Gradient, received: Received) -> None:
+        """Through a call: collect what meets the slot's edge, then go on to the senders and to the nodes themselves."""
+        self._meet(step, gradient, received)
+        if step.source in self._at_one.plan.constants or len(received.before) == 0:
             return
         onward = gradient.rows if step.matrix is None else gradient.rows.linear(step.matrix.t())
-        keys, parts = self._to_senders(step, gradient.key, onward, heard)
+        keys, parts = self._to_senders(step, gradient.key, onward, received)
         node = gradient.key % self._size
         mine = self._to_self(step, gradient.rows, onward, node)
         if mine is not None:
-            kept = (find(heard.before, self._forward_key(gradient.key)) >= 0).nonzero().view(-1)
+            kept = (find(received.before, self._forward_key(gradient.key)) >= 0).nonzero().view(-1)
             keys, parts = torch.cat([keys, gradient.key[kept]]), Interval.stack([parts, mine.rows(kept)])
         pairs = self._numbering.number(keys)
         rows = parts.outward(self._most_out).sums(self._numbering.find(keys), len(pairs))
@@ -105,25 +125,26 @@ class Return:
 
     @property
     def _most_out(self) -> int:
+        """The most terms that are added up in one sender: its out-edges, its own term and a rounding."""
         return int(self._graph.out_edges.start.diff().max()) + 2
 
-    def _meet(self, step: Messages, gradient: _Gradient, heard: Heard) -> None:
+    def _meet(self, step: Messages, gradient: _Gradient, received: Received) -> None:
         """Where the gradient arrives at the receiver of the edge: times the edge's message, it is a part of ∂z/∂ω_e."""
         edge = self._spread.slots.edge[self._slot]
         question = torch.arange(len(self._slot), device=edge.device)
         place = find(gradient.key, question * self._size + self._graph.receiver[edge])
-        which = find(heard.slot, self._slot)
+        which = find(received.slot, self._slot)
         met = ((place >= 0) & (which >= 0)).nonzero().view(-1)
-        part = gradient.rows.rows(place[met]).dot(heard.message.rows(which[met]))
+        part = gradient.rows.rows(place[met]).dot(received.message.rows(which[met]))
         total = self.bounds.rows(met) + part
         self.bounds = Interval(self.bounds.lo.index_copy(0, met, total.lo), self.bounds.hi.index_copy(0, met, total.hi))
 
-    def _to_senders(self, step: Messages, key: Tensor, onward: Interval, heard: Heard) -> tuple[Tensor, Interval]:
+    def _to_senders(self, step: Messages, key: Tensor, onward: Interval, received: Received) -> tuple[Tensor, Interval]:
         """Along the in-edges, to senders that had moved; the slot's own edge carries its own weight."""
         graph, slots = self._graph.lowering.in_edges, self._spread.slots
         source, place = graph.of_nodes(key % self._size)
         to = (key // self._size)[source] * self._size + graph.sender[place]
-        kept = (find(heard.before, self._forward_key(to)) >= 0).nonzero().view(-1)
+        kept = (find(received.before, self._forward_key(to)) >= 0).nonzero().view(-1)
         source, edge, to = source[kept], graph.edge[place[kept]], to[kept]
         slot = self._slot[to // self._size]
         own = (edge == slots.edge[slot]) & slots.active(step.call)[slot]
@@ -132,5 +153,6 @@ class Return:
         return to, onward.rows(source).times(step.coefficients(edge)).between(low, high)
 
     def _to_self(self, step: Messages, rows: Interval, onward: Interval, node: Tensor) -> Interval | None:
+        """Through the own terms of a call (self-loop, root weight), transposed; None if it has none."""
         back = step if step.root is None else replace(step, root=step.root.t())
         return back.own(onward, rows, node)

@@ -1,4 +1,8 @@
-"""What the explained number is made of, call by call: edges, own terms, constants; and whether parts simply add up."""
+"""What the explained number is made of, call by call: edges, own terms, constants; and whether parts simply add up.
+
+`Balance` is about the explained number. `Pull`, at the end, is about the softmax above it: how much of an edge's gradient
+reaches the log-probability that GNNExplainer raises.
+"""
 
 import copy
 from dataclasses import dataclass, replace
@@ -30,20 +34,20 @@ class Balance:
     own: Tensor
     """Σ ∂z/∂s over its own terms."""
     constant: Tensor
-    """z if the call says nothing at all, ω = s = 0: what biases, and skips around it, carry alone."""
+    """z with the call silenced, ω = s = 0: what biases after it, and skips around it, give alone."""
     fall: Tensor
     """`[T, L, draws]`: what z loses without a random half of the call's edges."""
     promised: Tensor
-    """The same according to the gradients: their sum over that half."""
+    """`[T, L, draws]`: what the gradients predict for that loss, their sum over that half."""
 
     @property
     def gap(self) -> Tensor:
-        """How far edges and own terms are from the whole."""
+        """`[T, L]`: how far the sum over edges and own terms is from z."""
         return (self.edges + self.own - self.value.view(-1, 1)).abs()
 
     @property
     def rest(self) -> Tensor:
-        """What is left."""
+        """`[T, L]`: what no first-order sum explains, z − edges − own − constant."""
         return self.value.view(-1, 1) - self.edges - self.own - self.constant
 
     def share(self, part: Tensor) -> Tensor:
@@ -58,14 +62,23 @@ class Balance:
 
     @staticmethod
     def joined(parts: list["Balance"]) -> "Balance":
-        """Of all targets, from blocks of them."""
+        """The balance of all targets, from blocks of them."""
         names = ("value", "edges", "own", "constant", "fall", "promised")
         return Balance(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
 
 
 @torch.no_grad()
 def balance_of(score: Score, edge: Tensor, own: Tensor | None, draws: int, seed: int) -> Balance:
-    """Of the targets of a score, whose gradients at ω = s = 1 are `edge` `[L, M]` and `own` `[L, S]`."""
+    """The balance of the targets of a score, whose gradients at ω = s = 1 are `edge` `[L, M]` and `own` `[L, S]`.
+
+    Path 0 → 1 → 2 with gains 2 and 3: z = 6 ω₀ ω₁, and in each call the one edge that matters carries all of it.
+
+    >>> from edgewise.examples import path_score
+    >>> score = path_score(gains=[2.0, 3.0])
+    >>> found = balance_of(score, gradients_at_one(score)[0], None, draws=1, seed=0)
+    >>> found.edges, found.rest
+    (tensor([[6., 6.]], dtype=torch.float64), tensor([[0., 0.]], dtype=torch.float64))
+    """
     ones, value = score.ones(), score(score.ones())
     falls, promises = [], []
     for draw in range(draws):
@@ -86,11 +99,12 @@ def balance_of(score: Score, edge: Tensor, own: Tensor | None, draws: int, seed:
 
 
 def _sums(values: Tensor, owner: Tensor, targets: int) -> Tensor:
-    """`[T, L]` of `[L, copies]`."""
+    """`[T, L]`: sums of values `[L, copies]` by the target that owns each copy."""
     return values.new_zeros(targets, len(values)).index_add_(0, owner, values.t())
 
 
 def _silenced(ones: Tensor, layer: int, gone: Tensor | slice) -> Tensor:
+    """Weights `[L, copies]` of 1, with 0 for some copies in one layer."""
     weight = ones.clone()
     weight[layer, gone] = 0
     return weight
@@ -115,32 +129,34 @@ def _halves(score: Score, draw: int, seed: int) -> Tensor:
     return random_numbers.uniform(seed, number, layer, index, score.edge_id) < _HALF
 
 
-# --- How flat the softmax (or sigmoid) is at the prediction: what reaches GNNExplainer of an edge's gradient -----------
+# --- How flat the softmax (or sigmoid) is at the prediction: how much of an edge's gradient reaches GNNExplainer -------
 
 
 SATURATED = 0.99
 """A probability above this leaves less than a hundredth of a logit's gradient."""
 SIZE_PENALTY: float = methods()["gnn_explainer"].settings["edge_size"]
+"""What GNNExplainer's objective pays for each edge, by default."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pull:
-    """Edges with a gradient, counted: how the log-probability, which GNNExplainer raises, pulls at them."""
+    """Counts of edges by how the log-probability, which GNNExplainer raises, pulls at them."""
 
     edges: int = 0
+    """Edges with a gradient of the explained number."""
     opposed: int = 0
-    """Whose gradient of the log-probability has another sign than that of the explained number."""
+    """Edges whose gradient of the log-probability has another sign than that of the explained number."""
     positive: int = 0
-    """With a positive gradient of the explained number."""
+    """Edges with a positive gradient of the explained number."""
     weak: int = 0
-    """Of these, those whose gradient of the log-probability is positive, and below GNNExplainer's default size penalty."""
+    """Positive edges whose gradient of the log-probability is positive, but below GNNExplainer's default size penalty."""
 
     def __add__(self, other: "Pull") -> "Pull":
         return Pull(*(mine + others for mine, others in zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
 def pull_of(score: Score, gradient: Tensor) -> Pull:
-    """Of a score whose input-level gradients at ω = 1 are `gradient` `[M]`; at ω = 1."""
+    """The counts at ω = 1 for a score whose input-level gradients there are `gradient` `[M]`."""
     asked = copy.copy(score)
     asked.target = replace(score.target, of="log_prob")
     pull = gradients_at_one(asked)[0].sum(dim=0)
@@ -151,7 +167,7 @@ def pull_of(score: Score, gradient: Tensor) -> Pull:
 
 
 def probability(target: Target) -> Tensor | None:
-    """`[T]`: of the explained class; None for a regression, which has none."""
+    """`[T]`: the probability of the explained class; None for a regression."""
     if target.mode == "regression":
         return None
     return torch.as_tensor(target.number(target.truth, "prob")).double().cpu()

@@ -3,6 +3,16 @@
 A slot is an edge and an interval of its weight, [a, b]; every other weight is 1. Pairs (slot, node) carry what the node's
 features may differ by from those at weight 1 (`change`), and their derivative by the weight (`slope`). Both go forwards
 through the calls, so one pass serves every target; a node that the edge cannot reach is never looked at.
+
+Worked example: the path 0 → 1 → 2 with feature 1 on node 0, h = ReLU(2 · Σ x), z = 3 · Σ h on node 2, so z = 6. The slot is
+the edge 0 → 1 with its weight in [½, 1].
+
+    call 0      the edge's message is 2, so node 1 receives 2 ω:       change [−1, 0]   slope [2, 2]   of the pair (slot, 1)
+    ReLU        its input 2 + [−1, 0] = [1, 2] stays positive: on      change [−1, 0]   slope [2, 2]
+    call 1      node 1 sends 3 · h to node 2:                          change [−3, 0]   slope [6, 6]   of the pair (slot, 2)
+
+So ∂z/∂ω is 6 for all weights in [½, 1]. With a bias of −1½ before the ReLU its input would be [−½, ½], its derivative
+anything in [0, 1], and the slope [0, 2] after it and [0, 6] at the target.
 """
 
 from dataclasses import dataclass
@@ -16,15 +26,17 @@ from edgewise.trust.interval_operations import Affine, Join, Messages, Operation
 from edgewise.trust.interval_program import AtOne
 from edgewise.trust.intervals import Interval
 
-# --- What `spreading.py` carries from call to call, and what it leaves for the way back --------------------------------
+# --- What is carried from call to call, and what is left for the backward bounds ---------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class VariedEdges:
-    """Edges, in which call their weight is varied (−1: in all of them), and between which numbers it lies."""
+    """The slots of a block: edges, and between which numbers their weights lie. All `[slots]`."""
 
     edge: Tensor
+    """The column of `edge_index`."""
     call: Tensor
+    """The call in which the weight is varied; −1 for all of them."""
     low: Tensor
     high: Tensor
 
@@ -32,50 +44,57 @@ class VariedEdges:
         return len(self.edge)
 
     def active(self, call: int) -> Tensor:
-        """Whether a slot's weight is varied in a call."""
+        """`[slots]`: whether a slot's weight is varied in a call."""
         return (self.call == call) | (self.call < 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """Bounds of ∂z/∂ω_e for the target at `position`, where they are not both 0."""
+    """Bounds of ∂z/∂ω_e, for the (slot, target) pairs where they are not both 0. All `[n]`."""
 
     position: Tensor
+    """The target, a position in the question's index."""
     slot: Tensor
     bounds: Interval
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
-    """What a call leaves to be read later: the pairs that had moved before it, and the own message of some slots."""
+class Received:
+    """What a call leaves for the backward bounds: which pairs had moved before it, and the messages of the slots' own edges."""
 
     before: Tensor
+    """`[pairs]`: keys slot · N + node of the pairs that had moved."""
     slot: Tensor
+    """`[n]`: the slots whose own edge sends a message in this call."""
     message: Interval
+    """`[n, width]`: those messages."""
 
 
 @dataclass(frozen=True, eq=False)
 class Bent:
-    """What a rectifier leaves: its pairs, and where it is surely on, or surely off, for all weights of the slot."""
+    """What a rectifier leaves for the backward bounds: where it is surely on, or surely off, for all weights of the slot."""
 
     key: Tensor
+    """`[pairs]`: slot · N + node."""
     on: Tensor
+    """`[pairs, width]`."""
     off: Tensor
+    """`[pairs, width]`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Moved:
-    """Per pair: what a value may differ by, and its derivative by the edge's weight."""
+    """For each pair, `[pairs, width]`: what a value may differ by from that at weight 1, and its derivative by the weight."""
 
     change: Interval
     slope: Interval
 
     def rows(self, index: Tensor) -> "Moved":
-        """Some pairs."""
+        """Some of the pairs."""
         return Moved(self.change.rows(index), self.slope.rows(index))
 
     def scaled(self, factor: Tensor) -> "Moved":
-        """Both times exact numbers, after `outward`."""
+        """Both times exact numbers; `outward` must have been called before."""
         return Moved(self.change.scaled(factor), self.slope.scaled(factor))
 
     def outward(self, terms: int) -> "Moved":
@@ -83,7 +102,7 @@ class Moved:
         return Moved(self.change.outward(terms), self.slope.outward(terms))
 
     def placed(self, place: Tensor, size: int) -> "Moved":
-        """As some of `size` rows; the others are zero."""
+        """The rows at the given places among `size` rows; the others are zero."""
         return Moved(_placed(self.change, place, size), _placed(self.slope, place, size))
 
     def __add__(self, other: "Moved") -> "Moved":
@@ -94,7 +113,11 @@ class Moved:
 
 
 def find(keys: Tensor, wanted: Tensor) -> Tensor:
-    """The place of each wanted key among others, −1 if it is not there."""
+    """The place of each wanted key among `keys`; −1 if it is not among them.
+
+    >>> find(torch.tensor([7, 3, 5]), torch.tensor([5, 4, 7]))
+    tensor([ 2, -1,  0])
+    """
     if len(keys) == 0:
         return torch.full_like(wanted, -1)
     ordered, order = keys.sort()
@@ -108,15 +131,26 @@ def put(rows: Interval, index: Tensor, new: Interval) -> Interval:
 
 
 def _placed(rows: Interval, place: Tensor, size: int) -> Interval:
+    """Rows at the given places among `size` rows of zeros."""
     zeros = rows.lo.new_zeros(size, *rows.lo.shape[1:])
     return Interval(zeros.index_copy(0, place, rows.lo), zeros.index_copy(0, place, rows.hi))
 
 
-# --- The whole ---------------------------------------------------------------------------------------------------------
+# --- The forward pass --------------------------------------------------------------------------------------------------
 
 
 class Spread:
-    """A block of slots, carried through all operations; `slopes` is the result, `peak` the most rows on the way."""
+    """A block of slots, carried through all operations; `slopes` is the result, `peak` the largest number of rows on the way.
+
+    >>> from edgewise.examples import path_model
+    >>> from edgewise.question import pose
+    >>> from edgewise.trust.certificate import follow, spreads
+    >>> how = {"task": "node", "mode": "regression", "of": "logit", "forward": None, "device": None}
+    >>> question = pose(*path_model([2.0, 3.0]), 2, target=0, **how)                 # z = 2 ω₀ · 3 ω₁
+    >>> (block,) = spreads(follow(question), "input", [(0.5, 1.0)], memory=2**20)
+    >>> block.slots.edge[block.slopes.slot], block.slopes.bounds.lo.round()         # ∂z/∂ω₀ and ∂z/∂ω₁
+    (tensor([0, 1]), tensor([6., 6.], dtype=torch.float64))
+    """
 
     def __init__(self, at_one: AtOne, slots: VariedEdges) -> None:
         self.at_one, self.slots, self.graph = at_one, slots, at_one.graph
@@ -124,7 +158,7 @@ class Spread:
         self._numbering = self.graph.numbering(0, len(slots))
         self._pairs = Pairs(slots.edge[:0], self._size)
         self._moved: dict[int, Moved] = {}
-        self.heard: dict[int, Heard] = {}
+        self.received: dict[int, Received] = {}
         self.bent: dict[int, Bent] = {}
         self.peak = 0
         last_read = {v: at for at, operation in enumerate(at_one.plan.operations) for v in operation.reads}
@@ -143,19 +177,25 @@ class Spread:
     # --- through a call -----------------------------------------------------------------------------------------------
 
     def _through_messages(self, step: Messages, live: set[int]) -> None:
+        """Carry all pairs through a call.
+
+        A node receives three kinds of change: from senders that moved (along edges with weight 1), from the slot's own edge,
+        and from itself if it moved (self-loop, root weight). They are summed pair by pair; pairs that can no longer reach a
+        target are dropped.
+        """
         before = self._pairs if step.source in self._moved else Pairs(self._pairs.key[:0], self._size)
         moved = self._moved.get(step.source) or self._nothing(step.source, 0)
-        sent = Moved(step.sent(moved.change), step.sent(moved.slope))
-        source, edge, heard = self._spread(before, step.call)
+        sent = Moved(step.sent(moved.change), step.sent(moved.slope))  # [pairs before, width]
+        source, edge, received = self._spread(before, step.call)
         stays = self._near(before.node, step.call).nonzero().view(-1)
         arrives = self._near(self.graph.receiver[self.slots.edge], step.call)
         slot = (arrives & self.slots.active(step.call)).nonzero().view(-1)
         own_key = slot * self._size + self.graph.receiver[self.slots.edge[slot]]
         kept = self._pairs.key[self._near(self._pairs.node, step.call)]
-        new = self._numbering.number(kept, heard, own_key)
+        new = self._numbering.number(kept, received, own_key)
         pushed = sent.outward(self.at_one.most)
         parts = [
-            (heard, pushed.rows(source).scaled(step.coefficients(edge))),
+            (received, pushed.rows(source).scaled(step.coefficients(edge))),
             (own_key, self._own(step, slot, sent, before).outward(self.at_one.most)),
         ]
         mine = [
@@ -166,18 +206,19 @@ class Spread:
             parts.append((before.key[stays], Moved(mine[0], mine[1]).outward(self.at_one.most)))
         self._realign(new, live)
         self._moved[step.output] = self._summed(parts, len(new))
-        self.peak = max(self.peak, len(new) + len(heard))
+        self.peak = max(self.peak, len(new) + len(received))
 
     def _near(self, node: Tensor, call: int) -> Tensor:
+        """Whether nodes can still reach a target after a call."""
         return self.graph.distance[node] < self._calls - call
 
     def _spread(self, pairs: Pairs, call: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Out-edges of moved nodes that still matter, the slots' own edges left out: pair, column, key of who hears."""
+        """Out-edges of moved nodes that still matter, without the slots' own edges: pair, column, key of the receiver."""
         source, place = self.graph.out_edges.of_nodes(pairs.node)
-        edge, hearer, slot = self.graph.out_edges.edge[place], self.graph.out_edges.sender[place], pairs.slot[source]
+        edge, receiver, slot = self.graph.out_edges.edge[place], self.graph.out_edges.sender[place], pairs.slot[source]
         own = (edge == self.slots.edge[slot]) & self.slots.active(call)[slot]
-        kept = (self._near(hearer, call) & ~own).nonzero().view(-1)
-        return source[kept], edge[kept], (slot * self._size + hearer)[kept]
+        kept = (self._near(receiver, call) & ~own).nonzero().view(-1)
+        return source[kept], edge[kept], (slot * self._size + receiver)[kept]
 
     def _own(self, step: Messages, slot: Tensor, sent: Moved, before: Pairs) -> Moved:
         """The edge's own message m(ω): ω · m(ω) − m(1), and its derivative m(ω) + ω · m′(ω)."""
@@ -193,10 +234,11 @@ class Spread:
             message = put(at_one, hit, at_one.rows(hit) + moved.change)
             change = put(change, hit, change.rows(hit) + moved.change.between(low[hit], high[hit]))
             slope = put(slope, hit, message.rows(hit) + moved.slope.between(low[hit], high[hit]))
-        self.heard[step.call] = Heard(before.key, slot, message)
+        self.received[step.call] = Received(before.key, slot, message)
         return Moved(change, slope)
 
     def _summed(self, parts: list[tuple[Tensor, Moved]], size: int) -> Moved:
+        """Rows with their keys, added up by the numbered pair of each key."""
         place = torch.cat([self._numbering.find(key) for key, _ in parts])
         change, slope = (
             Interval.stack(column) for column in zip(*((part.change, part.slope) for _, part in parts), strict=True)
@@ -204,7 +246,7 @@ class Spread:
         return Moved(change.sums(place, size), slope.sums(place, size))
 
     def _realign(self, new: Pairs, live: set[int]) -> None:
-        """Values that are read later, as rows of the new pairs."""
+        """Make the values that are read later rows of the new pairs; drop the others."""
         number = self._numbering.find(self._pairs.key)
         kept = (number >= 0).nonzero().view(-1)
         self._moved = {
@@ -217,6 +259,7 @@ class Spread:
     # --- between calls ------------------------------------------------------------------------------------------------
 
     def _through_rows(self, operation: Operation) -> None:
+        """Carry all pairs through a row-wise operation; if nothing that it reads has moved, nothing happens."""
         if not any(value in self._moved for value in operation.reads):
             return
         sources = [self._moved.get(value) or self._nothing(value, len(self._pairs)) for value in operation.reads]
@@ -232,6 +275,7 @@ class Spread:
         self._moved[operation.output] = found
 
     def _nothing(self, value: int, size: int) -> Moved:
+        """No change and no slope of a value, for `size` pairs."""
         known = self.at_one.value[value].lo
         zero = Interval.point(known.new_zeros(size, known.size(1)))
         return Moved(zero, zero)
@@ -255,7 +299,7 @@ class Spread:
         return Moved(Interval(lo, hi), moved.slope.between(*operation.derivative(on, off)))
 
     def _drop_unmoved(self) -> None:
-        """Pairs where nothing can have changed after all."""
+        """Drop the pairs where nothing can have changed after all, because a rectifier stays off."""
         still = torch.zeros(len(self._pairs), dtype=torch.bool, device=self._pairs.key.device)
         for moved in self._moved.values():
             still |= ~(moved.change.is_zero() & moved.slope.is_zero())
@@ -266,7 +310,7 @@ class Spread:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _read_off(self) -> Slopes:
-        """The explained column of every target among the pairs; a node may be asked for several times."""
+        """The slopes at the targets, as bounds of ∂z/∂ω_e; a node may be a target several times."""
         nodes = self.graph.targets
         order = nodes.argsort(stable=True)
         start = torch.searchsorted(nodes[order], torch.arange(self._size + 1, device=nodes.device))

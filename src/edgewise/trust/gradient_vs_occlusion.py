@@ -1,4 +1,4 @@
-"""What the gradient says of an edge, and what happens without it."""
+"""Gradient against occlusion, edge by edge: what the gradient predicts, and what is lost without the edge."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from edgewise.score import Score
 from edgewise.trust.target_edges import Draw
 
 Drops = Callable[[Score, Tensor], Tensor]
-"""A score and the copies that are asked about `[M]` ↦ occlusion, `[groups, M]`."""
+"""A score and a mask of the copies that are asked about `[M]` ↦ their occlusions `[groups, M]`; a group is a layer, or all."""
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,15 @@ class Effects:
     difference: Tensor
     """`[T, groups]`: the largest |gradient − occlusion|, relative to the largest gradient of the target or its |z|."""
     worst: tuple[WorstEdge | None, ...]
-    """Per group; None if there is no edge."""
+    """The worst edge of each group; None if there is no edge."""
 
     def cosine(self) -> Tensor:
-        """`[T, groups]`; NaN where one of the two is zero."""
+        """`[T, groups]`: the cosine of gradients and occlusions; NaN where one of the two is zero."""
         return self.products[0] / (self.products[1].sqrt() * self.products[2].sqrt())
 
     @staticmethod
     def joined(parts: list["Effects"]) -> "Effects":
-        """Of all targets, from blocks of them."""
+        """The effects on all targets, from blocks of them."""
         worst = [max(group, key=_distance) for group in zip(*(part.worst for part in parts), strict=True)]
         products = torch.cat([part.products for part in parts], dim=1)
         return Effects(products, torch.cat([part.difference for part in parts]), tuple(worst))
@@ -77,14 +77,19 @@ def drops_of(question: Question, level: str, memory: int) -> Drops:
 
 
 def effects_of(question: Question, score: Score, gradient: Tensor, level: str, draw: Draw, drops: Drops) -> Effects:
-    """Of the targets of a score, whose gradients at ω = 1 are `gradient` `[L, M]`; about the edges of a draw."""
+    """The effects on the targets of a score, whose gradients at ω = 1 are `gradient` `[L, M]`, for the edges of a draw.
+
+    z = 6 ω₀ ω₁ of a path with two layers: at layer level each edge has gradient 6 and occlusion 6, so the cosine is 1 and
+    the difference 0; at input level the occlusion of an edge is still 6, and so is its gradient.
+    """
     position = score.positions[score.owner.cpu()]
     kept = draw.keeps(question, position, score.edge_id.cpu()).to(score.owner.device)
     inside = players(score, level) & kept
-    grouped = torch.stack([gradient[group].sum(dim=0) for group in layer_groups(score, level)])
+    grouped = torch.stack([gradient[group].sum(dim=0) for group in layer_groups(score, level)])  # [groups, M]
     first, second = (torch.where(inside, part, 0.0).double() for part in (grouped, drops(score, kept)))
     products = torch.stack([_sums(part, score) for part in (first * second, first.square(), second.square())])
-    off = (first - second).abs()
+    off = (first - second).abs()  # [groups, M]
+    # [T]: the largest gradient of a target, or its |z| if that is larger
     scale = torch.maximum(_largest(first, score).amax(dim=1), score.target.value(score.target.truth).abs().double())
     relative = _largest(off, score) / torch.where(scale > 0, scale, 1.0).view(-1, 1)
     worst = [
@@ -94,6 +99,7 @@ def effects_of(question: Question, score: Score, gradient: Tensor, level: str, d
 
 
 def _sums(values: Tensor, score: Score) -> Tensor:
+    """`[T, groups]`: sums of values `[groups, M]` over a target's copies."""
     return values.new_zeros(score.num_targets, len(values)).index_add_(0, score.owner, values.t())
 
 
@@ -104,6 +110,7 @@ def _largest(values: Tensor, score: Score) -> Tensor:
 
 
 def _worst(score: Score, off: Tensor, gradient: Tensor, occlusion: Tensor) -> WorstEdge | None:
+    """The edge with the largest `off` `[M]` (negative where it was not asked about); None if there is none."""
     if off.numel() == 0 or float(off.max()) < 0:
         return None
     place = int(off.argmax())

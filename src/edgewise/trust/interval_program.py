@@ -1,6 +1,7 @@
-"""A lowered program in the few operations that interval arithmetic knows: sums of messages, affine maps, rectifiers.
+"""A lowered program in the few operations that interval arithmetic knows, and its bounds at ω = 1.
 
-In float64, with the tensors of the model as they are. What is not piecewise linear raises `NotCertifiable` with the reason.
+`Plan` translates a program into the operations of `interval_operations.py`, in float64, with the tensors of the model as they
+are; what is not piecewise linear raises `NotCertifiable` with the reason. `AtOne` runs the plan once, on the whole graph.
 """
 
 from dataclasses import dataclass, field, replace
@@ -9,23 +10,27 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_unflatten
 
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.operations import Place, RowFunction, plain_name
 from edgewise.program.perturbation import Differences
+from edgewise.trees import tree_unflatten
 from edgewise.trust.interval_operations import ROUNDED, Affine, Join, Messages, Operation, Rectify, Sum
 from edgewise.trust.intervals import Interval, TwoSided
 
 
-class NotCertifiable(Exception):  # noqa: N818 (it names a state of affairs, nobody sees it raised)
+class NotCertifiable(Exception):  # noqa: N818 (it names a state of affairs; users read it as `reason`)
     """The reason why nothing can be proved about a model this way."""
 
 
 @dataclass
 class Plan:
-    """Operations in order; `constants` are values that no edge weight changes."""
+    """A program as operations in order; `constants` are values that no edge weight changes, such as the features.
+
+    The program of a two-layer GCN with ReLU becomes Messages (0 → 1), Rectify (1 → 2), Messages (2 → 3): value 0 is a
+    constant, value 3 the output.
+    """
 
     operations: list[Operation] = field(default_factory=list)
     constants: dict[int, Tensor] = field(default_factory=dict)
@@ -36,7 +41,7 @@ class Plan:
 
     @staticmethod
     def of(program: Program) -> "Plan":
-        """Read a program, or raise `NotCertifiable`."""
+        """Translate a program, or raise `NotCertifiable` with the reason."""
         plan = Plan()
         for step in program.steps:
             if isinstance(step, MessageStep):
@@ -51,16 +56,19 @@ class Plan:
         return self._count - 1
 
     def _constant(self, rows: Tensor) -> int:
+        """The number of a new value that no weight changes."""
         value = self._new()
         self.constants[value] = rows.double()
         return value
 
     def _value(self, source: Ref | Rows) -> int:
+        """The number of the value that a step of the program reads."""
         return self._name[source.value] if isinstance(source, Ref) else self._constant(source.tensor)
 
     def _messages(self, step: MessageStep) -> int:
+        """A message-passing call; only layers that are affine in what they receive are followed."""
         if not isinstance(step.layer, AffineLayer):
-            raise NotCertifiable(f"call {step.call} is not affine in what it hears ({type(step.layer).__name__})")
+            raise NotCertifiable(f"call {step.call} is not affine in what it receives ({type(step.layer).__name__})")
         layer = _double(step.layer)
         root = TwoSided.of(layer.root) if isinstance(layer.root, Tensor) else None
         matrix = None if layer.matrix is None else TwoSided.of(layer.matrix)
@@ -69,6 +77,7 @@ class Plan:
         return output
 
     def _row_step(self, step: RowStep) -> int:
+        """An operation between calls: a torch function, or the inner network of a layer."""
         leaves = [self._value(leaf) if isinstance(leaf, (Ref, Rows)) else leaf for leaf in step.leaves]
         marked = [
             Place(value) if isinstance(leaf, (Ref, Rows)) else leaf
@@ -80,6 +89,7 @@ class Plan:
         return self._operation(step.function, list(args), dict(kwargs))
 
     def _network(self, network: RowFunction, source: int) -> int:
+        """The inner network of a layer (such as GIN's), operation by operation."""
         values = [source]
         for function, leaves, form in network.operations:
             marked = [Place(values[leaf.value]) if isinstance(leaf, Place) else leaf for leaf in leaves]
@@ -105,7 +115,7 @@ class Plan:
         try:
             return known[name](name, args, kwargs)
         except (IndexError, KeyError, AttributeError, TypeError) as error:
-            raise NotCertifiable(f"{name} is used in a way that is not followed ({error})") from error
+            raise NotCertifiable(f"{name} is called in a way that is not followed ({error})") from error
 
     def _unchanged(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> int:
         value: int = args[0].value
@@ -169,20 +179,20 @@ def _point(rows: Tensor) -> Interval:
 
 
 def _double(layer: AffineLayer) -> AffineLayer:
-    """The layer in float64: every float32 number is one of them."""
+    """The layer in float64, exactly: every float32 number is a float64 number."""
     names = ("coefficient", "matrix", "loop", "root", "bias")
     given = {name: getattr(layer, name) for name in names}
     return replace(layer, **{n: t.detach().double() for n, t in given.items() if isinstance(t, Tensor)})
 
 
-# --- Bounds of every value of every node at ω = 1: the model itself, with what rounding may have done to it ------------
+# --- Bounds of every value of every node at ω = 1: the model itself, up to rounding ------------------------------------
 
 
-_OTHER_TERMS = 4  # what is added to the messages that a node hears: its own terms, the bias, its weighted edge
+_OTHER_TERMS = 4  # added to the messages that a node receives: its own terms, the bias, its weighted edge
 
 
 class AtOne:
-    """`value[v]` are the bounds of a value, `sent[call]` those of what every node sends."""
+    """`value[v]` are the bounds of a value, `[N, width]`; `sent[call]` those of what every node sends in a call."""
 
     def __init__(self, plan: Plan, graph: Differences) -> None:
         self.plan, self.graph = plan, graph
@@ -196,7 +206,7 @@ class AtOne:
 
     def _run(self, operation: Operation) -> Interval:
         if isinstance(operation, Messages):
-            return self._heard(operation)
+            return self._received(operation)
         rows = [self.value[value] for value in operation.reads]
         if isinstance(operation, Rectify):
             return operation(rows[0])
@@ -207,7 +217,8 @@ class AtOne:
         found = operation.linear(rows[0])
         return found if operation.shift is None else found + operation.shift
 
-    def _heard(self, step: Messages) -> Interval:
+    def _received(self, step: Messages) -> Interval:
+        """What every node receives in a call, with own terms and bias."""
         rows, graph = self.value[step.source], self._in_edges
         everyone = torch.arange(self.num_nodes, device=graph.edge.device)
         sent = self.sent[step.call] = step.sent(rows)

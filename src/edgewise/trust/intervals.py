@@ -30,24 +30,24 @@ class Interval:
 
     @staticmethod
     def point(rows: Tensor) -> "Interval":
-        """Exactly these numbers."""
+        """Intervals that contain exactly these numbers."""
         return Interval(rows, rows)
 
     @staticmethod
     def stack(parts: Sequence["Interval"]) -> "Interval":
-        """Rows below each other."""
+        """The rows of several intervals, one below the other."""
         return Interval(torch.cat([part.lo for part in parts]), torch.cat([part.hi for part in parts]))
 
     @staticmethod
     def join(parts: Sequence["Interval"]) -> "Interval":
-        """Columns side by side."""
+        """The columns of several intervals, side by side."""
         return Interval(torch.cat([part.lo for part in parts], dim=1), torch.cat([part.hi for part in parts], dim=1))
 
     def __len__(self) -> int:
         return len(self.lo)
 
     def rows(self, index: Tensor) -> "Interval":
-        """Some rows."""
+        """Some of the rows."""
         return Interval(self.lo.index_select(0, index), self.hi.index_select(0, index))
 
     def outward(self, terms: int) -> "Interval":
@@ -67,7 +67,7 @@ class Interval:
         return self.scaled(factor).outward(1)
 
     def scaled(self, factor: Tensor) -> "Interval":
-        """The same for an interval that was pushed outwards already, to be summed."""
+        """Times exact numbers, without `outward`: for intervals that were pushed outwards already, to be summed."""
         a, b = self.lo * factor, self.hi * factor
         if bool((factor >= 0).all()):
             return Interval(a, b)
@@ -80,19 +80,19 @@ class Interval:
         return Interval(lo, hi).outward(1)
 
     def linear(self, matrix: "TwoSided") -> "Interval":
-        """rows · matrixᵀ."""
+        """Rows times matrixᵀ: `[rows, in]` to `[rows, out]`."""
         wide = self.outward(2 * self.lo.size(1))
         both = torch.cat([wide.lo, wide.hi], dim=1) @ matrix.both
         width = both.size(1) // 2
         return Interval(both[:, :width], both[:, width:])
 
     def sums(self, place: Tensor, size: int) -> "Interval":
-        """Rows added up by place, `[size, width]`; pushed outwards before, by as many as may meet in one place."""
+        """`[size, width]`: rows added up by place. Call `outward` before, with the most rows that meet in one place."""
         lo, hi = (self.lo.new_zeros(size, self.lo.size(1)).index_add_(0, place, part) for part in (self.lo, self.hi))
         return Interval(lo, hi)
 
     def dot(self, other: "Interval") -> "Interval":
-        """Σ of products over the columns, `[rows]`."""
+        """`[rows]`: Σ over the columns of the products with another interval."""
         wide = self.outward(self.lo.size(1))
         corners = torch.stack([a * b for a in (wide.lo, wide.hi) for b in (other.lo, other.hi)])
         return Interval(corners.amin(dim=0).sum(dim=1), corners.amax(dim=0).sum(dim=1))
@@ -110,11 +110,18 @@ class TwoSided:
     """`[2 in, 2 out]`: from (lo, hi) to (lo, hi)."""
 
     def t(self) -> "TwoSided":
-        """Of the transposed matrix: the parts keep their places."""
+        """The transposed matrix, split by sign; the parts keep their places."""
         return TwoSided(self.both.t())
 
     @staticmethod
     def of(matrix: Tensor) -> "TwoSided":
-        """From `[out, in]`."""
+        """Split a matrix `[out, in]`.
+
+        >>> TwoSided.of(torch.tensor([[2.0, -1.0]])).both        # out.lo = 2 lo₀ − hi₁, out.hi = 2 hi₀ − lo₁
+        tensor([[ 2.,  0.],
+                [ 0., -1.],
+                [ 0.,  2.],
+                [-1.,  0.]])
+        """
         plus, minus = matrix.clamp(min=0).t(), matrix.clamp(max=0).t()
         return TwoSided(torch.cat([torch.cat([plus, minus], dim=1), torch.cat([minus, plus], dim=1)]))

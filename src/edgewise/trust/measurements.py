@@ -1,4 +1,7 @@
-"""Measurements, put together layer by layer, with the reason where a number is missing."""
+"""From what was measured to what a `Report` says, layer by layer, with the reason where a number is missing.
+
+`api/check.py` fills in `Measurements`; the functions here turn them into the findings of `report.py`.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,26 +18,28 @@ from edgewise.trust.completeness import SATURATED, Balance, Pull, probability
 from edgewise.trust.flips import SignFlips
 from edgewise.trust.gradient_vs_occlusion import Effects
 from edgewise.trust.report import PER_LAYER, AskedQuestion, FlipFindings, LayerFindings, Number, SoftmaxFindings
-from edgewise.trust.target_edges import Draw, share
+from edgewise.trust.target_edges import Draw, proportion
 
 _PER_LAYER = Number(float("nan"), PER_LAYER)
 
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """Everything that was measured; by level where there are two."""
+    """Everything that was measured; dicts are by level, `"layer"` and `"input"`."""
 
     balance: Balance
     effects: dict[str, Effects]
     flips: dict[str, SignFlips]
     proofs: dict[str, Certificate]
     activity: list[Activity]
+    """For each call."""
     pull: Pull
     pairs: int
+    """(target, edge) pairs in all computation graphs."""
 
 
-def question_of(question: Question, found: Measurements, draw: Draw) -> AskedQuestion:
-    """What was asked."""
+def asked_question(question: Question, found: Measurements, draw: Draw) -> AskedQuestion:
+    """What was asked, for the head of the report."""
     modules = [call.module for call in question.trace.calls]
     return AskedQuestion(
         task=question.task,
@@ -60,7 +65,7 @@ def _sums_messages(module: Any) -> bool:
 
 
 def layer_findings(question: Question, found: Measurements, layer: int) -> LayerFindings:
-    """Of one call."""
+    """The findings of one call."""
     call, balance, active = question.trace.calls[layer], found.balance, found.activity[layer]
     inseparable = "" if call.separable else "its own term cannot be told apart from its edges"
     weight, gap = float(balance.value.abs().sum()), balance.gap[:, layer]
@@ -87,7 +92,7 @@ def layer_findings(question: Question, found: Measurements, layer: int) -> Layer
 
 
 def whole_findings(question: Question, found: Measurements) -> LayerFindings:
-    """Of one weight per edge, shared by all layers."""
+    """The findings with one weight per edge, shared by all layers; what is measured per layer is left out."""
     nothing = _measured("gap", torch.full((len(question.index),), torch.nan), question.index, PER_LAYER, "lower")
     names = tuple(dict.fromkeys(name for active in found.activity for name in active.names))
     parts = ("missing", "edges", "own", "constant", "rest", "unevenness", "rate", "fixed")
@@ -97,6 +102,7 @@ def whole_findings(question: Question, found: Measurements) -> LayerFindings:
 
 
 def _about_edges(question: Question, found: Measurements, level: str, group: int) -> dict[str, Any]:
+    """The findings about single edges: gradient against occlusion, and sign flips."""
     effects = found.effects[level]
     none = effects.products[1, :, group] == 0
     undefined = [
@@ -113,13 +119,15 @@ def _about_edges(question: Question, found: Measurements, level: str, group: int
 
 
 def _flips(flips: SignFlips, proof: Certificate, layer: int | None) -> FlipFindings:
+    """Sampled flips and proofs of one layer, or (None) of one weight per edge."""
+
     def row(part: Tensor) -> Tensor:
         return part if layer is None else part[layer]
 
     counted, alive = row(flips.counted), ~row(proof.vanishes)
     kept, broken = row(proof.keeps), row(proof.flips)
-    sampled = [share(row(part), counted) for part in (flips.flipped, flips.to_negative, flips.to_positive)]
-    proved = [torch.nan if proof.reason else share(part, alive) for part in (kept, broken, ~(kept | broken))]
+    sampled = [proportion(row(part), counted) for part in (flips.flipped, flips.to_negative, flips.to_positive)]
+    proved = [torch.nan if proof.reason else proportion(part, alive) for part in (kept, broken, ~(kept | broken))]
     why = proof.reason or "every gradient is proved to be 0"
     return FlipFindings(
         int(counted.sum()),
@@ -129,7 +137,7 @@ def _flips(flips: SignFlips, proof: Certificate, layer: int | None) -> FlipFindi
 
 
 def softmax_findings(question: Question, found: Measurements) -> SoftmaxFindings:
-    """How flat the softmax or sigmoid is."""
+    """How flat the softmax or sigmoid is at the predictions."""
     likely, pull = probability(question.target), found.pull
     if likely is None:
         why = "a regression has no probability"
@@ -146,8 +154,10 @@ def softmax_findings(question: Question, found: Measurements) -> SoftmaxFindings
 
 
 def _number(value: float, reason: str) -> Number:
+    """A number; the reason is dropped unless the number is NaN."""
     return Number(value, reason if value != value else "")
 
 
 def _measured(name: str, value: Tensor, index: Tensor, reason: str, better: str) -> Measured:
+    """Numbers `[T]` of which every NaN has the same reason."""
     return with_reasons(name, value, index, [(value.isnan(), reason)], better)

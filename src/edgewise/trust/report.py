@@ -1,10 +1,14 @@
-"""What `check` found, as frozen data: numbers with the reason where there is none."""
+"""Report: what `check` returns, as frozen data: numbers, with the reason where there is none.
+
+`measurements.py` fills it in, `statements.py` adds the words, `report_text.py` prints it.
+"""
 
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from edgewise.errors import SettingError
-from edgewise.results.metric_result import Measured, plain
+from edgewise.arguments import one_of
+from edgewise.results.metric_result import Measured
+from edgewise.text import for_json
 from edgewise.trust.gradient_vs_occlusion import WorstEdge
 
 PER_LAYER = "measured layer by layer"
@@ -36,16 +40,19 @@ class FlipFindings:
     """Edges whose own gradient changes its sign while their weight goes from 1 to 0: shares of those with a gradient."""
 
     edges: int
-    """With a gradient, among those asked about."""
+    """Edges with a gradient, among those asked about."""
     share: Number
+    """The share whose sign changes on sampled weights."""
     to_negative: Number
+    """The share that goes from positive to negative."""
     to_positive: Number
+    """The share that goes from negative to positive."""
     kept: Number
-    """Proved never to change its sign on [0, 1]; of the edges whose gradient is not proved to be 0."""
+    """The share proved never to change its sign on [0, 1], among the edges whose gradient is not proved to be 0."""
     broken: Number
-    """Proved to change it."""
+    """The share proved to change its sign, among the same edges."""
     unknown: Number
-    """Neither is proved."""
+    """The share for which neither is proved, among the same edges."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,18 +68,18 @@ class LayerFindings:
     edges: Number
     """The share of z that the layer's edges carry; with the next three it adds up to 1."""
     own: Number
-    """What nodes say to themselves."""
+    """The share of z that the nodes' own terms carry (self-loops, root weights)."""
     constant: Number
-    """What is left if the layer says nothing at all: biases, and skips around it."""
+    """The share of z that is left with the layer silenced: biases after it, and skips around it."""
     rest: Number
-    """What the gradients miss."""
+    """The share of z that the gradients miss."""
     cosine: Measured
-    """Of gradient and occlusion."""
+    """The cosine of gradient and occlusion."""
     difference: Number
     """The largest |gradient − occlusion|, relative to the target's largest gradient (or its |z|, if that is larger)."""
     worst: WorstEdge | None
     unevenness: Number
-    """How far the fall without a random half of the edges is from the sum of their gradients; 0: they add up."""
+    """How far the loss without a random half of the edges is from the sum of their gradients; 0 if they add up."""
     flips: FlipFindings
     rate: Number
     """ρ: the share of ReLU units that are on."""
@@ -89,14 +96,14 @@ class SoftmaxFindings:
     saturated: Number
     """Share of targets with a probability above 0.99."""
     weak: Number
-    """Of the edges with a positive gradient, those that pull less than GNNExplainer's default size penalty pushes."""
+    """Share of the edges with a positive gradient that pull less than GNNExplainer's default size penalty pushes."""
     opposed: Number
-    """Of the edges with a gradient, those at which the log-probability pulls the other way."""
+    """Share of the edges with a gradient at which the log-probability pulls the other way."""
 
 
 @dataclass(frozen=True, eq=False)
 class AskedQuestion:
-    """What was asked."""
+    """What was asked: the model, the number and the targets, as the head of the report states them."""
 
     task: str
     mode: str
@@ -124,8 +131,9 @@ class Statement:
     verdict: str
     """`"holds"`, `"nearly"`, `"partly"`, `"fails"`, `"does not apply"`, or `"open"` where it cannot be measured."""
     why: str
+    """What was measured, in a sentence."""
     so: str
-    """Which method stands in for which, or which to take."""
+    """Which method can replace which, or which to use."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,9 +152,7 @@ class Report:
     def statement(self, name: str) -> Statement:
         """One of the statements by its name, such as `"Proposition 2"`."""
         known = {one.name: one for one in self.statements}
-        if name not in known:
-            raise SettingError(f"There is no statement {name!r}; there are {', '.join(known)}.")
-        return known[name]
+        return known[one_of("statement", name, known)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and texts, ready for JSON; None where there is no number, with the reason beside it."""
@@ -168,10 +174,11 @@ class Report:
 
 
 def _as_plain(value: Any) -> Any:
+    """Dataclasses as dicts, tuples as lists, numbers ready for JSON."""
     if isinstance(value, Measured):
         return value.to_dict()
     if is_dataclass(value) and not isinstance(value, type):
         return {part.name: _as_plain(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, (list, tuple)):
         return [_as_plain(item) for item in value]
-    return plain(value)
+    return for_json(value)

@@ -1,11 +1,11 @@
-"""A report as text, and as simple HTML: the same sections."""
+"""A `Report` as text and as simple HTML: the same sections, one for each question that `check` answers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
 from edgewise.results.metric_result import Measured
-from edgewise.text import columns
+from edgewise.text import columns, counted, html_table
 from edgewise.trust.report import PER_LAYER, LayerFindings, Number, Report
 
 
@@ -19,7 +19,7 @@ class Section:
 
 
 def as_text(report: Report) -> str:
-    """Tables, then words."""
+    """The tables, then what the paper says, in words."""
     parts = [_headline(report)]
     for section in _sections(report):
         parts.append("\n".join([section.title, columns(section.rows), *(f"- {note}" for note in section.notes)]))
@@ -31,30 +31,21 @@ def as_html(report: Report) -> str:
     """The same as tables; every text is escaped."""
     parts = [f"<p>{escape(_headline(report))}</p>"]
     for section in _sections(report):
-        parts += [f"<h4>{escape(section.title)}</h4>", _html_table(section.rows)]
+        parts += [f"<h4>{escape(section.title)}</h4>", html_table(section.rows[0], section.rows[1:])]
         parts += [f"<p>{escape(note)}</p>" for note in section.notes]
-    rows = [("statement", "here", "claim", "why", "so")]
-    rows += [(one.name, one.verdict, one.claim, one.why, one.so) for one in report.statements]
-    return "\n".join([*parts, "<h4>What the paper says of this model, here</h4>", _html_table(rows)])
-
-
-def _html_table(rows: Sequence[Sequence[str]]) -> str:
-    head, *body = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) for tag, row in _tagged(rows))
-    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in body)}</table>"
-
-
-def _tagged(rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, Sequence[str]]]:
-    yield from ((("th" if number == 0 else "td"), row) for number, row in enumerate(rows))
+    rows = [(one.name, one.verdict, one.claim, one.why, one.so) for one in report.statements]
+    words = html_table(("statement", "here", "claim", "why", "so"), rows)
+    return "\n".join([*parts, "<h4>What the paper says of this model, here</h4>", words])
 
 
 def _headline(report: Report) -> str:
+    """One line: how many targets and layers, which number, which part of the edges."""
     asked = report.question
-    things = {"node": "nodes", "graph": "graphs"}[asked.task]
     part = f", flips and proofs on a random {asked.chance:.1%} of them" if asked.chance < 1 else ""
     way = "" if asked.local else "; the model is not local, every edge may matter"
     return (
-        f"{asked.targets} {things}, {asked.num_layers} layers, the {asked.of} of the explained class ({asked.mode}), "
-        f"{asked.dtype}; {asked.edges} edges in all computation graphs{part}{way}"
+        f"{counted(asked.targets, asked.task)}, {counted(asked.num_layers, 'layer')}, the {asked.of} of the explained class "
+        f"({asked.mode}), {asked.dtype}; {counted(asked.edges, 'edge')} in all computation graphs{part}{way}"
     )
 
 
@@ -63,6 +54,7 @@ def _sections(report: Report) -> list[Section]:
 
 
 def _adding_up(report: Report) -> Section:
+    """Completeness: what edges, own terms and constants of each layer carry."""
     rows: list[tuple[str, ...]] = [("layer", "gap", "worst gap", "edges", "self edges", "biases, skips", "rest")]
     for layer in report.layers:
         shares = (f"{part:.1%}" for part in (layer.edges, layer.own, layer.constant, layer.rest))
@@ -72,6 +64,7 @@ def _adding_up(report: Report) -> Section:
 
 
 def _without(report: Report) -> Section:
+    """Gradient against occlusion."""
     rows = [("layer", "cosine", "halves miss by", "worst edge", "gradient", "occlusion")]
     for layer in (*report.layers, report.whole):
         worst = layer.worst
@@ -86,6 +79,7 @@ def _without(report: Report) -> Section:
 
 
 def _signs(report: Report) -> Section:
+    """Sign flips, sampled and proved."""
     rows: list[tuple[str, ...]] = [
         ("layer", "edges", "flip", "+ → −", "− → +", "proved to keep", "proved to flip", "unknown")
     ]
@@ -102,6 +96,7 @@ def _signs(report: Report) -> Section:
 
 
 def _activations(report: Report) -> Section:
+    """Which activation functions follow each layer, and how often their units are on."""
     rows = [("layer", "activations", "on (ρ)", "units that never switch")]
     for layer in report.layers:
         rows.append((_name(layer), ", ".join(layer.activations) or "none", f"{layer.rate:.3f}", f"{layer.fixed:.1%}"))
@@ -109,6 +104,7 @@ def _activations(report: Report) -> Section:
 
 
 def _softmax(report: Report) -> Section:
+    """How much of a gradient reaches the log-probability."""
     found = report.softmax
     rows = [
         ("mean probability", "above 0.99", "edges that pull too little", "edges pulled the other way"),
@@ -123,10 +119,12 @@ def _name(layer: LayerFindings) -> str:
 
 
 def _mean(measured: Measured) -> str:
+    """The mean over the targets that have a number, or a dash."""
     return f"{Number(measured.mean()):.4g}" if measured.undefined < len(measured) else "-"
 
 
 def _largest(measured: Measured) -> str:
+    """The largest number, or a dash."""
     known = measured.value[measured.defined]
     return f"{float(known.max()):.4g}" if len(known) else "-"
 

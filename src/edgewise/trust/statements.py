@@ -1,22 +1,25 @@
-"""In words: which statements of the paper hold for this model here, why, and so which cheap method stands in for a dear one."""
+"""In words: which statements of the paper hold for this model, why, and so which fast method can replace a slow one.
+
+Each statement is a function of `Facts` (the findings of a report, and a few properties read off them) that returns a
+`Statement`: the claim, the verdict, why, and what follows.
+"""
 
 from dataclasses import dataclass
 
+from edgewise.text import counted
 from edgewise.trust.activity import RECTIFIERS
 from edgewise.trust.report import AskedQuestion, LayerFindings, Number, SoftmaxFindings, Statement
 
-# --- What the statements of the paper are about, read off the findings -------------------------------------------------
-
-
 ROUNDING = {"float64": 1e-9}
+"""Relative differences up to this are rounding; other types have `_COARSE_ROUNDING`."""
 _COARSE_ROUNDING = 1e-4
 NEARLY = 0.05
-"""What is called nearly: a share that misses by no more than this, a cosine of at least 1 minus it."""
+"""A statement holds nearly if a share misses by no more than this, or a cosine is at least 1 minus it."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the statements are about."""
+    """The findings that statements are judged by, and properties of the model that follow from them."""
 
     question: AskedQuestion
     layers: tuple[LayerFindings, ...]
@@ -25,11 +28,11 @@ class Facts:
 
     @property
     def rounding(self) -> float:
-        """Up to here, a relative difference is rounding."""
+        """The largest relative difference that counts as rounding, for the model's type of numbers."""
         return ROUNDING.get(self.question.dtype, _COARSE_ROUNDING)
 
     def at_most(self, numbers: list[Number], bound: float) -> bool:
-        """Whether all numbers that are known are so small."""
+        """Whether all numbers that are known have a magnitude of at most `bound`."""
         return all(abs(number.value) <= bound for number in numbers if number.known)
 
     @property
@@ -39,7 +42,7 @@ class Facts:
 
     @property
     def unbiased(self) -> bool | None:
-        """Whether nothing is left of z if a layer says nothing; None if that cannot be asked in some layer."""
+        """Whether z is 0 with any one layer silenced; None if that cannot be measured in some layer."""
         constants = [layer.constant for layer in self.layers]
         if not self.at_most(constants, self.rounding):
             return False
@@ -47,11 +50,11 @@ class Facts:
 
     @property
     def activations(self) -> list[str]:
-        """Every kind once."""
+        """The activation functions of all layers, each once."""
         return list(dict.fromkeys(name for layer in self.layers for name in layer.activations))
 
     def verdict(self, numbers: list[Number]) -> str:
-        """Of numbers that should be 0: "holds", "nearly", "fails", or "open" if some are not known."""
+        """The verdict on numbers that should be 0: "holds", "nearly", "fails", or "open" if some are not known."""
         if not any(number.known for number in numbers):
             return "open"
         if self.at_most(numbers, self.rounding):
@@ -59,36 +62,34 @@ class Facts:
         return "nearly" if self.at_most(numbers, NEARLY) else "fails"
 
     def beyond_rectified_sums(self) -> list[str]:
-        """What the model has that the paper's network of sums and rectifiers has not."""
+        """The parts of the model that the paper's network of sums and rectifiers does not have."""
         others = [name for name in self.activations if name not in RECTIFIERS]
         return [*others, *(f"{kind} (not a plain sum of messages)" for kind in self.question.other_layers)]
 
 
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
 def statements(facts: Facts) -> tuple[Statement, ...]:
-    """Those of the paper, in its order."""
+    """The statements of the paper, in its order, each judged by the facts."""
     every = (_one_layer, _no_flips, _completeness, _occlusion, _sensitivity, _expectation, _eig, _walks, _goat)
     return tuple(make(facts) for make in every)
 
 
 _NOT, _NOTHING = "does not apply", "There is nothing to choose from."
-_STANDS_IN = "positive_gradient (1 backward pass) stands in for gnn_explainer (a pass per epoch)"
+_STANDS_IN = "positive_gradient (1 backward pass) can replace gnn_explainer (a pass per epoch)"
 
 
 def _penalty(facts: Facts) -> str:
+    """How much GNNExplainer's size penalty and the softmax can change that."""
     softmax = facts.softmax
     if not softmax.weak.known:
         return ""
     return (
-        f" Its penalties aside: {softmax.weak:.1%} of the supporting edges pull less than its size penalty pushes, "
+        f" This leaves its penalties aside: {softmax.weak:.1%} of the supporting edges pull less than its size penalty pushes, "
         f"and {softmax.saturated:.1%} of the targets are saturated."
     )
 
 
 def _follows(facts: Facts) -> str:
-    """What GNNExplainer follows where that is not the explained number."""
+    """A sentence about what GNNExplainer follows, where that is not the explained number."""
     if facts.question.mode == "binary" or facts.question.of == "log_prob" or not facts.softmax.opposed.known:
         return ""
     return (
@@ -98,6 +99,7 @@ def _follows(facts: Facts) -> str:
 
 
 def _one_layer(facts: Facts) -> Statement:
+    """Proposition 1: one linear layer."""
     claim = "In one linear layer GNNExplainer keeps the edges with a positive gradient."
     question, name = facts.question, "Proposition 1"
     if question.mode == "regression":
@@ -113,6 +115,7 @@ def _one_layer(facts: Facts) -> Statement:
 
 
 def _no_flips(facts: Facts) -> Statement:
+    """Proposition 2: judged by the sampled flips at input level."""
     claim = "Where an edge's own gradient keeps its sign on [0, 1], GNNExplainer's best weight is 1 (positive) or 0 (negative)."
     flips, name = facts.whole.flips, "Proposition 2"
     if facts.question.mode == "regression":
@@ -133,12 +136,13 @@ def _no_flips(facts: Facts) -> Statement:
 
 
 def _completeness(facts: Facts) -> Statement:
+    """Proposition 3: judged by the gap of every layer."""
     claim = "The gradients of a layer's edges (and self edges) sum to the explained number."
     missing = [layer.missing for layer in facts.layers]
     verdict = facts.verdict(missing)
     if verdict == "holds":
         homogeneous = "" if facts.linear else " The paper asks for a linear network; without biases ReLU is enough."
-        so = "A layer's gradient and self scores can be read as shares of the explained number."
+        so = "The gradients and self scores of a layer can be read as shares of the explained number."
         return Statement("Proposition 3", claim, verdict, f"They do, in every layer.{homogeneous}", so)
     unknown = [layer.missing.reason for layer in facts.layers if not layer.missing.known]
     known = [layer for layer in facts.layers if layer.missing.known]
@@ -152,13 +156,14 @@ def _completeness(facts: Facts) -> Statement:
 
 
 def _occlusion(facts: Facts) -> Statement:
+    """Corollary 1: judged by the difference of gradient and occlusion, edge by edge; otherwise by their cosine."""
     claim = "In a linear network layerwise gradients are layerwise occlusions."
     differences = [layer.difference for layer in facts.layers]
     if not any(number.known for number in differences):
         return Statement("Corollary 1", claim, "open", "There is no edge.", _NOTHING)
     if facts.at_most(differences, facts.rounding):
         why = "Every edge's gradient is its occlusion, up to rounding."
-        so = "gradient (1 backward pass) stands in for occlusion (a pass per edge and layer), level='layer'."
+        so = "gradient (1 backward pass) can replace occlusion (a pass per edge and layer) at level='layer'."
         return Statement("Corollary 1", claim, "holds", why, so)
     cosines = {layer.layer: layer.cosine.mean() for layer in facts.layers if layer.cosine.undefined < len(layer.cosine)}
     if not cosines:
@@ -166,31 +171,33 @@ def _occlusion(facts: Facts) -> Statement:
     layer, least = min(cosines.items(), key=lambda item: item[1])
     verdict = "nearly" if least >= 1 - NEARLY else "fails"
     why = f"The network is not linear; the mean cosine of the two is at least {least:.3f} (layer {layer})."
-    so = (
-        "gradient stands in for occlusion for a ranking." if verdict == "nearly" else "Take occlusion where it matters."
-    )
+    so = "gradient can replace occlusion for a ranking." if verdict == "nearly" else "Use occlusion where it matters."
     return Statement("Corollary 1", claim, verdict, why, so)
 
 
 def _sensitivity(facts: Facts) -> Statement:
+    """Sensitivity-n: judged by random halves of every layer's edges."""
     claim = "In a linear network dropping any edges of one layer costs the sum of their scores."
     numbers = [layer.unevenness for layer in facts.layers]
     verdict = facts.verdict(numbers)
     known = [number.value for number in numbers if number.known]
     if not known:
         return Statement("Sensitivity-n", claim, "open", f"{numbers[0].reason.capitalize()}.", _NOTHING)
-    why = f"Random halves of a layer's edges miss that sum by {max(known):.1%} of the fall in the worst layer."
+    why = f"Dropping random halves of a layer's edges misses that sum by {max(known):.1%} of the change in the worst layer."
     good = verdict in ("holds", "nearly")
     so = "Gradients of one layer may be added up." if good else "Measure sets of edges with ew.metrics.fidelity."
     return Statement("Sensitivity-n", claim, verdict, why, so)
 
 
 def _expectation(facts: Facts) -> Statement:
+    """Corollary 2: whether its assumptions hold; the expectation itself is not measured."""
     claim = "If every ReLU is on with the same chance ρ, z is expected to be ρ^(L−1) times that of the network without ReLU."
-    name, so = "Corollary 2", "It speaks of averages over patterns: no method follows from it for one target."
-    others = facts.beyond_rectified_sums() + ([] if facts.unbiased is not False else ["what biases and skips carry"])
+    name, so = "Corollary 2", "It is about averages over patterns: no method follows from it for one target."
+    others = facts.beyond_rectified_sums() + ([] if facts.unbiased is not False else ["biases or skips"])
     if others:
-        return Statement(name, claim, _NOT, f"It is about sums and ReLU alone; here is also {', '.join(others)}.", so)
+        return Statement(
+            name, claim, _NOT, f"It is about sums and ReLU alone; this model also has {', '.join(others)}.", so
+        )
     rates = [layer.rate.value for layer in facts.layers if layer.rate.known]
     if not rates:
         return Statement(name, claim, "holds", "There is no activation, so ρ is 1.", so)
@@ -200,36 +207,39 @@ def _expectation(facts: Facts) -> Statement:
 
 
 def _eig(facts: Facts) -> Statement:
+    """Proposition 4: an identity of definitions."""
     claim = "EiG-Search's edge score with base weight 0 is occlusion."
-    so = "occlusion and eig_search are one and the same ranking."
-    return Statement("Proposition 4", claim, "holds", "For any model: both ask what z loses without the edge.", so)
+    so = "occlusion and eig_search give the same ranking."
+    return Statement("Proposition 4", claim, "holds", "For any model: both measure what z loses without the edge.", so)
 
 
 def _walks(facts: Facts) -> Statement:
+    """Theorem 1: judged by the number of layers, since Algorithm 1 keeps one prefix per node."""
     claim = "Algorithm 1 finds the most relevant walk exactly."
     question, most = facts.question, 2 if facts.question.task == "node" else 1
     if question.bypass:
         why = (
-            f"Some of the network passes by later layers ({'; '.join(question.bypass)}): walks do not carry all of it."
+            f"Parts of the network bypass later layers ({'; '.join(question.bypass)}), so walks do not carry all of z."
         )
         return Statement("Theorem 1", claim, _NOT, why, "Read ew.walks beside edge scores, not instead of them.")
     if question.num_layers <= most:
-        why = f"It is exact for up to {most} layers on {question.task} tasks; here are {question.num_layers}."
-        return Statement("Theorem 1", claim, "holds", why, "ew.walks(search='dag') stands in for search='exact'.")
+        why = f"It is exact for up to {counted(most, 'layer')} on {question.task} tasks; this model has {question.num_layers}."
+        return Statement("Theorem 1", claim, "holds", why, "ew.walks(search='dag') can replace search='exact'.")
     why = (
-        f"It keeps one prefix per node, which is exact for up to {most} layers on {question.task} tasks; here are "
-        f"{question.num_layers} (the paper's proof overlooks this)."
+        f"It keeps one prefix per node, which is exact for up to {counted(most, 'layer')} on {question.task} tasks; this model "
+        f"has {question.num_layers} (the paper's proof overlooks this)."
     )
-    return Statement("Theorem 1", claim, "fails", why, "Take ew.walks(search='exact'), which proves its result.")
+    return Statement("Theorem 1", claim, "fails", why, "Use ew.walks(search='exact'), which proves its result.")
 
 
 def _goat(facts: Facts) -> Statement:
+    """Proposition 5: whether the model is one of sums and rectifiers, for which it is stated."""
     claim = "The walk part of GOAt is a sum over walks, each divided by its number of factors."
     others = facts.beyond_rectified_sums()
     if others:
-        why = f"It is stated for sums and ReLU alone; here is also {', '.join(others)}."
+        why = f"It is stated for sums and ReLU alone; this model also has {', '.join(others)}."
         return Statement(
-            "Proposition 5", claim, _NOT, why, "goat_walks holds patterns and attention fixed: read it as such."
+            "Proposition 5", claim, _NOT, why, "goat_walks holds patterns and attention fixed: read it that way."
         )
-    so = "lrp with rule='gradient' sums the same walks undivided in one pass; goat_walks goes through every walk."
+    so = "lrp with rule='gradient' sums the same walks, undivided, in one pass; goat_walks goes through every walk."
     return Statement("Proposition 5", claim, "holds", "Sums of messages, and nothing but rectifiers between them.", so)

@@ -1,4 +1,7 @@
-"""Every (target, edge) of some computation graphs, in one order: by target, then by column."""
+"""The (target, edge) pairs that `check`, `sign_flips` and `certify` ask about: all of them, or a random draw.
+
+`TargetEdges` lists pairs in one order, by target and then by column; `Draw` says which edges are in a random part.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,45 +11,57 @@ import torch
 from torch import Tensor
 
 from edgewise import random_numbers
-from edgewise.errors import SettingError
+from edgewise.arguments import whole_number
 from edgewise.question import Question
 from edgewise.question.memory import blocks
 from edgewise.score import Score
 
 
 @dataclass(frozen=True, eq=False)
-class Questions:
-    """`owner` is a position in `index`, `edge_id` a column of that target's graph."""
+class TargetEdges:
+    """Pairs (target, edge), ordered by target and column.
+
+    >>> pairs, order = TargetEdges.of(torch.tensor([7, 9]), torch.tensor([1, 0, 1]), torch.tensor([2, 1, 0]))
+    >>> pairs.owner, pairs.edge_id, order                        # target 7 with edge 1; target 9 with edges 0 and 2
+    (tensor([0, 1, 1]), tensor([1, 0, 2]), tensor([1, 2, 0]))
+    >>> pairs.place(torch.tensor([1]), torch.tensor([2]))
+    tensor([2])
+    """
 
     index: Tensor
+    """`[T]`: the explained nodes or graphs."""
     owner: Tensor
+    """`[M]`: the target of each pair, a position in `index`."""
     edge_id: Tensor
+    """`[M]`: the column of each pair in that target's graph."""
     width: int
+    """One more than the largest column: (target, column) becomes the key target · width + column."""
 
     def __len__(self) -> int:
         return len(self.owner)
 
     def place(self, position: Tensor, edge: Tensor) -> Tensor:
-        """Where some (target, edge) stand; they must be there."""
+        """`[n]`: the places of n pairs (target, edge) in the list; they must be in it."""
         return torch.searchsorted(self.owner * self.width + self.edge_id, position * self.width + edge)
 
     @staticmethod
-    def of(index: Tensor, owner: Tensor, edge_id: Tensor) -> tuple["Questions", Tensor]:
-        """In order, and the order itself."""
+    def of(index: Tensor, owner: Tensor, edge_id: Tensor) -> tuple["TargetEdges", Tensor]:
+        """The pairs in order, and the order itself `[M]`."""
         width = int(edge_id.max()) + 1 if len(edge_id) else 1
         order = (owner * width + edge_id).argsort()
-        return Questions(index, owner[order], edge_id[order], width), order
+        return TargetEdges(index, owner[order], edge_id[order], width), order
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Which edges are asked about: each has the same chance, whatever the targets, the blocks and their order."""
+    """Which edges are asked about: each with the same chance, whatever the targets, the blocks and their order."""
 
     chance: float = 1.0
+    """Between 0 and 1; 1 asks about all edges."""
     seed: int = 0
 
     def keeps(self, question: Question, position: Tensor, column: Tensor) -> Tensor:
-        """Whether some (target, edge) are asked about; targets in one graph share its edges."""
+        """`[n]`: whether n pairs (target, edge) are asked about; targets in one graph share its edges."""
         if self.chance >= 1:
             return torch.ones_like(column, dtype=torch.bool)
         graph = (
@@ -55,31 +70,31 @@ class Draw:
         return random_numbers.uniform(self.seed, torch.full_like(graph, _SALT), graph, column) < self.chance
 
     def columns(self, question: Question) -> Callable[[Tensor], Tensor]:
-        """The same for the columns of the one graph of a node task."""
+        """A function: columns of the one graph of a node task ↦ whether they are asked about."""
         return lambda column: self.keeps(question, torch.zeros_like(column), column)
 
 
 _SALT = 20_250_803  # so that the draw has nothing to do with the scores of `random`
 EVERYTHING = Draw()
+"""The draw that asks about every edge."""
 
 
 def read_edges(edges: Any) -> int | None:
-    """How many (target, edge) pairs to ask about, checked; None: all."""
-    if edges is not None and (not isinstance(edges, int) or isinstance(edges, bool) or edges < 1):
-        raise SettingError(f"edges is {edges!r}; needed is a whole number of at least 1, or None for all edges.")
-    return edges
+    """About how many (target, edge) pairs to ask about, checked; None for all of them."""
+    found: int | None = whole_number("edges", edges, at_least=1, or_none="for all edges")
+    return found
 
 
 def draw_about(question: Question, edges: int | None, memory: int, seed: int) -> Draw:
-    """A draw of about so many (target, edge) pairs; everything if there are no more."""
+    """A draw of about `edges` (target, edge) pairs; everything if there are no more than that."""
     if edges is None:
         return EVERYTHING
     pairs = sum(Score.of_block(question, positions).owner.numel() for positions in blocks(question, memory, None))
     return Draw(min(1.0, edges / max(pairs, 1)), seed)
 
 
-def all_questions(question: Question, memory: int, draw: Draw = EVERYTHING) -> Questions:
-    """The edges that can reach each target, or those of a draw."""
+def all_target_edges(question: Question, memory: int, draw: Draw = EVERYTHING) -> TargetEdges:
+    """The pairs of every target and the edges that can reach it, or those of a draw."""
     owner, column = [], []
     for positions in blocks(question, memory, None):
         score = Score.of_block(question, positions)
@@ -87,19 +102,23 @@ def all_questions(question: Question, memory: int, draw: Draw = EVERYTHING) -> Q
         kept = draw.keeps(question, position, edge)
         owner.append(position[kept])
         column.append(edge[kept])
-    return Questions.of(question.index, torch.cat(owner), torch.cat(column))[0]
+    return TargetEdges.of(question.index, torch.cat(owner), torch.cat(column))[0]
 
 
-def share(hits: Tensor, counted: Tensor) -> float:
-    """How many of those that count are hits; NaN if none counts."""
+def proportion(hits: Tensor, counted: Tensor) -> float:
+    """The share of hits among the entries that count; NaN if none counts.
+
+    >>> proportion(torch.tensor([True, False, True]), torch.tensor([True, True, False]))
+    0.5
+    """
     return float((hits & counted).sum() / counted.sum()) if bool(counted.any()) else float("nan")
 
 
-def share_of_each(hits: Tensor, counted: Tensor, questions: Questions) -> Tensor:
-    """The same for each target, `[T]`; layers are counted together."""
-    nobody = torch.zeros(len(questions.index), dtype=torch.double)
+def proportion_of_each(hits: Tensor, counted: Tensor, pairs: TargetEdges) -> Tensor:
+    """`[T]`: the share of hits among the entries that count, for each target; `hits` are `[M]` or `[L, M]`."""
+    none = torch.zeros(len(pairs.index), dtype=torch.double)
     sums = []
     for part in (hits & counted, counted):
         number = (part if part.dim() == 1 else part.sum(dim=0)).double()
-        sums.append(nobody.index_add(0, questions.owner, number))
+        sums.append(none.index_add(0, pairs.owner, number))
     return sums[0] / torch.where(sums[1] > 0, sums[1], torch.nan)

@@ -1,10 +1,15 @@
-"""Walks: which source, through whom, in which layer.
+"""Walks: from which source, through which nodes, in which layer information reached the explained node.
 
-`recording.py` reads a program off the model, `chain.py` cuts it into states. `calls.py` knows each call by itself (its blocks
-come from `build.py` and are kept by `blocks.py`), `first_call.py` the one that reads the features, `between.py` what happens at
-nodes from call to call; `network.py` puts them together, and steps back from the `front.py` of prefixes that `ends.py` starts.
+The files are a pipeline; read them in this order. `edgewise.examples.triangle_model` is the worked example of all of them.
 
-Searches give what is in `found.py`: `exact.py` (with the boxes of `bounds.py`, and `best_so_far.py`), `dag.py`, `amp.py`,
-`neurons.py`, `exhaustive.py`. `posing.py` has the networks of a question, `asking.py` is `ew.walks`, `relevance.py` scores
-walks that are given.
+1. `record.py`: the model on its graph as a program with every activation; `tangents.py`: what an encoder in front of the first
+   layer makes of the features.
+2. `chain.py`: the program cut into states, so that one call leads from state to state.
+3. `geometry.py`: the pairs (sender, receiver) of a call. `blocks.py`: one Jacobian block per pair, kept by its factors.
+   `block_builder.py`: where the factors come from, layer by layer.
+4. `lrp.py`: node-wise steps under the gradient or an LRP rule. `calls.py`: geometry, blocks and sums of each call by itself.
+   `node_jacobians.py`: what happens at nodes between the calls, differentiated.
+5. `network.py`: all of it together; with `prefixes.py` (walks under way) it is all that a search sees.
+6. `bounds.py`: what a prefix can still bring. `search/`: the searches, `search/exact.py` first. `sums.py`: sums over walks.
+7. `target_blocks.py`: the networks of a question, some targets at a time. `api/walks.py` and `api/walk_relevance.py` call it.
 """

@@ -2,6 +2,16 @@
 
 One pass of interval arithmetic over the graph, the same for all targets. The image of a box under a matrix M is
 [M⁺lo + M⁻hi, M⁺hi + M⁻lo]; blocks are applied pair by pair, before the hull over the senders is taken.
+
+Example: `edgewise.examples.triangle_model`, h_v = 2·Σ x_u + x_v with x = (1, 0, 1). Walks of one step bring into the states h
+
+    node 0: 1 (stay)                            box [1, 1]
+    node 1: 2 (from 0), 0 (stay)                box [0, 2]
+    node 2: 2 (from 0), 0 (from 1), 1 (stay)    box [0, 2]
+
+Node 2 is explained; its steps in call 1 have the onward gradients 3 (from 0), 3 (from 1) and −1 (stay). Gradient against box:
+walks through node 0 have at most 3 · 1 = 3, through node 1 at most 3 · 2 = 6, through node 2 at most −1 · 0 = 0. No walk to
+node 2 has more than 6 (`ceiling`), and once the walk (0, 1, 2) with 6 is found, the other two steps need not be followed.
 """
 
 from dataclasses import dataclass
@@ -11,34 +21,42 @@ from torch import Tensor
 
 from edgewise.program.kernels import arrays, kernels_for
 from edgewise.walk.blocks import Blocks, RowMap
-from edgewise.walk.calls import Front
 from edgewise.walk.geometry import Geometry
 from edgewise.walk.network import Network
+from edgewise.walk.prefixes import Front
 
-_NUMBERS_AT_ONCE = 2**22
+_NUMBERS_AT_ONCE = 2**22  # entries of blocks, or of boxes of pairs, that are held together
 
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """`[N, width]`; zeros where no walk arrives, which `reached` `[N]` says."""
+    """For every node: the smallest box around the vectors of all walks that arrive in its state before a call."""
 
     low: Tensor
+    """`[N, width]`; zeros where no walk arrives."""
     high: Tensor
+    """`[N, width]`; zeros where no walk arrives."""
     reached: Tensor
+    """`[N]`: whether any walk arrives."""
 
     def upper(self, gradient: Tensor, node: Tensor) -> Tensor:
-        """The largest gradient · vector over each node's box."""
-        high, low = self.high.index_select(0, node), self.low.index_select(0, node)
+        """`[n]`: the largest gradient · vector over each node's box.
+
+        >>> box = Box(torch.tensor([[0.0, -1.0]]), torch.tensor([[2.0, 5.0]]), torch.tensor([True]))
+        >>> box.upper(torch.tensor([[3.0, -1.0]]), torch.tensor([0]))               # 3 · 2 − 1 · −1
+        tensor([7.])
+        """
+        high, low = self.high.index_select(0, node), self.low.index_select(0, node)  # [n, width]
         return torch.linalg.vecdot(gradient.clamp(min=0), high) + torch.linalg.vecdot(gradient.clamp(max=0), low)
 
     def most(self, gradient: Tensor, node: Tensor) -> Tensor:
-        """The sum of all products without their signs: the scale of rounding errors."""
+        """`[n]`: Σ |gradient| · |vector| at its largest over each node's box: the scale of rounding errors."""
         size = torch.maximum(self.high.index_select(0, node).abs(), self.low.index_select(0, node).abs())
         return torch.linalg.vecdot(gradient.abs(), size)
 
 
 def boxes(network: Network) -> list[Box | None]:
-    """Per call c ≥ 1: the boxes of the states before it."""
+    """The boxes of the states before each call c ≥ 1; entry 0 is None."""
     found: list[Box | None] = [None]
     if network.num_calls == 1:
         return found
@@ -59,17 +77,19 @@ class _Hull:
 
     @staticmethod
     def of(low: Tensor, high: Tensor) -> "_Hull":
-        """From sides that somebody else collected."""
+        """A hull from sides that a compiled loop has collected."""
         hull = _Hull(0, 0, low)
         hull.low, hull.high = low, high
         return hull
 
     def add(self, node: Tensor, low: Tensor, high: Tensor) -> None:
+        """Widen the boxes of some nodes `[n]` by what arrives there, `[n, width]`."""
         place = node.view(-1, 1).expand_as(low)
         self.low.scatter_reduce_(0, place, low, "amin")
         self.high.scatter_reduce_(0, place, high, "amax")
 
     def box(self) -> Box:
+        """The boxes; a node whose sides are still infinite was not reached."""
         reached = torch.isfinite(self.low).all(dim=1)
         zero = self.low.new_zeros(())
         return Box(
@@ -78,6 +98,7 @@ class _Hull:
 
 
 def _first_box(network: Network) -> Box:
+    """The boxes before call 1: the hull of `first_states` over the pairs into each node, by factors where possible."""
     first, geometry, width = network.first, network.first.geometry, network.width(1)
     everyone = torch.ones(network.num_nodes, dtype=torch.bool, device=geometry.receiver.device)
     summed, _ = network.node_maps[1]
@@ -97,6 +118,7 @@ def _first_box(network: Network) -> Box:
 
 
 def _image(network: Network, call: int, box: Box) -> Box:
+    """The boxes before call + 1 from those before `call`: by the cheapest of three ways that the blocks allow."""
     blocks, geometry = network.blocks[call], network.geometry(call)
     assert blocks is not None
     summed, around = network.node_maps[call + 1]
@@ -113,12 +135,12 @@ def _image(network: Network, call: int, box: Box) -> Box:
 
 
 def _dense_image(network: Network, call: int, box: Box) -> Box:
-    """With every block in full."""
+    """The image with every block in full, `[n, out, in]`, some pairs at a time."""
     geometry, width = network.geometry(call), network.width(call + 1)
     hull = _Hull(network.num_nodes, width, box.low)
     pairs = box.reached[geometry.sender].nonzero().view(-1)
     for part in pairs.split(max(_NUMBERS_AT_ONCE // max(box.low.size(1) * width, 1), 1)):
-        matrices, sender = network.block(call, part), geometry.sender[part]
+        matrices, sender = network.block(call, part), geometry.sender[part]  # [p, width, in], [p]
         low, high = box.low.index_select(0, sender), box.high.index_select(0, sender)
         up, down = matrices.clamp(min=0), matrices.clamp(max=0)
         hull.add(
@@ -130,7 +152,7 @@ def _dense_image(network: Network, call: int, box: Box) -> Box:
 
 
 def _compiled_image(blocks: Blocks, geometry: Geometry, summed: RowMap, box: Box) -> Box | None:
-    """Matrices of nodes (inner networks), one after another; None without compiled loops."""
+    """The image through a matrix per node (inner networks of GIN), by a compiled loop; None if there is none."""
     kernels = kernels_for(len(geometry), box.low)
     if kernels is None or summed.matrices is None or blocks.root is not None or blocks.scale is None:
         return None
@@ -140,6 +162,7 @@ def _compiled_image(blocks: Blocks, geometry: Geometry, summed: RowMap, box: Box
 
 
 def _through(matrix: Tensor | None, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """The image of boxes `[N, in]` under a shared matrix `[out, in]`, each row by itself: `[N, out]` twice."""
     if matrix is None:
         return low, high
     up, down = matrix.clamp(min=0).t(), matrix.clamp(max=0).t()
@@ -147,6 +170,7 @@ def _through(matrix: Tensor | None, low: Tensor, high: Tensor) -> tuple[Tensor, 
 
 
 def _scaled(scale: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Boxes times numbers; a negative number swaps the sides."""
     one, other = scale * low, scale * high
     return torch.minimum(one, other), torch.maximum(one, other)
 
@@ -154,7 +178,14 @@ def _scaled(scale: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
 def _factored(
     geometry: Geometry, scale: Tensor, box: Box, own: tuple[Tensor, Tensor] | None, summed: RowMap | None
 ) -> Box:
-    """A number for each pair, boxes that went through the shared matrix already, and `own` boxes where a node stays.
+    """The hull over the pairs of diagonal · (scale · box of the sender, + the own box where a node stays).
+
+    Args:
+        geometry: The pairs.
+        scale: `[pairs, 1]`.
+        box: Boxes of the senders, through the shared matrix already.
+        own: `[N, width]` low and high, boxes of nodes that stay, through the root matrix already.
+        summed: What happens at the receivers; its diagonal, if there is one.
 
     Adding the two where a node has both a loop and a root matrix is wider than need be, and still holds.
     """
@@ -169,8 +200,8 @@ def _factored(
     hull = _Hull(geometry.num_nodes, box.low.size(1), box.low)
     pairs = box.reached[geometry.sender].nonzero().view(-1)
     for part in pairs.split(max(_NUMBERS_AT_ONCE // max(box.low.size(1), 1), 1)):
-        sender, receiver = geometry.sender[part], geometry.receiver[part]
-        low, high = box.low.index_select(0, sender), box.high.index_select(0, sender)
+        sender, receiver = geometry.sender[part], geometry.receiver[part]  # [p]
+        low, high = box.low.index_select(0, sender), box.high.index_select(0, sender)  # [p, width]
         low, high = _scaled(scale.index_select(0, part), low, high)
         if own is not None:
             stays = geometry.is_own[part].nonzero().view(-1)
@@ -182,17 +213,17 @@ def _factored(
     return hull.box()
 
 
-# --- What is known about all walks of a target before any of them is found: how much they can have, and how exactly ----
+# --- What is known about all walks of a target before any of them is found -----------------------------------------------
 
 
 def reach(box: Box, gradient: Tensor, node: Tensor, sign: str) -> Tensor:
-    """What walks that go on from some nodes can have at best, in the searched order."""
+    """`[n]`: the best that walks can have, in the searched order, if they go on from some nodes with these gradients."""
     bound = box.upper(gradient, node)
     return torch.maximum(bound, box.upper(-gradient, node)) if sign == "magnitude" else bound
 
 
 def reach_of_steps(network: Network, boxes: list[Box | None], front: Front, sign: str) -> tuple[Tensor, Tensor]:
-    """All steps of the explained nodes: the number of the node, and what walks that begin so can have at best."""
+    """All steps of the explained nodes: `[n]` the place in the front, `[n]` the best that walks with this step can have."""
     call = network.num_calls - 1
     parent, pair = network.children(call, front.node)
     box = boxes[call]
@@ -206,13 +237,17 @@ def reach_of_steps(network: Network, boxes: list[Box | None], front: Front, sign
 def ceiling(
     network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int, sign: str
 ) -> Tensor:
-    """`[T]`: no walk of a target has more than this, in the searched order."""
+    """`[T]`: no walk of a target has more than this, in the searched order; `owner` is the target of each end."""
     parent, bound = reach_of_steps(network, boxes, front, sign)
     return bound.new_zeros(num_targets).scatter_reduce_(0, owner[parent], bound, "amax")
 
 
 def rounding(network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int) -> Tensor:
-    """`[T]`: how large rounding errors of a walk's score can be; a score below it is zero."""
+    """`[T]`: how large rounding errors of a walk's score can be; a score below it counts as zero.
+
+    A score is a product of L matrices and vectors of at most `width` numbers each. Its error is at most about
+    L · (width + 2) · 2⁻⁵³ times the sum of the sizes of all products, which the boxes bound; 4 is a margin.
+    """
     call = network.num_calls - 1
     parent, pair = network.children(call, front.node)
     sender = network.geometry(call).sender[pair]

@@ -1,6 +1,8 @@
-"""The calls of a recorded model, each by itself: the pairs of nodes, the blocks, and what a node sums up."""
+"""The calls of a recorded model, each by itself: the pairs of nodes, the blocks, and what a node sums up.
 
-from dataclasses import dataclass
+`node_jacobians.py` adds what happens between the calls, and `network.py` puts both together.
+"""
+
 from typing import Any
 
 import torch
@@ -9,7 +11,7 @@ from torch import Tensor
 from edgewise.program.ir import Rows
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.layers.attention import AttentionLayer
-from edgewise.walk.block_builder import blocks_of, hears_itself
+from edgewise.walk.block_builder import allows_staying, blocks_of
 from edgewise.walk.blocks import Blocks
 from edgewise.walk.chain import Chain, cut
 from edgewise.walk.geometry import Geometry
@@ -18,7 +20,11 @@ from edgewise.walk.record import Recording
 
 
 class Calls:
-    """The chain of calls, and what is known about each of them before they are put together."""
+    """The chain of calls under one rule, and what is known about each call before they are put together.
+
+    Args of the constructor: the recording, the rule, `attention` (`"full"` or `"fixed"`), and whether pairs are `merged` (see
+    `Geometry`).
+    """
 
     def __init__(self, recording: Recording, rule: Rule, attention: str, *, merged: bool) -> None:
         self.recording, self.rule, self.attention, self._merged = recording, rule, attention, merged
@@ -28,20 +34,23 @@ class Calls:
         self._raised: dict[int, Tensor] = {}
 
     def geometry(self, call: int) -> Geometry:
-        """The pairs of a call; calls in which nodes hear themselves alike share theirs."""
+        """The pairs of a call: its edges, and every node with itself if the layer or a residual around it lets a walk stay.
+
+        There are at most two geometries (with and without staying), shared by the calls.
+        """
         message = self.chain.messages[call]
         sources = [source for step in self.chain.receiving[call].steps for source in step.sources]
         if call == 0:
             carries = any(self.along_features(source) is not None for source in sources)
         else:
             carries = any(_reads(source, self.chain.states[call]) for source in sources)
-        stays = carries or hears_itself(message.layer, self.attention)
+        stays = carries or allows_staying(message.layer, self.attention)
         if stays not in self._geometries:
             self._geometries[stays] = Geometry.of(self.recording.in_edges, stays=stays, merged=self._merged)
         return self._geometries[stays]
 
     def plain_blocks(self, call: int) -> Blocks:
-        """The blocks of a call from what it reads, not yet from a state."""
+        """The blocks of a call with respect to what it reads; `node_jacobians.blocks_of_states` goes on to the state."""
         message, table = self.chain.messages[call], self.recording.table(self.chain.messages[call])
         hop = self.recording.hop(call)
         return blocks_of(
@@ -49,7 +58,10 @@ class Calls:
         )
 
     def along_features(self, source: Any) -> Tensor | None:
-        """How a constant of the nodes changes along the features, if it does."""
+        """`[N, d]`: how rows that a step reads beside its inputs change along the features (J · x); None if they do not.
+
+        A residual around the first call reads the features themselves, or what an encoder made of them.
+        """
         if not isinstance(source, Rows):
             return None
         found = self.recording.moving.tangent(source.tensor)
@@ -69,13 +81,13 @@ class Calls:
         return Pending(rows.detach(), leaf), leaf
 
     def _raised_sum(self, call: int) -> Tensor:
-        """q^γ of a call, for every node."""
+        """`[N, out]`: q^γ of a call for every node, with the bias: the sum of the raised blocks over the pairs into it."""
         if call in self._raised:
             return self._raised[call]
         message = self.chain.messages[call]
         table, plain = self.recording.table(message).double(), self.plain_blocks(call)
         pairs = torch.arange(len(plain.geometry), device=table.device)
-        terms = plain.forth(table.index_select(0, plain.geometry.sender), pairs)
+        terms = plain.forth(table.index_select(0, plain.geometry.sender), pairs)  # [P, out]
         total = terms.new_zeros(self.num_nodes, terms.size(1)).index_add_(0, plain.geometry.receiver, terms)
         gamma = self.rule.gamma(call)
         bias = _biases(message.layer, plain)
@@ -84,10 +96,12 @@ class Calls:
 
 
 def _reads(source: Any, value: int | None) -> bool:
+    """Whether a step's input is a certain value of the program."""
     return value is not None and getattr(source, "value", None) == value
 
 
 def _biases(layer: Any, blocks: Blocks) -> Tensor | None:
+    """`[out]`: the bias that a node adds once to its sum (GATv2: also the senders' bias, because attention sums to one)."""
     if isinstance(layer, AttentionLayer):
         conv, total = layer.conv, None
         inner = getattr(conv, "lin_l", None)
@@ -98,33 +112,3 @@ def _biases(layer: Any, blocks: Blocks) -> Tensor | None:
             total = conv.bias.detach().double() if total is None else total + conv.bias.detach().double()
         return total
     return None if layer.bias is None else layer.bias.double()
-
-
-# --- Prefixes of walks, read from the explained node back, as the network sees them ------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Front:
-    """Prefixes that wait before the same call: the node they reached, and their gradients there."""
-
-    node: Tensor
-    summed: Tensor
-    """`[P, out]`: with respect to what the node summed up."""
-    around: Tensor | None
-    """`[P, state]`: with respect to the node's state before the call, through a residual; before the first call `[P]`: times
-    the features."""
-
-    def select(self, which: Tensor) -> "Front":
-        """Some of them."""
-        around = None if self.around is None else self.around.index_select(0, which)
-        return Front(self.node.index_select(0, which), self.summed.index_select(0, which), around)
-
-    def __len__(self) -> int:
-        return len(self.node)
-
-
-def signed(front: Front, sign: str) -> Front:
-    """For negative walks everything is negated, so that the best is always the largest."""
-    if sign != "negative":
-        return front
-    return Front(front.node, -front.summed, None if front.around is None else -front.around)

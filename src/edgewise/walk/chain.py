@@ -2,6 +2,14 @@
 
 Walks move from state to state. Usually a state is what the next call reads. Where a residual stream runs beside it, it is the
 stream; where no single value stands between two calls (JumpingKnowledge), there is no order of layers for a walk to follow.
+
+Example: conv₀ → relu → conv₁ → linear. The program's values are a = conv₀(x), b = relu(a), c = conv₁(b), d = linear(c).
+
+    call   state   sending   receiving
+    0      -       -         a → b by relu
+    1      b       -         c → d by linear
+
+With a residual, conv₁(relu(b)) + b, the state before call 1 is still b: sending is b → relu(b), receiving (c, b) → c + b.
 """
 
 from dataclasses import dataclass
@@ -25,10 +33,12 @@ class _EscapeError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """Row-wise steps, in order, that lead to a value."""
+    """Row-wise steps, in order, that lead from given values to one value of the program."""
 
     steps: tuple[RowStep, ...]
+    """Empty: the output is one of the given values."""
     output: int
+    """The number of the value that the last step makes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +46,7 @@ class Chain:
     """Per call: the messages, how its senders' features come from their states, and how the next states come to be."""
 
     messages: tuple[MessageStep, ...]
+    """The calls themselves, in order."""
     states: tuple[int | None, ...]
     """Per call: the value that is its senders' state; None for the first (features)."""
     sending: tuple[Link | None, ...]
@@ -50,13 +61,16 @@ class Chain:
 
 
 def refuse_skips(bypass: tuple[str, ...]) -> None:
-    """Long skips that the recorded pass shows already."""
+    """Refuse a model with long skips that the recorded pass shows already; `bypass` names what goes past later layers."""
     if bypass:
         raise ModelError(_WHY_NOT.format(what=f"features of early layers ({bypass[0]})"))
 
 
 def cut(program: Program, moving: Moving) -> Chain:
-    """The chain of a program, or an error that says why there is none."""
+    """Cut a program into a chain; raise a `ModelError` that says why if there is none.
+
+    `moving` knows which constants of the program depend on the features.
+    """
     cutter = _Cutter(program)
     messages = cutter.messages
     states: list[int | None] = [None, *(cutter.state(call) for call in range(1, len(messages)))]
@@ -77,7 +91,10 @@ def cut(program: Program, moving: Moving) -> Chain:
 
 
 def _check_constants(moving: Moving, receiving: list[Link], sending: list[Link | None]) -> None:
-    """Only what follows the first call may read what the features became before it, and only row by row."""
+    """Refuse links that read, beside their inputs, something that depends on the features.
+
+    Only the link behind the first call may do so (a residual around it), and only row by row.
+    """
     for number, link in enumerate([*receiving, *(link for link in sending if link is not None)]):
         for leaf in (leaf for step in link.steps for leaf in step.leaves):
             late = isinstance(leaf, Tensor) or (isinstance(leaf, Rows) and number > 0)
@@ -87,12 +104,15 @@ def _check_constants(moving: Moving, receiving: list[Link], sending: list[Link |
 
 
 def _source(message: MessageStep) -> int:
+    """The number of the value that a later call reads; a later call that reads the features is refused."""
     if not isinstance(message.source, Ref):
         raise ModelError(_WHY_NOT.format(what="the input features"))
     return message.source.value
 
 
 class _Cutter:
+    """Finds states and links: which step makes each value of a program, and at which place."""
+
     def __init__(self, program: Program) -> None:
         self.program = program
         self.messages = tuple(step for step in program.steps if isinstance(step, MessageStep))
@@ -100,12 +120,13 @@ class _Cutter:
         self.place = {step.output: place for place, step in enumerate(program.steps)}
 
     def link(self, output: int, stops: "set[int | None]") -> Link:
-        """The steps from some values to another."""
+        """The steps that lead from the values `stops` to `output`; raises `_EscapeError` if another call is on the way."""
         needed: set[int] = set()
         self._collect(output, stops, needed)
         return Link(tuple(self.maker[v] for v in sorted(needed, key=self.place.__getitem__)), output)  # type: ignore[misc]
 
     def _collect(self, value: int, stops: "set[int | None]", needed: set[int]) -> None:
+        """Go back from a value to the stops and note every value on the way."""
         if value in stops or value in needed:
             return
         step = self.maker[value]
@@ -117,7 +138,11 @@ class _Cutter:
                 self._collect(source.value, stops, needed)
 
     def state(self, call: int) -> int:
-        """The last value between two calls through which alone everything later depends on what came before."""
+        """The value between two calls through which alone everything later depends on what came before.
+
+        Candidates are what the call reads, then the values before it, last first. A candidate fits if every earlier value
+        that is read from the call on (`crossing`) can be made from it without a message step.
+        """
         begin, end = self.place[self.messages[call - 1].output], self.place[self.messages[call].output]
         crossing = {value for step in self.program.steps[end:] for value in _reads(step) if self.place[value] < end}
         between = [step.output for step in self.program.steps[begin:end]]
@@ -132,5 +157,6 @@ class _Cutter:
 
 
 def _reads(step: RowStep | MessageStep) -> list[int]:
+    """The numbers of the values that a step reads."""
     sources = [step.source] if isinstance(step, MessageStep) else step.sources
     return [source.value for source in sources if isinstance(source, Ref)]

@@ -3,6 +3,12 @@
 LRP replaces the Jacobian of a linear map q and the activation behind it by diag(x_out / (q^γ + ε·sign q^γ)) · W^γ. A value that
 such a map made is carried as `Pending` until it is known whether an activation follows: numbers are the true ones, the
 derivative is the rule's.
+
+Example: q = 2·a − 1·b + 3 (a bias) with a = 1, b = 2, so q = 3, followed by relu: x_out = 3.
+
+    gradient      ∂x_out/∂a = 2,               ∂x_out/∂b = −1
+    lrp-epsilon   3 / (3 + ε) times the same: the bias stays in the denominator, a gets 2 · 1 and b −1 · 2 of the 3
+    lrp-gamma     γ = 1 raises 2 to 4 and the bias 3 to 6: q^γ = 4·1 − 1·2 + 6 = 8, and the derivatives are 3/8 · (4, −1)
 """
 
 from collections.abc import Callable
@@ -13,25 +19,26 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.utils._pytree import tree_unflatten
 
 from edgewise.program.ir import Ref, Rows, RowStep
 from edgewise.program.operations import ACTIVATIONS, RowFunction, plain_name
+from edgewise.trees import tree_unflatten
 from edgewise.walk.chain import Link
 
 
 @dataclass(frozen=True)
 class Rule:
-    """γ = ε = 0 is the gradient."""
+    """How linear maps are differentiated; γ = ε = 0 behind ReLUs is the gradient."""
 
     name: str = "gradient"
+    """`"gradient"`, `"lrp-epsilon"` or `"lrp-gamma"`."""
     epsilon: float = 0.0
     gammas: float | tuple[float, ...] = 0.0
-    """For all layers, or one for each."""
+    """γ of all layers, or one for each."""
 
     @property
     def is_gradient(self) -> bool:
-        """Whether plain derivatives do."""
+        """Whether plain derivatives are all that is needed."""
         return self.name == "gradient"
 
     def gamma(self, call: int) -> float:
@@ -44,12 +51,16 @@ class Rule:
 
 
 def raised(matrix: Tensor | None, gamma: float) -> Tensor | None:
-    """M + γM⁺."""
+    """M + γM⁺: positive entries weigh more.
+
+    >>> raised(torch.tensor([2.0, -1.0]), 0.5)
+    tensor([ 3., -1.])
+    """
     return matrix if matrix is None or gamma == 0 else matrix + gamma * matrix.clamp(min=0)
 
 
 def share(x_out: Tensor, q: Tensor, rule: Rule) -> Tensor:
-    """x_out / (q + ε·sign q), 0/0 = 0."""
+    """x_out / (q + ε·sign q), with 0/0 = 0: how much of the sum q goes on as the activation x_out."""
     below = rule.stabilised(q)
     return torch.where(below == 0, torch.zeros_like(x_out), x_out / torch.where(below == 0, 1.0, below))
 
@@ -59,16 +70,18 @@ class Pending:
     """What a linear map made: its true value, and q^γ, which carries the derivative."""
 
     true: Tensor
+    """`[n, out]`, without a derivative."""
     raised: Tensor
+    """`[n, out]`: the map with raised weights."""
 
     def settled(self, x_out: Tensor, rule: Rule) -> Tensor:
-        """As a tensor with the value x_out (ε takes relevance, not activation) and the rule's derivative."""
+        """A tensor with the value x_out (ε takes relevance, not activation) and the rule's derivative."""
         moved = self.raised * share(x_out, self.raised.detach(), rule).detach()
         return x_out.detach() + (moved - moved.detach())
 
 
 class Runner:
-    """Runs links; `rule` and `gamma` say how linear maps are differentiated."""
+    """Runs links; `rule` and `gamma` say how linear maps are differentiated, `constant` gives the rows of constants."""
 
     def __init__(self, rule: Rule, gamma: float, constant: Callable[[Rows], Tensor]) -> None:
         self.rule, self.gamma, self.constant = rule, gamma, constant
@@ -81,13 +94,15 @@ class Runner:
         return self.settle(values[link.output])
 
     def settle(self, value: Any) -> Tensor:
-        """A value as a tensor; without an activation behind it, x_out is q itself."""
+        """Turn a value into a tensor; without an activation behind it, x_out is q itself."""
         if isinstance(value, Pending):
             return value.settled(value.true, self.rule)
         result: Tensor = value
         return result
 
     def _step(self, step: RowStep, values: dict[int, Any]) -> Any:
+        """The result of one step, from the values made so far."""
+
         def resolve(leaf: Any) -> Any:
             if isinstance(leaf, Ref):
                 return values[leaf.value]
@@ -101,6 +116,7 @@ class Runner:
         return self._apply(step.function, args, kwargs)
 
     def _row_function(self, function: RowFunction, rows: Any) -> Any:
+        """The inner network of a layer (GIN), operation by operation, so that the rule reaches its linear maps."""
         values = [rows]
         for inner, leaves, form in function.operations:
             args, kwargs = tree_unflatten(function.filled(leaves, values), form)
@@ -108,6 +124,7 @@ class Runner:
         return values[-1]
 
     def _apply(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One operation: a linear map begins a `Pending`, an activation settles it, anything else reads settled values."""
         if self.rule.is_gradient:
             return _first(function(*args, **kwargs))
         name = plain_name(function)
@@ -124,6 +141,7 @@ class Runner:
         return _first(function(*args, **kwargs))
 
     def _linear(self, rows: Any, weight: Tensor, bias: Tensor | None = None) -> Pending:
+        """A linear map under the rule: true numbers, and the raised map that is differentiated."""
         rows = self.settle(rows)
         true = functional.linear(rows.detach(), weight, bias)
         up = raised(weight, self.gamma)

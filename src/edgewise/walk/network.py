@@ -1,7 +1,22 @@
 """The model as walks see it: blocks for every call, and what happens at nodes in between.
 
 A prefix of a walk, read from the explained node back, has reached node v before call c; it is known by its gradient with
-respect to what v summed up in that call, and by what a residual carries around the call. All numbers are float64.
+respect to what v summed up in that call, and by what a residual carries around the call (`prefixes.Front`). All numbers are
+float64. Two ways lead through the network:
+
+- back, from the explained node: `children` → `onward` → `arrive`, call by call, and `scores` in the first call;
+- forth, from the source: `first_states`, then `forth` (vectors) or `block` (matrices), call by call.
+
+Example: `edgewise.examples.triangle_model`, edges 0 → 1, 1 → 2, 0 → 2, x = (1, 0, 1), h_v = 2·Σ x_u + x_v, z_v = 3·Σ h_u − h_v,
+and node 2 is explained. Back from the front (node 2, gradient 1) before call 1:
+
+    children   pairs 0 → 2, 1 → 2, 2 → 2
+    onward     gradients 3, 3, −1 at the states of 0, 1, 2 (`arrive` keeps them: nothing happens at nodes between the calls)
+    children   0 → 0;  0 → 1, 1 → 1;  0 → 2, 1 → 2, 2 → 2 in call 0
+    scores     3·1·1 = 3;  3·2·1 = 6, 3·1·0 = 0;  −1·2·1 = −2, −1·2·0 = 0, −1·1·1 = −1
+
+The six walks sum to z₂ = 6; (0, 1, 2) is the most relevant one. Forth, `first_states` of the six pairs of call 0 are 1, 2, 0,
+2, 0 and 1.
 """
 
 from collections.abc import Callable
@@ -12,10 +27,11 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ModelError
-from edgewise.walk.calls import Calls, Front
+from edgewise.walk.calls import Calls
 from edgewise.walk.geometry import Geometry
 from edgewise.walk.lrp import Rule
 from edgewise.walk.node_jacobians import blocks_of_states, first_call, node_maps
+from edgewise.walk.prefixes import Front
 from edgewise.walk.record import Recording
 
 if TYPE_CHECKING:
@@ -23,7 +39,13 @@ if TYPE_CHECKING:
 
 
 class Network:
-    """Blocks of all calls; `first` is the one that reads the features."""
+    """The blocks of all calls, and the maps at nodes between them.
+
+    Args of the constructor: the recording, the rule, `attention` (`"full"` or `"fixed"`), `loan` (borrows the model while
+    something is differentiated later on), and whether pairs are `merged` (see `Geometry`).
+
+    `first` is the call that reads the features; `blocks[c]` and `node_maps[c]` are for the calls c ≥ 1.
+    """
 
     def __init__(
         self, recording: Recording, rule: Rule, attention: str, loan: Callable[[], AbstractContextManager[None]],
@@ -37,13 +59,13 @@ class Network:
         self.blocks: list[Blocks | None] = [None]
         self.first = first_call(self.calls)
         self.node_maps: list[tuple[RowMap | None, RowMap | None]] = [(None, None)]
-        """Per call c ≥ 1: from what call c − 1 summed up, and from the state before it, to the state before call c."""
+        """Per call c ≥ 1: to the state before it, from what call c − 1 summed up and (residual) from the state before that."""
         for call in range(1, self.num_calls):
             self.node_maps.append(node_maps(self.calls, call))
             self.blocks.append(blocks_of_states(self.calls, call))
 
     def geometry(self, call: int) -> Geometry:
-        """The pairs of a call."""
+        """The pairs (sender, receiver) of a call."""
         if call == 0:
             return self.first.geometry
         block = self.blocks[call]
@@ -51,11 +73,11 @@ class Network:
         return block.geometry
 
     def children(self, call: int, node: Tensor) -> tuple[Tensor, Tensor]:
-        """All steps of some prefixes before a call: the number of the prefix, and the pair."""
+        """All steps of prefixes that wait at some nodes `[P]` before a call: `[n]` the prefix (rising), `[n]` the pair."""
         return self.geometry(call).into(node)
 
     def onward(self, call: int, front: Front, parent: Tensor, pair: Tensor) -> Tensor:
-        """The gradients with respect to the senders' states, for call ≥ 1."""
+        """`[n, state]`: the gradients of the prefixes' steps, with respect to the senders' states, for call ≥ 1."""
         blocks = self.blocks[call]
         assert blocks is not None
         found = blocks.onward(front.summed, parent, pair)
@@ -65,7 +87,10 @@ class Network:
         return found
 
     def products(self, call: int, front: Front, parent: Tensor, pair: Tensor) -> Tensor:
-        """The onward gradients times the senders' own activations, for call ≥ 1; `parent` must not fall."""
+        """`[n]`: the onward gradients times the senders' own activations, for call ≥ 1; `parent` must be sorted.
+
+        It is the sum over all walks that continue the step, if the network is linear: Algorithm 1 ranks prefixes by it.
+        """
         blocks = self.blocks[call]
         assert blocks is not None
         rows = self.state(call)
@@ -77,7 +102,7 @@ class Network:
         return found
 
     def scores(self, front: Front, parent: Tensor, pair: Tensor) -> Tensor:
-        """The relevance of complete walks: the first call taken by some prefixes."""
+        """`[n]`: the relevance of complete walks, made by the steps of prefixes in the first call."""
         found = self.first.products(front.summed, parent, pair)
         if front.around is not None:
             stays = self.first.geometry.is_own[pair].nonzero().view(-1)
@@ -85,7 +110,10 @@ class Network:
         return found
 
     def arrive(self, call: int, node: Tensor, gradient: Tensor) -> Front:
-        """Gradients with respect to states before `call` (≥ 1), as prefixes before call − 1."""
+        """Turn gradients `[P, state]` at states before `call` (≥ 1) into prefixes that wait before call − 1.
+
+        That passes what happens at nodes in between: activation, norm, residual.
+        """
         summed, around = self.node_maps[call]
         through = gradient if summed is None else summed.back(gradient, node)
         beside: Tensor | None = None
@@ -97,7 +125,7 @@ class Network:
         return Front(node, through, beside)
 
     def block(self, call: int, pair: Tensor) -> Tensor:
-        """Blocks from state to state, `[n, out, in]`, for 1 ≤ call < L − 1 (call L − 1 ends in what is summed up)."""
+        """`[n, next state, state]`: some blocks in full, for call ≥ 1; those of the last call end in what is summed up."""
         blocks = self.blocks[call]
         assert blocks is not None
         found = blocks.matrices(pair)
@@ -112,7 +140,10 @@ class Network:
         return found
 
     def first_block(self, pair: Tensor) -> Tensor:
-        """The blocks of the first call in full, from the features to the next state (one call: to what it sums up)."""
+        """`[n, state, features]`: some blocks of the first call in full (of an only call: to what it sums up).
+
+        They are wide; only the search for neuron-level walks needs them.
+        """
         if self._first_blocks is None:
             with self._loan():
                 self._first_blocks = self.calls.plain_blocks(0)
@@ -123,7 +154,7 @@ class Network:
         return found if summed is None else summed.after(found, receiver)
 
     def forth(self, call: int, rows: Tensor, pair: Tensor) -> Tensor:
-        """block[pair] · rows, from state to state (1 ≤ call < L − 1)."""
+        """`[n, next state]`: block[pair] · rows for vectors `[n, state]`, one for each pair, for 1 ≤ call < L − 1."""
         blocks = self.blocks[call]
         assert blocks is not None
         found, receiver = blocks.forth(rows, pair), blocks.geometry.receiver[pair]
@@ -135,7 +166,7 @@ class Network:
         return found
 
     def first_states(self, pair: Tensor) -> Tensor:
-        """What each pair of the first call brings into the receiver's state, `[n, state]`."""
+        """`[n, state]`: what each pair of the first call brings into the receiver's state."""
         found, receiver = self.first.arrivals(pair), self.first.geometry.receiver[pair]
         summed = self.node_maps[1][0] if self.num_calls > 1 else None
         found = found if summed is None else summed.forth(found, receiver)
@@ -145,17 +176,17 @@ class Network:
         return found
 
     def width(self, call: int) -> int:
-        """Of the states before a call."""
+        """How many numbers a state before a call has; before the first call, how many features."""
         value = self.chain.states[call]
         return (self.recording.tangent if value is None else self.recording.known[value]).size(1)
 
     @property
     def widest(self) -> int:
-        """The widest state, features aside."""
+        """The width of the widest state, features aside."""
         return max([1, *(self.width(call) for call in range(1, self.num_calls))])
 
     def state(self, call: int) -> Tensor:
-        """The nodes' states before a call, `[N, width]`."""
+        """`[N, width]`: the nodes' states before a call; before the first call what the features bring (`tangent`)."""
         value = self.chain.states[call]
         rows = self.recording.tangent if value is None else self.recording.known[value]
         return rows.double()

@@ -1,4 +1,14 @@
-"""What happens at nodes between calls, differentiated: from a state to what a call reads, from its sum to the next state."""
+"""What happens at nodes between calls, differentiated: from a state to what a call reads, from its sum to the next state.
+
+Three places need it: between two calls (`node_maps`, `blocks_of_states`), at the features (`first_call`) and at the explained
+numbers (`ends`).
+
+Example: three nodes whose states have two numbers; call 0 sums up q = [[1, −2], [3, 4], [−5, 6]] and a ReLU follows. Its
+Jacobian at every node is a diagonal, so one backward pass of `relu(q).sum()` gives them all, `[N, 2]`:
+`RowMap(diagonal=[[1, 0], [1, 1], [0, 1]])`. With a linear map behind the ReLU, y = M relu(q), M `[out, 2]`, the Jacobians are
+the matrices M · diag(…), and one backward pass for each column of y gives that row of all of them: `RowMap(matrices=…)`,
+`[N, out, 2]`. With a residual, y = relu(q) + s, there is a second map, from the state s to y: the diagonal of ones.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,13 +24,17 @@ from edgewise.program.layers.attention import AttentionLayer
 from edgewise.program.operations import is_element_wise
 from edgewise.walk.block_builder import by_copies
 from edgewise.walk.blocks import Blocks, FirstCall, RowMap
-from edgewise.walk.calls import Calls, Front
+from edgewise.walk.calls import Calls
 from edgewise.walk.chain import Link
 from edgewise.walk.lrp import Runner
+from edgewise.walk.prefixes import Front
 
 
 def blocks_of_states(calls: Calls, call: int) -> Blocks:
-    """The blocks of a call from the senders' states, for call ≥ 1."""
+    """The blocks of a call with respect to the senders' states, for call ≥ 1.
+
+    Usually the state is what the call reads; otherwise the Jacobian in between becomes `Blocks.sending`.
+    """
     plain, link = calls.plain_blocks(call), calls.chain.sending[call]
     if link is None:
         return plain
@@ -31,7 +45,10 @@ def blocks_of_states(calls: Calls, call: int) -> Blocks:
 
 
 def node_maps(calls: Calls, call: int) -> tuple[RowMap | None, RowMap | None]:
-    """What leads to the state before a call."""
+    """The Jacobians of the state before a call (≥ 1): with respect to what the call before it summed up, and to its state.
+
+    None means the identity in the first place, and no residual in the second.
+    """
     link, message, state = (
         calls.chain.receiving[call - 1],
         calls.chain.messages[call - 1],
@@ -50,7 +67,18 @@ def node_maps(calls: Calls, call: int) -> tuple[RowMap | None, RowMap | None]:
 def _jacobians(
     calls: Calls, link: Link, call: int, start: dict[int, Tensor], summed: int | None = None
 ) -> list[RowMap | None]:
-    """Of a link's output with respect to the values it starts with; None: the identity, or (not the first) nothing."""
+    """The Jacobians of a link's output with respect to the values it starts with, node by node.
+
+    Args:
+        calls: The calls, with their rule.
+        link: The row-wise steps.
+        call: The call whose γ the steps follow.
+        start: The values `[N, d]` that the link starts with, by their numbers.
+        summed: Which of them is a call's sum: under a rule it is q^γ that is differentiated.
+
+    Returns:
+        A map for each value of `start`, or None where the output does not depend on it (no steps at all: the identity).
+    """
     if not link.steps and calls.rule.is_gradient:
         return [None for _ in start]
     runner = Runner(calls.rule, calls.rule.gamma(call), lambda source: source.tensor)
@@ -68,7 +96,10 @@ def _jacobians(
 
 
 def _maps(output: Tensor, leaves: list[Tensor], *, element_wise: bool) -> list[RowMap | None]:
-    """∂output/∂leaf at every row."""
+    """∂output/∂leaf at every node, for output `[N, out]` and leaves `[N, in]`.
+
+    Rows do not mix, so a sum over the nodes separates them: one backward pass for element-wise steps, otherwise `out` of them.
+    """
     if element_wise:
         found = torch.autograd.grad(output.sum(), leaves, allow_unused=True)
         return [None if g is None else RowMap(diagonal=g.double()) for g in found]
@@ -76,18 +107,18 @@ def _maps(output: Tensor, leaves: list[Tensor], *, element_wise: bool) -> list[R
         torch.autograd.grad(column.sum(), leaves, retain_graph=True, allow_unused=True) for column in output.unbind(1)
     ]
     maps: list[RowMap | None] = []
-    for of_leaf in zip(*columns, strict=True):
+    for of_leaf in zip(*columns, strict=True):  # `out` times [N, in] or None
         known = [g for g in of_leaf if g is not None]
         full = [torch.zeros_like(known[0]) if g is None else g for g in of_leaf] if known else []
         maps.append(RowMap(matrices=torch.stack(full, dim=1).double()) if full else None)
     return maps
 
 
-# --- The first call, which reads the features --------------------------------------------------------------------------
-
-
 def first_call(calls: Calls) -> FirstCall:
-    """Never the blocks, which may be wide, only block · features."""
+    """The call that reads the features: never its blocks, which may be wide, only block · features.
+
+    In `edgewise.examples.triangle_model`, x = (1, 0, 1), W = 2 and root 1: `sent` = x · Wᵀ = (2, 0, 2), `root` = (1, 0, 1).
+    """
     recording, message = calls.recording, calls.chain.messages[0]
     tangent, geometry = recording.tangent, calls.geometry(0)
     dense_attention = isinstance(message.layer, AttentionLayer) and calls.attention != "fixed"
@@ -102,7 +133,10 @@ def first_call(calls: Calls) -> FirstCall:
 
 
 def _skip(calls: Calls) -> Tensor | None:
-    """What residuals carry from the features into the state after the first call."""
+    """`[N, state]`: what residuals carry from the features into the state after the first call; None without residuals.
+
+    Dual numbers follow the link behind the call: its sum is held, what depends on the features moves along them.
+    """
     link = calls.chain.receiving[0]
     sources = [source for step in link.steps for source in step.sources]
     if calls.chain.num_calls == 1 or all(calls.along_features(source) is None for source in sources):
@@ -116,28 +150,37 @@ def _skip(calls: Calls) -> Tensor | None:
 
 
 def _dual(calls: Calls, source: Rows) -> Tensor:
+    """A constant as a dual number along the features, if it depends on them."""
     along = calls.along_features(source)
     return source.tensor if along is None else forward_ad.make_dual(source.tensor.detach(), along)
 
 
 def _is_factored(layer: Any) -> bool:
+    """Whether `block_builder` can give the layer's blocks by factors."""
     return isinstance(layer, (AffineLayer, AttentionLayer))
 
 
-# --- Where walks end: the explained nodes, and the gradient of the explained number there ------------------------------
-
-
 def ends(calls: Calls, value: Callable[[Tensor], Tensor], nodes: Tensor | None) -> Front:
-    """The explained nodes (graph tasks: None, every node), and ∂z there; `value` maps output rows to numbers."""
+    """Where walks end: the explained nodes, with the gradient of the explained number at what they summed up.
+
+    Args:
+        calls: The calls.
+        value: From output rows to the explained numbers, `[rows, classes]` → `[rows]`.
+        nodes: `[T]`, the explained nodes; None in graph tasks, where a walk may end at any node.
+
+    Returns:
+        The front before the last call: `summed` is ∂z with respect to the node's sum. With a residual around the last call,
+        `around` is ∂z with respect to the state before it; in a model of one call, ∂z times the features' change.
+    """
     call = calls.chain.num_calls - 1
     link, message, state = calls.chain.receiving[-1], calls.chain.messages[-1], calls.chain.states[-1]
     known = calls.recording.known
     everyone = torch.arange(calls.num_nodes, device=known[message.output].device) if nodes is None else nodes
 
-    def pick(rows: Tensor) -> Tensor:
+    def pick(rows: Tensor) -> Tensor:  # [N, d] → [T, d]
         return rows if nodes is None else rows.index_select(0, nodes)
 
-    tracked: list[tuple[Tensor, Tensor]] = []
+    tracked: list[tuple[Tensor, Tensor]] = []  # rows that a residual reads from the features, and their changes
 
     def constant(source: Rows) -> Tensor:
         rows = pick(source.tensor)

@@ -1,4 +1,8 @@
-"""A pass through the model, read off as a program with the activations of every node: what blocks are made from."""
+"""A pass through the model, read off as a program with the activations of every node: what blocks are made from.
+
+`read_off` records a model that has not been explained before and checks that the program does what the model does; `reuse`
+takes the program that `explain` recorded and proved already.
+"""
 
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -35,33 +39,48 @@ class Recording:
     data: Data
     in_edges: InEdges
     levels: Levels
+    """Every node in every call: the whole graph, not the neighbourhoods of targets."""
     known: dict[int, Tensor]
+    """The value of every step of the program, by its number; `[N, d]` up to the readout."""
     features: Tensor
-    """What the first call reads, and its change along the features: J · x of what lies before it."""
+    """`[N, d]`: what the first call reads."""
     tangent: Tensor
+    """`[N, d]`: its change along the features, J · x of what lies before it; without an encoder the features themselves."""
     moving: Moving
+    """All constants of the program that depend on the features, with their changes."""
     output: Tensor
 
     def table(self, message: MessageStep) -> Tensor:
-        """What a call reads."""
+        """`[N, d]`: what a call reads."""
         return message.source.tensor if isinstance(message.source, Rows) else self.known[message.source.value]
 
     def hop(self, call: int) -> Hop:
-        """The whole graph, as a call sees it."""
+        """The edges of a call on the whole graph, from nodes to nodes."""
         return self.levels.hop(call, from_nodes=True)
 
 
 def read_off(
     call: ModelCall, layers: Layers, data: Data, *, graphs: Tensor | None, norm: str | None = None
 ) -> Recording:
-    """Record the model (it must be borrowed); `graphs` is the graph of each node, in graph tasks."""
+    """Record the model on a graph. It must be borrowed: in eval mode, with nothing of its own in the way.
+
+    Args:
+        call: The model and how to call it.
+        layers: Its message-passing layers.
+        data: The graph, or several graphs side by side.
+        graphs: `[N]`, the graph of each node, in graph tasks; None in node tasks.
+        norm: `"fixed"` holds the statistics of norms over whole graphs as they are in this pass.
+    """
     held = fixed_norms(call.model, lambda: call(data)) if norm == "fixed" else nullcontext()
     with held:
         return _read_off(call, layers, data, graphs)
 
 
 def reuse(trace: Trace, lowering: Lowering, data: Data) -> Recording | None:
-    """What was recorded and proved for `explain`, where the first layer reads x as it is and nothing else does."""
+    """The recording from what was recorded and proved for `explain`; None if it does not do for walks.
+
+    It does if the first layer reads floating-point x as it is and nothing else reads x.
+    """
     first = next(step for step in lowering.program.steps if isinstance(step, MessageStep))
     if not trace.starts_plainly or trace.bypass or not isinstance(first.source, Rows):
         return None
@@ -75,9 +94,13 @@ def reuse(trace: Trace, lowering: Lowering, data: Data) -> Recording | None:
 
 
 def _read_off(call: ModelCall, layers: Layers, data: Data, graphs: Tensor | None) -> Recording:
+    """Trace the model, compile the trace, run the program with all weights 1, and compare it with the model."""
     trace = record(call, layers, data)
     if trace.flow is None:
-        raise ModelError("The model's layers send messages in both directions (flow=), so its walks have no direction.")
+        raise ModelError(
+            "The model's layers send messages in both directions (flow=), so its walks have no direction. Explain its edges "
+            "instead: ew.explain(model, data, ...)."
+        )
     refuse_skips(trace.bypass)
     try:
         program = compile_program(trace, data, readout=graphs is not None, fallback=module_layer)
@@ -105,11 +128,12 @@ def _read_off(call: ModelCall, layers: Layers, data: Data, graphs: Tensor | None
 
 _COUPLED = (
     "The model normalises over all nodes of a graph at once ({norm}; PyG's LayerNorm does so unless mode='node'), so every "
-    "node changes every other and a walk along edges does not describe it. Hold the statistics fixed: type norm='fixed'."
+    "node changes every other and a walk along edges does not describe it. Use norm='fixed' to hold the statistics fixed."
 )
 
 
 def _cannot_follow(reason: str) -> str:
+    """The refusal of a model whose walks cannot be followed."""
     return (
         f"The walks of this model cannot be followed: {reason}. Walks need known message layers and node-wise steps between "
         f"them. Explain its edges instead: ew.explain(model, data, ...)."
@@ -119,12 +143,14 @@ def _cannot_follow(reason: str) -> str:
 def _prove(
     model: WeightedModel, data: Data, program: Program, levels: Levels, prepared: Any, output: Tensor, trace: Trace
 ) -> None:
-    """The program must give the model's output, as it is and under random weights."""
+    """Refuse a program that does not give the model's output, as it is and under random edge weights.
+
+    Layers that are run as modules (`ModuleLayer`) take no weights; for them only the output as it is can be compared.
+    """
     edges, nodes = (torch.arange(n, device=output.device) for n in (data.edge_index.size(1), data.num_nodes))
     weight, own = (random_weight(ids, len(trace.calls), trace.output) for ids in (edges, nodes))
     if any(isinstance(layer, ModuleLayer) for layer in program.layers):
-        same = close(output, trace.output)  # weights are not put into unknown modules
-        if not same:
+        if not close(output, trace.output):
             raise ModelError(_cannot_follow("its layers do not do what their names say"))
         return
     with torch.no_grad():
@@ -135,7 +161,11 @@ def _prove(
 
 
 def _tangent(trace: Trace, moving: Moving, features: Tensor) -> Tensor:
-    """How what the first call reads changes along the features; a model that reads no x starts from what it reads instead."""
+    """`[N, d]`: how what the first call reads changes along x.
+
+    A model that makes its own features (an embedding of node numbers, say) has no x; its walks start from what the first call
+    reads.
+    """
     found = moving.tangent(features)
     if found is None and trace.changes_input:
         raise ModelError(_cannot_follow("it changes its features in place before the first layer"))

@@ -1,4 +1,19 @@
-"""Sums over all walks through a step, without enumerating: what arrives there times what goes on from there."""
+"""Relevance of given walks, and sums over many walks without enumerating them.
+
+A sum over all walks through a step is what arrives there (`arriving`, a vector per node) times what goes on from there (a
+gradient per target and node).
+
+Example: `edgewise.examples.triangle_model`, node 2 explained. What arrives in the states before call 1 is h = (1, 2, 3): 1 in
+node 0, 2 in node 1, 2 + 0 + 1 in node 2. The steps of node 2 in call 1 have gradients 3 (from 0), 3 (from 1) and −1 (stay), so
+the sums over all walks through them are 3, 6 and −3, and together z₂ = 6. The sum of the walks inside the nodes {1, 2} is that
+without everything that touches node 0: arriving are 0 in node 1 and 0 + 1 in node 2, so it is 3 · 0 − 1 · 1 = −1.
+
+>>> import edgewise as ew
+>>> from edgewise.examples import triangle_model
+>>> model, data = triangle_model()
+>>> ew.subgraph_relevance(model, data, 2, nodes=[1, 2], mode="regression", target=0)
+tensor([-1.], dtype=torch.float64)
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,18 +21,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise.walk.calls import Front
 from edgewise.walk.network import Network
-
-# --- The relevance of walks that somebody names, and sums over all walks inside a set of nodes -------------------------
+from edgewise.walk.prefixes import Front
 
 
 def find_pairs(network: Network, call: int, sender: Tensor, receiver: Tensor) -> Tensor:
-    """The pairs of a call by their nodes; −1 where there is none."""
+    """`[n]`: the pairs of a call by their nodes; −1 where there is none."""
     geometry = network.geometry(call)
     size = geometry.num_nodes
-    known = geometry.receiver * size + geometry.sender
-    key = receiver * size + sender
+    known = geometry.receiver * size + geometry.sender  # [pairs], sorted
+    key = receiver * size + sender  # [n]
     if len(known) == 0:
         return torch.full_like(key, -1)
     place = torch.searchsorted(known, key).clamp(max=len(known) - 1)
@@ -25,9 +38,16 @@ def find_pairs(network: Network, call: int, sender: Tensor, receiver: Tensor) ->
 
 
 def relevance(network: Network, front: Front, root: Tensor, nodes: Tensor) -> Tensor:
-    """Scores of walks `[n, L + 1]` that end at some roots of the front; 0 for walks that the model cannot take."""
+    """`[n]`: the relevance of given walks; 0 for walks that the model cannot take.
+
+    Args:
+        network: The model.
+        front: The explained nodes.
+        root: `[n]`, the place of each walk's last node in the front.
+        nodes: `[n, L + 1]`, source first.
+    """
     found = torch.zeros(len(nodes), dtype=torch.double, device=nodes.device)
-    places = torch.arange(len(nodes), device=nodes.device)
+    places = torch.arange(len(nodes), device=nodes.device)  # the walks that are still possible
     current = front.select(root)
     for call in reversed(range(network.num_calls)):
         pair = find_pairs(network, call, nodes[places, call], nodes[places, call + 1])
@@ -42,9 +62,9 @@ def relevance(network: Network, front: Front, root: Tensor, nodes: Tensor) -> Te
 
 
 def arriving(network: Network, allowed: Tensor) -> list[Tensor | None]:
-    """Per call ≥ 1: the sum of the vectors of all walks that arrive in each state before it, staying inside `allowed`.
+    """`[N, state]` per call ≥ 1: the sum of the vectors of all walks inside `allowed` that arrive in each state before it.
 
-    It obeys the same recursion as the vector of a single walk (Xiong et al. 2022).
+    It obeys the same recursion as the vector of a single walk (Xiong et al. 2022). `allowed` is `[N]`, bool.
     """
     found: list[Tensor | None] = [None]
     for call in range(network.num_calls - 1):
@@ -60,13 +80,13 @@ def arriving(network: Network, allowed: Tensor) -> list[Tensor | None]:
 
 
 def inside(network: Network, front: Front, allowed: Tensor) -> Tensor:
-    """For each root of the front: the sum over all walks that stay inside a set of nodes (`[N]`, bool)."""
+    """`[P]`: for each end of the front, the sum over all walks that stay inside a set of nodes (`[N]`, bool)."""
     call = network.num_calls - 1
     vectors = arriving(network, allowed)[call]
     parent, pair = network.children(call, front.node)
     sender = network.geometry(call).sender[pair]
     kept = (allowed[sender] & allowed[front.node][parent]).nonzero().view(-1)
-    parent, pair, sender = parent[kept], pair[kept], sender[kept]
+    parent, pair, sender = parent[kept], pair[kept], sender[kept]  # [n] each: last steps inside the set
     if vectors is None:
         products = network.scores(front, parent, pair)
     else:
@@ -74,12 +94,9 @@ def inside(network: Network, front: Front, allowed: Tensor) -> Tensor:
     return products.new_zeros(len(front)).index_add_(0, parent, products)
 
 
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class StepSums:
-    """For one call: the target, the pair, and the sum of the relevance of all walks that take it there."""
+    """For one call, `[n]` each: the target, the pair, and the sum of the relevance of all walks that take the pair there."""
 
     call: int
     target: Tensor
@@ -88,7 +105,11 @@ class StepSums:
 
 
 def step_sums(network: Network, front: Front, owner: Tensor) -> Iterator[StepSums]:
-    """Call by call, last one first."""
+    """Sums over all walks through every step of every target, call by call, the last one first.
+
+    After each call the gradients of all prefixes that have reached the same node for the same target are added up, so there
+    are never more than targets × nodes of them.
+    """
     everyone = torch.ones(network.num_nodes, dtype=torch.bool, device=owner.device)
     vectors = arriving(network, everyone)
     target = owner
@@ -101,7 +122,7 @@ def step_sums(network: Network, front: Front, owner: Tensor) -> Iterator[StepSum
         rows = vectors[call]
         assert rows is not None
         yield StepSums(call, target[parent], pair, torch.linalg.vecdot(gradient, rows.index_select(0, sender)))
-        key, place = torch.unique(target[parent] * network.num_nodes + sender, return_inverse=True)
+        key, place = torch.unique(target[parent] * network.num_nodes + sender, return_inverse=True)  # (target, node)
         summed = gradient.new_zeros(len(key), gradient.size(1)).index_add_(0, place, gradient)
         target, node = key // network.num_nodes, key % network.num_nodes
         front = network.arrive(call, node, summed)

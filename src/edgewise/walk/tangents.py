@@ -1,7 +1,11 @@
-"""What moves with the features before the first call: each value's change along them, J · x.
+"""What an encoder in front of the first call makes of the features: each value's change along them, J · x.
 
-A walk ends in x itself, so whatever an encoder makes of x is a part of its first block, on every way into the model: through
+A walk starts at x itself, so whatever an encoder makes of x is a part of its first block, on every way into the model: through
 the first call, and through a residual around it. What depends on x and is read later belongs to no call.
+
+Example: an encoder e(x) = relu(W x + b) before the first call. The value e(x) has the change J · x = diag(relu') W x; the bias
+b is not part of it. Without an encoder the change of x along x is x. It is computed with dual numbers (forward-mode automatic
+differentiation): every operation before the first call is repeated on x + ε·x.
 """
 
 from typing import Any
@@ -9,41 +13,49 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from torch_geometric.data import Data
 
 from edgewise.errors import ModelError
 from edgewise.model.residuals import Key, Operation
 from edgewise.model.trace import Trace
 from edgewise.program.operations import out_of_place
+from edgewise.trees import tree_flatten, tree_leaves, tree_unflatten
 
 
 class Moving:
-    """Constants of a program by where they lie in memory, and how they change along the features."""
+    """Constants of a program by where they lie in memory, and how they change along the features.
+
+    A program stores what was computed before its first call as constants; a tensor is recognised by address, shape and strides.
+    """
 
     def __init__(self) -> None:
         self._found: dict[Any, tuple[Tensor, Tensor]] = {}
 
     def add(self, tensor: Tensor, tangent: Tensor) -> None:
-        """Both are kept, so that the place stays taken."""
+        """Note a tensor and its change. The tensor is kept alive, so that no other one can lie at its address."""
         self._found[_place(tensor)] = (tensor, tangent)
 
     def tangent(self, tensor: Tensor) -> Tensor | None:
-        """J · x; None if it does not move."""
+        """J · x of a tensor; None if it does not depend on the features."""
         found = self._found.get(_place(tensor))
         return None if found is None else found[1]
 
     def everything(self) -> list[tuple[Tensor, Tensor]]:
-        """Each of them, and how it changes."""
+        """All tensors with their changes."""
         return list(self._found.values())
 
 
 def _place(tensor: Tensor) -> Any:
+    """Where a tensor lies in memory, and how it is laid out."""
     return tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
 
 
 def follow(trace: Trace, data: Data) -> Moving:
-    """All of them. Raises if nodes mix before the first call, or if a layer's edges move too."""
+    """Find everything before the first call that depends on the features, with its change along them.
+
+    Raises a `ModelError` if nodes mix before the first call (found by moving every second node only: then no other node may
+    move), or if the edge inputs of a layer depend on the features.
+    """
     moving = _along(trace, data.x, None)
     some = torch.arange(len(data.x), device=data.x.device) % 2 == 0
     for tensor, tangent in _along(trace, data.x, some).everything():
@@ -56,7 +68,10 @@ def follow(trace: Trace, data: Data) -> Moving:
 
 
 def _along(trace: Trace, x: Tensor, some: Tensor | None) -> Moving:
-    """Along the features of all nodes, or of some."""
+    """Repeat the trace's operations on dual numbers, along the features of all nodes or of `some` (`[N]`, bool).
+
+    `values` holds the dual results before the first call, `made` what depends on a layer: it is not followed.
+    """
     moving, made = Moving(), set[Key]()
     with forward_ad.dual_level():
         values = {trace.input_key: _dual(x.detach(), some) if x.is_floating_point() else x}
@@ -77,15 +92,18 @@ def _along(trace: Trace, x: Tensor, some: Tensor | None) -> Moving:
 
 
 def _dual(rows: Tensor, some: Tensor | None) -> Tensor:
+    """Rows + ε·rows; with `some`, ε·0 at the other nodes."""
     along = rows if some is None or len(rows) != len(some) else rows * some.view(-1, *[1] * (rows.dim() - 1))
     return forward_ad.make_dual(rows, along)
 
 
 def _moves(tensor: Tensor) -> bool:
+    """Whether a tensor is a dual number."""
     return forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def _check_layer(operation: Operation, key: Key) -> None:
+    """Refuse a layer whose edge features or edge weights depend on x."""
     if operation.is_layer and key != operation.own_input:
         raise ModelError(
             f"{operation.name} reads more than node features from the model's input x (edge features made from it?), so its "
@@ -94,7 +112,7 @@ def _check_layer(operation: Operation, key: Key) -> None:
 
 
 def _again(operation: Operation, values: dict[Key, Tensor]) -> list[Tensor]:
-    """The results of an operation on constants, on dual numbers."""
+    """Repeat an operation with dual numbers in place of the recorded inputs; never in place."""
     leaves, form = tree_flatten((operation.args, operation.kwargs))
     leaves = [values.get(key, leaf) for key, leaf in zip(operation.inputs, leaves, strict=True)]
     args, kwargs = tree_unflatten(leaves, form)

@@ -1,4 +1,9 @@
-"""Networks for the targets of a question, in blocks that fit into memory."""
+"""The networks of a question, some targets at a time: `read_rule` checks how blocks are made, `target_blocks` makes them.
+
+In a node task all targets share one network, which is kept with the model for the next question; a block is a number of
+explained nodes whose prefixes fit into memory. In a graph task a block is a number of graphs side by side, with a network of
+its own. Blocks only group targets: their size changes no result.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,95 +12,115 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.arguments import one_of, real_number
 from edgewise.errors import SettingError
 from edgewise.question import GraphQuestion, NodeQuestion, Question
 from edgewise.walk.bounds import Box, boxes
-from edgewise.walk.calls import Front
 from edgewise.walk.lrp import Rule
 from edgewise.walk.network import Network
 from edgewise.walk.node_jacobians import ends
+from edgewise.walk.prefixes import Front
 from edgewise.walk.record import read_off, reuse
 
 RULES = ("gradient", "lrp-epsilon", "lrp-gamma")
-_BYTES_A_PREFIX = 64 * 8
-_BYTES_A_NODE = 8 * 4096
+_BYTES_A_PREFIX = 64 * 8  # per number of a prefix's gradient: 8 bytes, for each of about 64 steps of a prefix
+_BYTES_A_NODE = 8 * 4096  # of a graph's network, per node and per edge
 
 
 @dataclass(frozen=True)
 class RelevanceRule:
-    """How blocks are made: by which rule, with attention and norms over graphs moving along or held fixed."""
+    """How blocks are made: by which rule, with attention and norms over graphs differentiated or held fixed."""
 
     rule: Rule
     attention: str = "full"
+    """`"full"` differentiates attention, `"fixed"` holds it."""
     norm: str | None = None
+    """`"fixed"` holds the statistics of norms over whole graphs."""
     merged: bool = True
     """Whether parallel edges, and loops with staying, count as one step."""
 
 
-def read_view(rule: Any, epsilon: Any, gamma: Any, attention: Any, norm: Any, *, merged: bool = True) -> RelevanceRule:
-    """The checked view; γ per layer is checked when the layers are known."""
-    known: dict[str, tuple[Any, tuple[Any, ...]]] = {"rule": (rule, RULES), "attention": (attention, ("full", "fixed"))}
-    known["norm"] = (norm, (None, "fixed"))
-    for name, (given, names) in known.items():
-        if given not in names:
-            raise SettingError(f"{name} is {given!r}; known are {', '.join(map(repr, names))}.")
-    if not _is_number(epsilon):
-        raise SettingError(f"epsilon is {epsilon!r}; needed is a number from 0 on.")
+def read_rule(rule: Any, epsilon: Any, gamma: Any, attention: Any, norm: Any, *, merged: bool = True) -> RelevanceRule:
+    """Check the settings of a rule; γ per layer is counted by `target_blocks`, when the layers are known.
+
+    >>> read_rule("lrp-epsilon", 0.1, 0.25, "fixed", None).rule
+    Rule(name='lrp-epsilon', epsilon=0.1, gammas=0.0)
+    >>> read_rule("gradient", 0.1, 0.25, "soft", None)
+    Traceback (most recent call last):
+    edgewise.errors.SettingError: Unknown attention 'soft'. Choose one of: full, fixed.
+    """
+    name = one_of("rule", rule, RULES)
+    one_of("attention", attention, ("full", "fixed"))
+    if norm is not None:
+        one_of("norm", norm, ("fixed",), also="or None")
+    epsilon = real_number("epsilon", epsilon, at_least=0, such_as=1e-9)
     several = isinstance(gamma, Sequence) and not isinstance(gamma, str)
-    if not all(_is_number(g) for g in (gamma if several else [gamma])):
-        raise SettingError(f"gamma is {gamma!r}; needed is a number from 0 on, or one for each layer.")
-    gammas = (tuple(float(g) for g in gamma) if several else float(gamma)) if rule == "lrp-gamma" else 0.0
-    return RelevanceRule(Rule(rule, float(epsilon) if rule == "lrp-epsilon" else 0.0, gammas), attention, norm, merged)
+    checked = tuple(real_number("gamma", g, at_least=0, such_as=0.25) for g in (gamma if several else [gamma]))
+    gammas = (checked if several else checked[0]) if name == "lrp-gamma" else 0.0
+    return RelevanceRule(Rule(name, epsilon if name == "lrp-epsilon" else 0.0, gammas), attention, norm, merged)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
-
-
-def _check_layers(view: RelevanceRule, num_layers: int) -> None:
-    gammas = view.rule.gammas
+def _check_layers(how: RelevanceRule, num_layers: int) -> None:
+    """Refuse a list of γ that does not have one for each layer."""
+    gammas = how.rule.gammas
     if isinstance(gammas, tuple) and len(gammas) != num_layers:
         raise SettingError(
-            f"gamma is {list(gammas)}; needed is a number from 0 on, or one for each of the {num_layers} layers."
+            f"`gamma` must be a number ≥ 0, or one for each of the {num_layers} layers, got {list(gammas)}. "
+            f"Use gamma=0.25, for example."
         )
 
 
 @dataclass(frozen=True, eq=False)
 class TargetBlock:
-    """Some targets with their network: `owner` says whose each end of the front is."""
+    """T targets with their network: what a search needs, and what leads back to the user's numbering."""
 
     network: Network
     front: Front
+    """The ends of walks: the explained nodes, or every node of every graph."""
     owner: Tensor
+    """`[P]`: the target (0 to T − 1) of each end of the front, rising."""
     positions: Tensor
+    """`[T]`: the positions of the targets in the question."""
     first_node: Tensor
-    """`[T]`: where a target's nodes begin; graph tasks number the nodes of each graph from 0."""
+    """`[T]`: the number of a target's first node; graphs lie side by side, and the user numbers each from 0."""
     first_edge: Tensor
+    """`[T]`: the same for its columns of `edge_index`."""
     of_graphs: bool
+    """Whether this is a graph task."""
     boxes: list[Box | None]
+    """What walks can still bring, per call (`bounds.boxes`); empty if not asked for."""
 
     @property
     def num_targets(self) -> int:
-        """How many."""
+        """How many targets the block has."""
         return len(self.positions)
 
 
 def target_blocks(
-    question: Question, view: RelevanceRule, memory: int, *, beam: int, bounded: bool = True
+    question: Question, how: RelevanceRule, memory: int, *, beam: int, bounded: bool = True
 ) -> Iterator[TargetBlock]:
-    """Targets in blocks; nodes of one graph share their network. `beam`: prefixes a target has at once, at least."""
-    _check_layers(view, question.num_layers)
+    """The targets of a question in blocks.
+
+    Args:
+        question: The question.
+        how: How blocks of the network are made.
+        memory: A budget in bytes.
+        beam: How many prefixes a target has at once, at least; more of them make smaller blocks.
+        bounded: Whether boxes are needed (searches need them, sums do not).
+    """
+    _check_layers(how, question.num_layers)
     if isinstance(question, NodeQuestion):
-        yield from _node_blocks(question, view, memory, beam, bounded=bounded)
+        yield from _node_blocks(question, how, memory, beam, bounded=bounded)
     else:
         assert isinstance(question, GraphQuestion)
-        yield from _graph_blocks(question, view, memory, bounded=bounded)
+        yield from _graph_blocks(question, how, memory, bounded=bounded)
 
 
 def _node_blocks(
-    question: NodeQuestion, view: RelevanceRule, memory: int, beam: int, *, bounded: bool
+    question: NodeQuestion, how: RelevanceRule, memory: int, beam: int, *, bounded: bool
 ) -> Iterator[TargetBlock]:
-    network, found = _node_network(question, view, bounded=bounded)
+    """Explained nodes of one graph, as many at once as their prefixes leave room for."""
+    network, found = _node_network(question, how, bounded=bounded)
     size = max(memory // (_BYTES_A_PREFIX * max(network.widest, 8) * beam), 1)
     for positions in torch.arange(len(question.index)).split(size):
         place = positions.to(question.device)
@@ -108,33 +133,34 @@ def _node_blocks(
                     of_graphs=False, boxes=found)  # fmt: skip
 
 
-def _node_network(question: NodeQuestion, view: RelevanceRule, *, bounded: bool) -> tuple[Network, list[Box | None]]:
-    """Kept with the subject: the next question about the same model and graph needs no new one."""
+def _node_network(question: NodeQuestion, how: RelevanceRule, *, bounded: bool) -> tuple[Network, list[Box | None]]:
+    """The network and its boxes, kept with the subject: the next question about the same model and graph reuses them."""
     subject = question.subject
-    key = ("walks", view)
+    key = ("walks", how)
     if key not in subject.kept:
         with subject.loan.taken():
             recording = None
-            if subject.lowering is not None and view.norm is None:
+            if subject.lowering is not None and how.norm is None:
                 recording = reuse(subject.trace, subject.lowering, subject.graph)
             if recording is None:
-                recording = read_off(subject.call, subject.layers, subject.graph, graphs=None, norm=view.norm)
-            subject.kept[key] = Network(recording, view.rule, view.attention, subject.loan.taken, merged=view.merged)
+                recording = read_off(subject.call, subject.layers, subject.graph, graphs=None, norm=how.norm)
+            subject.kept[key] = Network(recording, how.rule, how.attention, subject.loan.taken, merged=how.merged)
     network: Network = subject.kept[key]
     if bounded and (*key, "boxes") not in subject.kept:
         subject.kept[(*key, "boxes")] = boxes(network)
     return network, subject.kept.get((*key, "boxes"), [])
 
 
-def _graph_blocks(question: GraphQuestion, view: RelevanceRule, memory: int, *, bounded: bool) -> Iterator[TargetBlock]:
-    alone = view.norm == "fixed"  # held statistics are those of one graph
+def _graph_blocks(question: GraphQuestion, how: RelevanceRule, memory: int, *, bounded: bool) -> Iterator[TargetBlock]:
+    """Graphs side by side, with a network for each batch of them; walks may end at any of their nodes."""
+    alone = how.norm == "fixed"  # held statistics are those of one graph
     for positions in torch.arange(len(question.index)).split(1) if alone else _batches(question, memory):
         batches = question.copies(positions)
         for part, copies in zip(positions.split(len(positions) // len(batches)), batches, strict=True):
             owner = copies.self_owner
             with question.loan.taken():
-                recording = read_off(question.call, question.layers, copies.data, graphs=owner, norm=view.norm)
-                network = Network(recording, view.rule, view.attention, question.loan.taken, merged=view.merged)
+                recording = read_off(question.call, question.layers, copies.data, graphs=owner, norm=how.norm)
+                network = Network(recording, how.rule, how.attention, question.loan.taken, merged=how.merged)
                 front = ends(network.calls, question.target.select(part.to(question.device)).value, None)
             nodes, edges = (torch.bincount(of, minlength=len(part)).cpu() for of in (owner, copies.owner))
             starts = (nodes.cumsum(0) - nodes, edges.cumsum(0) - edges)
@@ -144,6 +170,7 @@ def _graph_blocks(question: GraphQuestion, view: RelevanceRule, memory: int, *, 
 
 
 def _batches(question: GraphQuestion, memory: int) -> Iterator[Tensor]:
+    """Positions of graphs that fit into memory together, by their nodes and edges; one by one if they may not be joined."""
     everyone = torch.arange(len(question.index))
     if not question.together:
         yield from everyone.split(1)

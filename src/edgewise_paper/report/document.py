@@ -1,39 +1,46 @@
-"""What a report is made of, whatever it is written as."""
+"""Document: what a report is made of, whatever it is written as, and the tables of compared numbers in it.
+
+A block is data only; `formats.py` writes it as Markdown or HTML. `kind` tells the HTML template which block it has.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from edgewise_paper.comparison import AGREES, DIFFERS, IN_RANGE, Compared
 
 
 @dataclass(frozen=True)
 class Heading:
-    """A title; level 1 is the report's own."""
+    """A title; level 1 is the title of the report."""
 
+    kind: ClassVar[str] = "heading"
     text: str
     level: int = 2
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A few sentences."""
+    """A few sentences; what stands between backticks is code, as in Markdown."""
 
+    kind: ClassVar[str] = "paragraph"
     text: str
 
 
 @dataclass(frozen=True)
 class Items:
-    """Sentences one below the other."""
+    """A bulleted list; backticks as in a paragraph."""
 
+    kind: ClassVar[str] = "items"
     texts: Sequence[str]
 
 
 @dataclass(frozen=True)
 class TableBlock:
-    """Cells as text; `folded` ones are opened by the reader where the format can."""
+    """A table with cells of plain text; a `folded` one is opened by the reader, where the format can do that."""
 
+    kind: ClassVar[str] = "table"
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
@@ -42,8 +49,9 @@ class TableBlock:
 
 @dataclass(frozen=True)
 class FigureBlock:
-    """A figure, by the name of its files (`figures/name.png`, `.svg`)."""
+    """A figure, by the name of its files (`figures/name.png` and `figures/name.svg`)."""
 
+    kind: ClassVar[str] = "figure"
     name: str
     caption: str
 
@@ -53,12 +61,12 @@ Block: TypeAlias = Heading | Paragraph | Items | TableBlock | FigureBlock
 
 @dataclass
 class Document:
-    """Blocks in order."""
+    """A report: blocks in order."""
 
     blocks: list[Block] = field(default_factory=list)
 
     def add(self, *blocks: Block) -> None:
-        """At the end."""
+        """Append blocks."""
         self.blocks += blocks
 
 
@@ -72,7 +80,7 @@ MARKS_EXPLAINED = (
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Text of a number; a dash for NaN.
+    """Text of a number; a dash for NaN, powers of ten for what would round to zero.
 
     >>> number(0.98765), number(float("nan")), number(3.2e-5)
     ('0.988', '–', '3.2e-05')
@@ -83,7 +91,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def with_spread(one: Compared, digits: int = 3) -> str:
-    """Mean ± deviation: over the seeds if there are several, else over the targets."""
+    """Text of mean ± deviation: over the seeds if there are several, else over the targets."""
     spread = one.deviation if math.isnan(one.spread) else one.spread
     return number(one.mean, digits) + ("" if math.isnan(spread) else f" ± {number(spread, digits)}")
 
@@ -91,7 +99,14 @@ def with_spread(one: Compared, digits: int = 3) -> str:
 def full_table(
     found: Iterable[Compared], caption: str, name: Callable[[Compared], str], *, folded: bool = False
 ) -> TableBlock:
-    """Published, ours ± deviation, the range over the seeds, difference and verdict."""
+    """A line for each number: published, ours ± deviation, the range over the seeds, difference and verdict.
+
+    Args:
+        found: The numbers.
+        caption: Title of the table.
+        name: Text of the first column.
+        folded: Whether the reader has to open it.
+    """
     columns = ("quantity", "published", "ours ± deviation", "range over seeds", "seeds", "difference", "verdict")
     rows = []
     for one in found:
@@ -103,6 +118,7 @@ def full_table(
 
 
 def _theirs(one: Compared) -> str:
+    """The published number with its deviation over targets."""
     assert one.published is not None
     spread = one.published.deviation
     return number(one.published.value, 4) + ("" if math.isnan(spread) else f" ± {number(spread, 4)}")
@@ -111,7 +127,7 @@ def _theirs(one: Compared) -> str:
 def depth_table(
     found: Sequence[Compared], caption: str, name: Callable[[Compared], str], *, percent: bool = False
 ) -> TableBlock:
-    """A line for each name, a column for each depth: ours, the published number in brackets, a mark."""
+    """A line for each name, a column for each depth: ours, the published number in brackets, a mark (`MARKS`)."""
     depths = sorted({one.layers for one in found})
     lines: dict[str, dict[int, Compared]] = {}
     for one in found:
@@ -121,6 +137,7 @@ def depth_table(
 
 
 def _cell(one: Compared | None, *, percent: bool) -> str:
+    """One number, ± over the seeds, the published one in brackets and the mark of the verdict."""
     if one is None:
         return ""
     factor, digits = (100.0, 1) if percent else (1.0, 3)
@@ -130,6 +147,6 @@ def _cell(one: Compared | None, *, percent: bool) -> str:
 
 
 def share(found: Iterable[Compared]) -> tuple[int, int]:
-    """How many of the compared numbers agree or are in our range, of how many."""
+    """How many of the compared numbers agree or are in our range, and how many have a verdict."""
     verdicts = [one.verdict for one in found if one.verdict]
     return sum(verdict != DIFFERS for verdict in verdicts), len(verdicts)

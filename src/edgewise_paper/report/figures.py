@@ -1,81 +1,32 @@
-"""Draws every figure for which there are results."""
+"""Which figures the report has, and from which results each is drawn (`draw_all`).
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+| figures | experiment |
+|---|---|
+| `negative-evidence`, `negative-evidence-multiclass` | the two of Negative Evidence: a node and its neighbours |
+| `infection-similarity`, `-layerwise`, `-seeds`, `-paths` | Infection: matrices of cosines, their spread, two walks |
+| `real-input-similarity`, `real-layerwise-similarity` | nodes and graphs: cosines over depth |
+| `real-sign-flips`, `real-sign-flips-code` | nodes and graphs: shares over depth, with the text's and the code's weights |
+| `cora-node` | nodes: one node with two explanations |
+| `mask-trajectories` | regularisation |
+| `few-passes` | beyond |
+
+A figure without results is left out. `charts.py` and `small_graphs.py` do the drawing.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from edgewise_paper.architectures import ARCHITECTURES
-from edgewise_paper.comparison import Compared
-from edgewise_paper.comparison import published
-from edgewise_paper.report.canvas import COLOURS, NAMES, new_figure, save
+from edgewise_paper.comparison import Compared, published
+from edgewise_paper.report.charts import curves, matrices, passes, save, scatter, trajectories
 from edgewise_paper.report.reasons import MARKED, PAIR
-from edgewise_paper.report.small_graphs import masks, matrices, passes, paths, scatter, stars, trajectories
 from edgewise_paper.report.result_view import ResultView
+from edgewise_paper.report.small_graphs import masks, paths, stars
 from edgewise_paper.similarity import CODE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-# --- The paper's figures of real data: a panel for each architecture and data set, a line for each method --------------
-
-
-DATASETS = ("Cora", "CiteSeer", "Cornell", "Texas", "Wisconsin", "MUTAG", "PROTEINS", "Graph-SST2")
-
-
-def curves(found: Sequence[Compared], methods: Sequence[str], label: str) -> "Figure":
-    """Ours solid with the range over the seeds, published dashed."""
-    datasets = [name for name in DATASETS if any(one.dataset == name for one in found)]
-    rows = [name for name in ARCHITECTURES if any(one.architecture == name for one in found)]
-    figure = new_figure(2.1 * max(len(datasets), 2) + 0.6, 2.0 * len(rows) + 0.8)
-    panels = figure.subplots(len(rows), len(datasets), squeeze=False, sharex=True, sharey=True)
-    for i, architecture in enumerate(rows):
-        for j, dataset in enumerate(datasets):
-            here = [one for one in found if (one.architecture, one.dataset) == (architecture, dataset)]
-            _panel(panels[i, j], here, methods)
-            if i == 0:
-                panels[i, j].set_title(dataset, fontsize=10)
-            if j == 0:
-                panels[i, j].set_ylabel(f"{architecture}\n{label}", fontsize=9)
-            if i == len(rows) - 1:
-                panels[i, j].set_xlabel("layers", fontsize=9)
-    _legend(figure, methods)
-    return figure
-
-
-def _panel(axes: Any, found: list[Compared], methods: Sequence[str]) -> None:
-    axes.grid(alpha=0.25, linewidth=0.5)
-    axes.tick_params(labelsize=8)
-    axes.set_xticks(range(1, 6))
-    for method in methods:
-        line = sorted((one for one in found if one.method == method), key=lambda one: one.layers)
-        if not line:
-            continue
-        depth, colour = [one.layers for one in line], COLOURS[method]
-        axes.plot(depth, [one.mean for one in line], color=colour, linewidth=1.6, marker="o", markersize=3)
-        if any(one.seeds > 1 for one in line):
-            axes.fill_between(
-                depth, [one.low for one in line], [one.high for one in line], color=colour, alpha=0.18, linewidth=0
-            )
-        theirs = [
-            (one.layers, one.published.value) for one in line if one.published and not math.isnan(one.published.value)
-        ]
-        if theirs:
-            axes.plot(*zip(*theirs, strict=True), color=colour, linewidth=1.0, linestyle="--", alpha=0.75)
-
-
-def _legend(figure: "Figure", methods: Sequence[str]) -> None:
-    from matplotlib.lines import Line2D
-
-    lines = [Line2D([], [], color=COLOURS[method], marker="o", markersize=3, label=NAMES[method]) for method in methods]
-    lines += [Line2D([], [], color="0.3", label="ours"), Line2D([], [], color="0.3", linestyle="--", label="published")]
-    figure.legend(handles=lines, loc="outside lower center", ncols=len(lines), fontsize=8, frameon=False)
-
-
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
 
 REAL = ("node-classification", "graph-classification")
 INPUT_METHODS = ("gnn_explainer", "gradient", "occlusion", "random", "full")
@@ -85,7 +36,7 @@ SEARCH_TITLES = {"dag": "Algorithm 1", "amp_ave_additive": "AMP-ave-Basic, addit
 
 
 def draw_all(view: ResultView, folder: Path) -> set[str]:
-    """The names of the figures that were drawn."""
+    """Draw every figure for which there are results into a folder; their names."""
     drawn = set()
     for name, figure in _figures(view):
         save(figure, folder, name)
@@ -94,6 +45,7 @@ def draw_all(view: ResultView, folder: Path) -> set[str]:
 
 
 def _figures(view: ResultView) -> Iterator[tuple[str, "Figure"]]:
+    """Names and figures."""
     yield from _small_graphs(view)
     yield from _infection(view)
     yield from _real(view)
@@ -101,6 +53,7 @@ def _figures(view: ResultView) -> Iterator[tuple[str, "Figure"]]:
 
 
 def _small_graphs(view: ResultView) -> Iterator[tuple[str, "Figure"]]:
+    """Stars of Negative Evidence, paths of Infection, a node of Cora."""
     for experiment in ("negative-evidence", "negative-evidence-multiclass"):
         if picture := view.pictures.get((experiment, "negative evidence")):
             yield experiment, stars(picture)
@@ -111,7 +64,7 @@ def _small_graphs(view: ResultView) -> Iterator[tuple[str, "Figure"]]:
 
 
 def _infection(view: ResultView) -> Iterator[tuple[str, "Figure"]]:
-    """Full masks as published: a hop wider."""
+    """Matrices of cosines, with full masks a hop wider, as published; and the cosine of each seed."""
     every = [
         one
         for one in view.find(experiment="infection", quantity="cosine")
@@ -133,7 +86,7 @@ def _infection(view: ResultView) -> Iterator[tuple[str, "Figure"]]:
 
 
 def _real(view: ResultView) -> Iterator[tuple[str, "Figure"]]:
-    """Each number as the published one was made, where the code differs from the text; flips by the text's."""
+    """Curves over depth: each number as the published one was made; sign flips also with the text's weights."""
     similar = [one for one in view.find(experiment=REAL, quantity="cosine") if one.published]
     figures = (("input", INPUT_METHODS, "real-input-similarity"), ("layer", LAYER_METHODS, "real-layerwise-similarity"))
     for level, methods, name in figures:
@@ -148,11 +101,12 @@ def _real(view: ResultView) -> Iterator[tuple[str, "Figure"]]:
 
 
 def _beside(one: Compared) -> Compared:
-    """The text's count beside the published one, which is filed under the code's."""
+    """The text's count of flips beside the published one, whose key is that of the code's."""
     return replace(one, published=published().get((*one.key[:-1], CODE)))
 
 
 def _measurements(view: ResultView) -> Iterator[tuple[str, "Figure"]]:
+    """Mask trajectories, and GNNExplainer in a few passes."""
     prefix = "mask trajectories: "
     lines = {name.removeprefix(prefix): p for (_, name), p in view.pictures.items() if name.startswith(prefix)}
     if lines:
@@ -162,6 +116,7 @@ def _measurements(view: ResultView) -> Iterator[tuple[str, "Figure"]]:
 
 
 def _few_passes(view: ResultView) -> "Figure":
+    """Cosine over the number of passes, a line for each network."""
     found = view.find(experiment="beyond", quantity="cosine")
     name: Callable[[Compared], str] = lambda one: f"{one.dataset} {one.architecture} {one.layers}"  # noqa: E731
     lines: dict[str, list[tuple[int, float]]] = {}

@@ -1,4 +1,8 @@
-"""The sections of the report, one for each experiment."""
+"""The sections of the report, one function for each experiment (`SECTIONS`): figures, tables, and reasons.
+
+A section takes the results of a run and yields blocks. It may ask for a figure that cannot be drawn, because a run has not
+all results: `write.py` leaves such blocks out.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -21,10 +25,11 @@ from edgewise_paper.similarity import CODE, COMPUTATION_GRAPH, ONE_VECTOR, WIDE
 from edgewise_paper.theorems import as_claimed
 
 Section = Callable[[ResultView], Iterator[Block]]
+"""From the results of a run to the blocks of a section."""
 
 
 def label(one: Compared) -> str:
-    """A compared number in words."""
+    """A compared number in words: data set, architecture, layers, quantity, level, method, reference, variant."""
     parts = [one.dataset, one.architecture, f"{one.layers} layers" if one.layers > 1 else ""]
     parts += [one.quantity, f"layer {one.layer}" if one.layer else one.level, one.method]
     parts += [f"to {one.reference}" if one.reference else "", f"({one.variant})" if one.variant else ""]
@@ -32,7 +37,7 @@ def label(one: Compared) -> str:
 
 
 def short(one: Compared) -> str:
-    """The same where the table's title says the rest."""
+    """A compared number in words, where the table's title says on which data and network."""
     return " ".join(
         p for p in (one.quantity, one.method, f"to {one.reference}" if one.reference else "", _variant(one)) if p
     )
@@ -43,24 +48,24 @@ def _variant(one: Compared) -> str:
 
 
 def colours(view: ResultView, experiment: str, figure: str) -> Iterator[Block]:
-    """Negative Evidence."""
+    """An experiment on Negative Evidence: all numbers, the picture, reasons."""
     yield full_table(view.find(experiment=experiment), "Test nodes of one graph for each seed", short)
     yield FigureBlock(figure, "One node and its neighbours: what each explanation says about their edges.")
     yield Items(list(reasons.of_negative_evidence(view, experiment)))
 
 
 def negative_evidence(view: ResultView) -> Iterator[Block]:
-    """Two colours."""
+    """Negative Evidence with two colours."""
     yield from colours(view, "negative-evidence", "negative-evidence")
 
 
 def negative_evidence_multiclass(view: ResultView) -> Iterator[Block]:
-    """Three colours."""
+    """Negative Evidence with three colours."""
     yield from colours(view, "negative-evidence-multiclass", "negative-evidence-multiclass")
 
 
 def infection(view: ResultView) -> Iterator[Block]:
-    """Numbers, matrices, paths."""
+    """Infection: numbers, matrices of cosines, paths, the spread over seeds."""
     scalars = [one for one in view.find(experiment="infection") if one.quantity != "cosine"]
     pair = view.find(experiment="infection", quantity="cosine", level="input", **reasons.PAIR)
     yield full_table([*pair, *scalars], "All nodes of one graph for each seed", short)
@@ -83,6 +88,7 @@ def _cosine_label(one: Compared) -> str:
 
 
 def _depths(view: ResultView, experiment: str, datasets: tuple[str, ...]) -> Iterator[Block]:
+    """Tables of real data, a column for each depth: accuracy, cosines at both levels, sign flips."""
     yield Paragraph(MARKS_EXPLAINED)
     for dataset in datasets:
         here = view.find(experiment=experiment, dataset=dataset)
@@ -102,6 +108,9 @@ def _depths(view: ResultView, experiment: str, datasets: tuple[str, ...]) -> Ite
             yield depth_table(flips, f"{dataset}: share of gradients that change their sign", _flip_label)
 
 
+# Labels of lines: each leaves out what the caption of its table says.
+
+
 def _accuracy_label(one: Compared) -> str:
     return f"{one.architecture} {one.quantity} {_variant(one)}".strip()
 
@@ -116,17 +125,14 @@ def _flip_label(one: Compared) -> str:
 
 
 VARIANTS = (
-    f"`{CODE}`: as the authors' code has it, with which the published numbers were made; `{ONE_VECTOR}`: all layers "
-    "as one vector; "
-    f"`{WIDE}`: the code's layerwise GNNExplainer with another start; "
-    f"`{COMPUTATION_GRAPH}`: full masks of computation graphs; no name: the text's definition. Sign flips with "
-    f"`{CODE}`: weights "
-    "0.73 … 0.50 instead of 1 … 0."
+    f"`{CODE}`: as the authors' code has it, with which the published numbers were made; `{ONE_VECTOR}`: all layers as one "
+    f"vector; `{WIDE}`: the code's layerwise GNNExplainer with another start; `{COMPUTATION_GRAPH}`: full masks of "
+    f"computation graphs; no name: the text's definition. Sign flips with `{CODE}`: weights 0.73 … 0.50 instead of 1 … 0."
 )
 
 
 def node_classification(view: ResultView) -> Iterator[Block]:
-    """Tables and the three figures of real data (graphs are in the same figures)."""
+    """Real data, nodes: the figures of real data (with those of graphs in them), reasons, tables."""
     yield from _figures()
     if ("node-classification", "cora node") in view.pictures:
         yield FigureBlock(
@@ -138,6 +144,7 @@ def node_classification(view: ResultView) -> Iterator[Block]:
 
 
 def _figures() -> Iterator[Block]:
+    """The figures that nodes and graphs share."""
     yield FigureBlock(
         "real-input-similarity", "Mean input-level cosine to Positive Gradients (solid: ours, dashed: published)."
     )
@@ -149,7 +156,7 @@ def _figures() -> Iterator[Block]:
 
 
 def graph_classification(view: ResultView) -> Iterator[Block]:
-    """Tables; the figures are those of real data."""
+    """Real data, graphs: reasons and tables; also the figures, if there is no section about nodes."""
     if not view.find(experiment="node-classification"):
         yield from _figures()
     yield Paragraph(VARIANTS)
@@ -158,13 +165,13 @@ def graph_classification(view: ResultView) -> Iterator[Block]:
 
 
 def sgc(view: ResultView) -> Iterator[Block]:
-    """The linear network."""
+    """The linear network on Cora: reasons and tables."""
     yield Items(list(reasons.of_sgc(view)))
     yield from _depths(view, "sgc", ("Cora",))
 
 
 def regularisation(view: ResultView) -> Iterator[Block]:
-    """Shares and trajectories."""
+    """The regularisers of GNNExplainer: trajectories, and shares of masks under each combination."""
     yield FigureBlock(
         "mask-trajectories",
         "Masks of random edges over the epochs, from ω = ½, under each combination of regularisers.",
@@ -178,14 +185,13 @@ def regularisation(view: ResultView) -> Iterator[Block]:
     rows = [[name, *(cells.get(regime, "") for regime in regimes)] for name, cells in lines.items()]
     yield TableBlock(["", *regimes], rows, "Shares of masks, by the regularisers that were on")
     yield Paragraph(
-        "The appendix says that the entropy term only hastens what the first step, which knows of the size term, has "
-        "decided. PyG's first "
-        "step does not know of it: there the regularisers act from the second step on."
+        "The appendix says that the entropy term only speeds up what the first step has decided, in which the size term takes "
+        "part. In PyG it does not: there the regularisers act from the second step on."
     )
 
 
 def theorems(view: ResultView) -> Iterator[Block]:
-    """Worst deviations."""
+    """Statements of the paper on random networks, with the worst deviation of each."""
     rows = []
     for one in view.find(experiment="theorems"):
         name = one.method
@@ -195,7 +201,7 @@ def theorems(view: ResultView) -> Iterator[Block]:
 
 
 def beyond(view: ResultView) -> Iterator[Block]:
-    """What we add."""
+    """What Edgewise adds: few passes, maximal walks, proofs."""
     yield FigureBlock("few-passes", "GNNExplainer in a few backward passes.")
     yield full_table(view.find(experiment="beyond"), "Seconds are in results.parquet", label)
 

@@ -1,15 +1,15 @@
-"""Small graphs: stars of Negative Evidence, paths of Infection, one node of Cora."""
+"""Drawings of small graphs: stars of Negative Evidence, paths of Infection, one node of Cora.
+
+Each function takes a picture, the plain numbers and lists that an experiment's task has kept.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from edgewise.report.colours import OPPOSES, SUPPORTS
-from edgewise_paper.comparison import Compared
-from edgewise_paper.report.canvas import NAMES, new_figure
+from edgewise_paper.report.charts import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,7 +19,11 @@ NODE = {"blue": "#4575b4", "red": "#d73027", "green": "#1a9850", "gray": "#bdbdb
 
 
 def stars(picture: Mapping[str, Any]) -> "Figure":
-    """A node with its neighbours in their colours, once for each explanation; edges by sign and size of scores."""
+    """A node with its neighbours in their colours, once for each explanation.
+
+    The colour of an edge is the sign of its score, its width the size. `picture` has `colours` (of the neighbours) and
+    `scores` (by explanation, in the same order).
+    """
     scores: Mapping[str, Sequence[float]] = picture["scores"]
     figure = new_figure(3.0 * len(scores), 3.3)
     angles = [2 * math.pi * i / len(picture["colours"]) for i in range(len(picture["colours"]))]
@@ -50,13 +54,17 @@ def stars(picture: Mapping[str, Any]) -> "Figure":
 
 
 def _bare(axes: Any) -> None:
+    """Take away the frame and the ticks."""
     axes.set_aspect("equal", adjustable="datalim")  # the axes keep their place, and their titles
     axes.axis("off")
     axes.margins(0.06)
 
 
 def paths(picture: Mapping[str, Any], titles: Mapping[str, str]) -> "Figure":
-    """The same surroundings once for each search, its walk drawn thick."""
+    """The surroundings of a node, once for each search, with its walk drawn thick.
+
+    `picture` has `node`, `class`, `walks` (by search), `edges` and `infected` nodes; `titles` name the searches.
+    """
     import networkx as nx
 
     graph = nx.DiGraph()
@@ -92,7 +100,10 @@ def paths(picture: Mapping[str, Any], titles: Mapping[str, str]) -> "Figure":
 
 
 def masks(picture: Mapping[str, Any]) -> "Figure":
-    """One graph with the scores of several explanations as the width of its edges."""
+    """One graph, once for each explanation, with its scores as the width of the edges.
+
+    `picture` has `node`, `edges` and `scores` (by explanation, in the order of the edges).
+    """
     import networkx as nx
 
     graph = nx.DiGraph()
@@ -113,117 +124,4 @@ def masks(picture: Mapping[str, Any]) -> "Figure":
         )
         axes.set_title(name, fontsize=10)
         _bare(axes)
-    return figure
-
-
-# --- Infection: mean cosines between all pairs of methods, published ones beside ours ----------------------------------
-
-
-METHODS = ("positive_gradient", "gnn_explainer", "gradient", "occlusion", "random", "full")
-
-
-def matrices(found: Sequence[Compared], layers: Sequence[int]) -> "Figure":
-    """A column for each layer (0: the input level); ours above, published below."""
-    figure = new_figure(3.1 * len(layers) + 1.0, 6.4)
-    panels = figure.subplots(2, len(layers), squeeze=False)
-    image = None
-    for j, layer in enumerate(layers):
-        here = [one for one in found if one.layer == layer]
-        for i, (title, matrix) in enumerate((("ours", _ours(here)), ("published", _theirs(here)))):
-            where = "input level" if layer == 0 else f"layer {layer}"
-            image = _panel(panels[i, j], matrix, f"{title}, {where}", names=j == 0)
-    if image is not None:
-        figure.colorbar(image, ax=panels, shrink=0.6, label="mean cosine")
-    return figure
-
-
-def _filled(pairs: dict[tuple[str, str], float]) -> np.ndarray:
-    matrix = np.eye(len(METHODS))
-    for (one, other), value in pairs.items():
-        i, j = METHODS.index(one), METHODS.index(other)
-        matrix[i, j] = matrix[j, i] = value
-    return matrix
-
-
-def _ours(found: list[Compared]) -> np.ndarray:
-    return _filled({(one.reference, one.method): one.mean for one in found})
-
-
-def _theirs(found: list[Compared]) -> np.ndarray:
-    return _filled({(one.reference, one.method): one.published.value for one in found if one.published})
-
-
-def _panel(axes: Any, matrix: np.ndarray, title: str, *, names: bool) -> Any:
-    image = axes.imshow(matrix, vmin=0, vmax=1, cmap="viridis")
-    axes.set_title(title, fontsize=9)
-    labels = [NAMES[method] for method in METHODS]
-    axes.set_xticks(range(len(labels)), labels, rotation=60, ha="right", fontsize=7)
-    axes.set_yticks(range(len(labels)), labels if names else [""] * len(labels), fontsize=7)
-    for i, j in np.ndindex(matrix.shape):
-        axes.text(
-            j,
-            i,
-            f"{matrix[i, j]:.2f}",
-            ha="center",
-            va="center",
-            fontsize=6.5,
-            color="w" if matrix[i, j] < 0.6 else "k",
-        )
-    return image
-
-
-# --- Figures of what the paper does not have: mask trajectories, the spread over seeds, few passes instead of many -----
-
-
-def trajectories(pictures: Mapping[str, Mapping[str, Any]]) -> "Figure":
-    """Masks over the epochs, a panel for each combination of regularisers (columns) and data set (rows)."""
-    keys = [name.split(", ") for name in pictures]
-    datasets, regimes = (list(dict.fromkeys(key[i] for key in keys)) for i in (0, 1))
-    figure = new_figure(3.0 * len(regimes), 2.4 * len(datasets) + 0.3)
-    panels = figure.subplots(len(datasets), len(regimes), squeeze=False, sharex=True, sharey=True)
-    for (dataset, regime), picture in zip(keys, pictures.values(), strict=True):
-        axes = panels[datasets.index(dataset), regimes.index(regime)]
-        for line in picture["masks"]:
-            axes.plot(picture["epochs"], line, color=SUPPORTS, linewidth=0.6, alpha=0.45)
-        axes.axhline(0.5, color="0.6", linewidth=0.6, linestyle=":")
-        axes.set_title(f"{dataset}: {regime}", fontsize=9)
-        axes.set_ylim(0, 1)
-    for axes in panels[:, 0]:
-        axes.set_ylabel("mask", fontsize=9)
-    for axes in panels[-1]:
-        axes.set_xlabel("epoch", fontsize=9)
-    return figure
-
-
-def scatter(points: Sequence[tuple[float, float]], published: float, labels: tuple[str, str]) -> "Figure":
-    """One point a seed, the published number as a line."""
-    figure = new_figure(4.6, 3.6)
-    axes = figure.subplots()
-    axes.scatter(*zip(*points, strict=True), color=SUPPORTS, zorder=2)
-    axes.axhline(published, color="0.4", linestyle="--", linewidth=1, label=f"published {published:.4f}")
-    axes.set_xlabel(labels[0], fontsize=9)
-    axes.set_ylabel(labels[1], fontsize=9)
-    axes.legend(fontsize=8, frameon=False)
-    axes.grid(alpha=0.25)
-    return figure
-
-
-def passes(lines: Mapping[str, Sequence[tuple[int, float]]], levels: Mapping[str, tuple[float, float]]) -> "Figure":
-    """Cosine to GNNExplainer over the number of passes; `levels`: Positive Gradients and another random start."""
-    from matplotlib import colormaps
-
-    figure = new_figure(6.4, 4.0)
-    axes = figure.subplots()
-    for place, (name, line) in enumerate(lines.items()):
-        colour = colormaps["tab10"](place % 10)
-        axes.plot(*zip(*line, strict=True), marker="o", markersize=3.5, color=colour, label=name)
-        positive, again = levels[name]
-        axes.axhline(positive, color=colour, linewidth=0.8, linestyle=":")
-        axes.axhline(again, color=colour, linewidth=0.8, linestyle="--")
-    axes.set_xlabel("backward passes", fontsize=9)
-    axes.set_ylabel("cosine to GNNExplainer", fontsize=9)
-    axes.set_title("dotted: Positive Gradients; dashed: GNNExplainer from another start", fontsize=9)
-    axes.set_ylim(top=1.005)
-    axes.legend(fontsize=7, frameon=False)
-    axes.grid(alpha=0.25)
     return figure

@@ -1,4 +1,8 @@
-"""Writes the report: pages, figures, and every row as a table for data frames."""
+"""Writes the report of a run: two pages, their figures, and every row as a table for data frames.
+
+The report begins with how the numbers were made and how many agree, has a section for each experiment (`sections.py`), and
+ends with every number beside the published one.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,7 +12,7 @@ from typing import Any
 from edgewise.environment import versions
 from edgewise.errors import missing_extra
 from edgewise.files import write_whole
-from edgewise.text import duration
+from edgewise.text import counted, duration
 from edgewise_paper.report.document import (
     Block,
     Document,
@@ -21,10 +25,9 @@ from edgewise_paper.report.document import (
     share,
 )
 from edgewise_paper.report.figures import draw_all
-from edgewise_paper.report.html import as_page
-from edgewise_paper.report.markdown import as_markdown
-from edgewise_paper.report.sections import SECTIONS, label
+from edgewise_paper.report.formats import as_markdown, as_page
 from edgewise_paper.report.result_view import ResultView
+from edgewise_paper.report.sections import SECTIONS, label
 from edgewise_paper.runner import Reproduction
 from edgewise_paper.task import Row
 
@@ -32,7 +35,11 @@ TITLE = "Explaining GNN Explanations with Edge Gradients: the paper's experiment
 
 
 def write_report(run: Reproduction) -> list[Path]:
-    """`report.md`, `report.html`, `figures/`, `results.parquet` in the output folder; their paths."""
+    """Write `report.md`, `report.html`, `results.parquet` and `figures/` into the output folder of the run.
+
+    Returns:
+        The paths of the three files.
+    """
     view, out = ResultView(run), run.options.out
     drawn = draw_all(view, out / "figures")
     report = Document()
@@ -50,7 +57,7 @@ def _is_there(block: Block, drawn: set[str]) -> bool:
 
 
 def write_table(rows: list[Row], path: Path) -> None:
-    """A line for each row."""
+    """Write rows as a Parquet file, with the columns of `Row`."""
     pyarrow = _pyarrow()
     columns = [row.columns() for row in rows]
     names = list(columns[0]) if columns else []
@@ -59,6 +66,7 @@ def write_table(rows: list[Row], path: Path) -> None:
 
 
 def _pyarrow() -> Any:
+    """The library, or an error that names the extra."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -68,13 +76,13 @@ def _pyarrow() -> Any:
 
 
 def _blocks(view: ResultView) -> Iterator[Block]:
+    """The whole report: summary, a section for each experiment that has results, all numbers at the end."""
     run = view.run
     yield Heading(TITLE, 1)
     yield Paragraph(
-        "He, Rafiey, Mishne and Wang, KDD 2025. Our numbers beside the published ones; where the authors' code "
-        "differs from the text, "
-        "the text's definition is the result, and what the code does is a second number, named `code`, which is the "
-        "one to compare."
+        "He, Rafiey, Mishne and Wang, KDD 2025. Our numbers stand beside the published ones. Where the authors' code differs "
+        "from the text, the result follows the text's definition; what the code does is a second number, named `code`, and "
+        "the one to compare."
     )
     yield Items(list(_about(view)))
     yield Heading("At a glance")
@@ -91,6 +99,7 @@ def _blocks(view: ResultView) -> Iterator[Block]:
 
 
 def _about(view: ResultView) -> Iterator[str]:
+    """How the numbers were made: versions, seeds, time, what is missing."""
     run = view.run
     seconds = {
         (row.experiment, row.dataset, row.architecture, row.layers, row.seed): row.seconds  # once for each network
@@ -104,14 +113,14 @@ def _about(view: ResultView) -> Iterator[str]:
     yield f"Seeds: {run.options.seeds} for real data, more where an experiment is cheap (each table says how many)."
     yield f"Training took {duration(sum(seconds.values()))}, summed over all networks (one thread each)."
     if run.options.quick:
-        yield "A quick look: small grids, short training. These numbers are not comparable with the paper's."
+        yield "A quick run: small grids and short training. These numbers are not comparable with the paper's."
     if run.unfinished:
-        yield f"{run.unfinished} tasks are missing: run the same command again."
+        yield f"Without a result: {counted(run.unfinished, 'task')}. Run the same command again."
     yield from run.notes
 
 
 def _glance(view: ResultView) -> TableBlock:
-    """For each experiment and quantity, how many published numbers were met."""
+    """For each experiment, quantity and data set, how many of the published numbers agree or are in our range."""
     rows = []
     for experiment in view.run.experiments:
         found = [one for one in view.find(experiment=experiment.name) if one.verdict]

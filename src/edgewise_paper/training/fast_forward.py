@@ -1,6 +1,8 @@
-"""The same forward passes with the constant work done once: sparse features, the first aggregation, normalised adjacency.
+"""Faster forward passes of PyG's GCN, GIN and GAT on one fixed graph, for training.
 
-Each returns what the model itself returns, up to rounding (checked before it is used), and draws dropout in the same order.
+What does not change between epochs is done once: features become a sparse matrix, the first layer's aggregation of them is
+computed in advance, the adjacency is normalised and kept in both directions. `fast_forward` is the front door; each pass
+returns what the model itself returns, up to rounding (checked before it is used), and draws dropout in the same order.
 """
 
 import warnings
@@ -20,34 +22,44 @@ DENSE_ABOVE = 0.3  # a matrix with more non-zeros than that is faster as a dense
 TOLERANCE = 1e-4
 
 
-class Constant:
-    """A constant matrix and its transpose: products with it need no gradient of its own."""
+class ConstantMatrix:
+    """A matrix that is not trained, and its transpose: `matrix @ rows` has a gradient by `rows` alone.
+
+    `forth` multiplies by the matrix, `back` by its transpose, which is what the backward pass needs.
+
+    >>> pick = ConstantMatrix.gather(torch.tensor([2, 0, 2]), size=3)
+    >>> rows = torch.tensor([[1.0], [2.0], [3.0]])
+    >>> (pick @ rows).view(-1)
+    tensor([3., 1., 3.])
+    >>> (pick.transposed @ torch.ones(3, 1)).view(-1)          # how often each row was picked
+    tensor([1., 0., 2.])
+    """
 
     def __init__(self, forth: Callable[[Tensor], Tensor], back: Callable[[Tensor], Tensor]) -> None:
         self.forth, self.back = forth, back
 
     @staticmethod
-    def of(matrix: Tensor) -> "Constant":
-        """A sparse matrix (COO), kept as rows, or dense if it is not sparse enough."""
+    def of(matrix: Tensor) -> "ConstantMatrix":
+        """From a sparse matrix (COO): kept as CSR, or dense if it is not sparse enough to be faster so."""
         matrix = matrix.coalesce()
         if matrix.values().numel() > DENSE_ABOVE * matrix.numel():
             dense = matrix.to_dense()
-            return Constant(lambda rows: dense @ rows, lambda rows: dense.t() @ rows)
+            return ConstantMatrix(lambda rows: dense @ rows, lambda rows: dense.t() @ rows)
         forth, back = matrix.to_sparse_csr(), matrix.t().coalesce().to_sparse_csr()
-        return Constant(lambda rows: forth @ rows, lambda rows: back @ rows)
+        return ConstantMatrix(lambda rows: forth @ rows, lambda rows: back @ rows)
 
     @staticmethod
-    def gather(index: Tensor, size: int) -> "Constant":
-        """Row `index[i]` at place i."""
+    def gather(index: Tensor, size: int) -> "ConstantMatrix":
+        """The matrix that puts row `index[i]` of `size` rows at place i."""
         place = torch.stack([index, torch.arange(len(index), device=index.device)])
         ones = torch.ones(len(index), device=index.device)
         collect = torch.sparse_coo_tensor(place, ones, (size, len(index))).coalesce().to_sparse_csr()
-        return Constant(lambda rows: rows.index_select(0, index), lambda rows: collect @ rows)
+        return ConstantMatrix(lambda rows: rows.index_select(0, index), lambda rows: collect @ rows)
 
     @property
-    def transposed(self) -> "Constant":
+    def transposed(self) -> "ConstantMatrix":
         """The transpose; of a gather, the sum over all places with the same index."""
-        return Constant(self.back, self.forth)
+        return ConstantMatrix(self.back, self.forth)
 
     def __matmul__(self, rows: Tensor) -> Tensor:
         found: Tensor = _Product.apply(rows, self)  # type: ignore[no-untyped-call]
@@ -55,8 +67,10 @@ class Constant:
 
 
 class _Product(torch.autograd.Function):
+    """`matrix @ rows`, whose gradient by the rows is the transpose times the gradient."""
+
     @staticmethod
-    def forward(context: Any, rows: Tensor, matrix: Constant) -> Tensor:
+    def forward(context: Any, rows: Tensor, matrix: ConstantMatrix) -> Tensor:
         context.back = matrix.back
         return matrix.forth(rows)
 
@@ -65,23 +79,28 @@ class _Product(torch.autograd.Function):
         return context.back(gradient.contiguous()), None
 
 
-def lean_forward(model: nn.Module, data: Data) -> Forward:
-    """A function that returns `model(data.x, data.edge_index)`, faster if the model is one of those known here."""
+def fast_forward(model: nn.Module, data: Data) -> Forward:
+    """A function without arguments that returns `model(data.x, data.edge_index)`, `[nodes, outputs]`.
+
+    It is a fast pass if the model is a GCN, GIN or GAT of PyG and the pass agrees with the model to `TOLERANCE`; else it
+    calls the model. It reads the parameters anew each time, so they can be trained through it.
+    """
     maker = _MAKERS.get(type(model))
     plain: Forward = lambda: model(data.x, data.edge_index)  # noqa: E731
     if maker is None:
         return plain
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "sparse CSR is in beta state", "invariant checks are disabled"
-        lean = maker(model, data)
-    return lean if _agree(model, plain, lean) else plain
+        fast = maker(model, data)
+    return fast if _agree(model, plain, fast) else plain
 
 
 @torch.no_grad()
-def _agree(model: nn.Module, plain: Forward, lean: Forward) -> bool:
+def _agree(model: nn.Module, plain: Forward, fast: Forward) -> bool:
+    """Whether two passes give the same in eval mode."""
     was = model.training
     model.eval()
-    expected, found = plain(), lean()
+    expected, found = plain(), fast()
     model.train(was)
     return bool((found - expected).abs().max() <= TOLERANCE * max(1.0, float(expected.abs().max())))
 
@@ -98,13 +117,15 @@ def _adjacency(edge_index: Tensor, weight: Tensor, size: int) -> Tensor:
 
 
 def _normalised(data: Data) -> Tensor:
+    """GCN's adjacency with self-loops, D^-½ (A + I) D^-½."""
     edge_index, weight = gcn_norm(data.edge_index, None, data.num_nodes, dtype=data.x.dtype)
     return _adjacency(edge_index, weight, data.num_nodes)
 
 
 def _gcn(model: Any, data: Data) -> Forward:
+    """Layer l: Â h W + b; Â x is a constant, so the first layer is one product with a constant matrix."""
     adjacency = _normalised(data)
-    first, onward = Constant.of(torch.sparse.mm(adjacency, data.x.to_sparse())), Constant.of(adjacency)
+    first, onward = ConstantMatrix.of(torch.sparse.mm(adjacency, data.x.to_sparse())), ConstantMatrix.of(adjacency)
 
     def forward() -> Tensor:
         rows = first @ model.convs[0].lin.weight.t() + model.convs[0].bias
@@ -116,6 +137,7 @@ def _gcn(model: Any, data: Data) -> Forward:
 
 
 def _gin(model: Any, data: Data) -> Forward:
+    """Layer l: an MLP of (A + I) h; (A + I) x is a constant. A GIN of PyG has ε = 0, and does not train it."""
     weight = data.x.new_ones(data.edge_index.size(1))
     adjacency = _adjacency(data.edge_index, weight, data.num_nodes)
     own = torch.sparse_coo_tensor(
@@ -123,8 +145,8 @@ def _gin(model: Any, data: Data) -> Forward:
         data.x.new_ones(data.num_nodes),
         adjacency.shape,
     )
-    heard = (adjacency + own).coalesce()  # ε = 0, and not trained
-    first, onward = Constant.of(torch.sparse.mm(heard, data.x.to_sparse())), Constant.of(heard)
+    total = (adjacency + own).coalesce()  # A + I
+    first, onward = ConstantMatrix.of(torch.sparse.mm(total, data.x.to_sparse())), ConstantMatrix.of(total)
 
     def block(conv: Any, rows: Tensor) -> Tensor:
         one, two = conv.nn.lins
@@ -140,20 +162,23 @@ def _gin(model: Any, data: Data) -> Forward:
 
 
 def _gat(model: Any, data: Data) -> Forward:
-    """Edges in the order of their receivers: dropout of attention falls on other edges than in PyG's order, as often."""
+    """GATv2 with self-loops. `M` edges are sorted by their receivers, so that the softmax is one pass over segments.
+
+    Dropout of attention weights therefore falls on other edges than in PyG's order, equally often.
+    """
     loops = add_self_loops(remove_self_loops(data.edge_index)[0], num_nodes=data.num_nodes)[0]
     sender, receiver = loops[:, loops[1].argsort(stable=True)]
-    send, receive = (Constant.gather(ends.contiguous(), data.num_nodes) for ends in (sender, receiver))
+    send, receive = (ConstantMatrix.gather(ends.contiguous(), data.num_nodes) for ends in (sender, receiver))
     collect = receive.transposed
-    heard = torch.bincount(receiver, minlength=data.num_nodes)  # at least 1: everybody hears itself
-    first = Constant.of(data.x.to_sparse())
+    degree = torch.bincount(receiver, minlength=data.num_nodes)  # [N], at least 1: the self-loop
+    first = ConstantMatrix.of(data.x.to_sparse())
 
     def attend(conv: Any, left: Tensor, right: Tensor) -> Tensor:
         heads, width = conv.heads, conv.out_channels
-        sent = send @ left
+        sent = send @ left  # [M, heads · width]
         paired = functional.leaky_relu(sent + receive @ right, conv.negative_slope).view(-1, heads, width)
-        score = (paired * conv.att).sum(-1)
-        top = torch.segment_reduce(score.detach(), "max", lengths=heard, axis=0)
+        score = (paired * conv.att).sum(-1)  # [M, heads]
+        top = torch.segment_reduce(score.detach(), "max", lengths=degree, axis=0)  # [N, heads]
         weight = (score - receive @ top).exp()
         weight = weight / (receive @ (collect @ weight))
         weight = functional.dropout(weight, conv.dropout, model.training)

@@ -1,21 +1,10 @@
-"""What decides how a network comes out of training."""
-
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from types import FrameType
-from typing import Any
-from edgewise_paper.architectures import LINEAR
-from edgewise_paper.registry import Experiment, choose
-from edgewise_paper.store import Store
-from edgewise_paper.task import PaperOptions, Task, TaskOutcome
-from edgewise_paper.workers import TaskReport, Worker, end, first_ready
+"""Recipe: what decides how a network comes out of training; the tasks of a trained network, and what they cost."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from edgewise_paper.architectures import LINEAR
 from edgewise_paper.task import Task, fingerprint
 
 NODE_EPOCHS, GRAPH_EPOCHS, SENTENCE_EPOCHS = 1000, 2000, 100
@@ -23,17 +12,24 @@ NODE_EPOCHS, GRAPH_EPOCHS, SENTENCE_EPOCHS = 1000, 2000, 100
 
 @dataclass(frozen=True)
 class Recipe:
-    """The paper's settings are the defaults for nodes; `for_graphs` has those for graphs."""
+    """The settings of one training. The paper's settings for nodes are the defaults; `for_graphs` has those for graphs.
+
+    >>> Recipe("Cora", "GCN", layers=2, seed=0).epochs
+    1000
+    >>> Recipe.for_graphs("MUTAG", "GIN", layers=3, seed=0).batch_size
+    32
+    """
 
     dataset: str
     architecture: str
+    """One of `architectures.ARCHITECTURES`, or `LINEAR`."""
     layers: int
     seed: int
     epochs: int = NODE_EPOCHS
     lr: float = 0.003
     weight_decay: float = 1e-5
     batch_size: int = 0
-    """0: the whole graph at once."""
+    """Graphs in a batch; 0: the whole graph at once."""
 
     @staticmethod
     def for_graphs(dataset: str, architecture: str, layers: int, seed: int, epochs: int | None = None) -> "Recipe":
@@ -44,7 +40,7 @@ class Recipe:
 
     @staticmethod
     def read(settings: Mapping[str, Any]) -> "Recipe":
-        """From the settings of a task."""
+        """The recipe in the settings of a task."""
         return Recipe(**settings["training"])
 
     @property
@@ -54,21 +50,14 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """The name of the trained network."""
+        """The name under which the trained network is kept."""
         return fingerprint("model", self.plain)
 
 
 # --- The tasks of a trained network: train it, then explain it at both levels and count sign flips ---------------------
 
-
 ACCURACY, INPUT, LAYERWISE, FLIPS = "accuracy", "input similarity", "layerwise similarity", "sign flips"
 CODED = "layerwise explainer as coded"
-
-
-def about(recipe: Recipe) -> dict[str, Any]:
-    """What every task of a network says about it."""
-    named = {name: getattr(recipe, name) for name in ("dataset", "architecture", "layers", "seed")}
-    return named | {"training": recipe.plain}
 
 
 def network_tasks(
@@ -78,52 +67,45 @@ def network_tasks(
     parts: Mapping[str, Mapping[str, Any]],
     **named: str,
 ) -> list[Task]:
-    """The first trains; the others, `parts` with their own settings, wait for it. `named` overrides columns of the rows."""
-    settings = about(recipe) | named
+    """The tasks of one network: the first trains it, the others wait for that.
+
+    Args:
+        experiment: The experiment's name in the registry.
+        recipe: The network.
+        cost: Expected seconds of a part (`node_cost` or `graph_cost`).
+        parts: The other tasks, by name, with settings of their own.
+        named: Columns of the rows that are not to be read off the recipe.
+    """
+    about = {name: getattr(recipe, name) for name in ("dataset", "architecture", "layers", "seed")}
+    settings = about | {"training": recipe.plain} | named
     first = Task(experiment, ACCURACY, settings, cost(ACCURACY, recipe))
     own = [Task(experiment, part, settings | dict(more), cost(part, recipe), first) for part, more in parts.items()]
     return [first, *own]
 
 
+# --- Expected seconds on one core: only the order of the work and the time left depend on them -------------------------
+
 _NODE_EPOCH = {"GCN": 2.5, "GAT": 12.0, "GIN": 3.0, LINEAR: 2.5}  # milliseconds a layer, on Cora
-
-
 _SIZE = {"Cora": 1.0, "CiteSeer": 1.0, "Cornell": 0.15, "Texas": 0.15, "Wisconsin": 0.2}
-
-
 _GRAPH_STEP = {"GCN": 2.0, "GAT": 4.5, "GIN": 2.5}  # milliseconds a layer
-
-
 _STEPS = {"MUTAG": 4, "PROTEINS": 21, "Graph-SST2": 330}
-
-
 _SLOW = {"GCN": 1.0, "GAT": 7.0, "GIN": 1.0, LINEAR: 1.0}
-
-
-_WHOLE = {INPUT: 18.0, LAYERWISE: 80.0, CODED: 40.0, FLIPS: 60.0}  # five layers of GCN on Cora
-
-
+_NODE_PARTS = {INPUT: 18.0, LAYERWISE: 80.0, CODED: 40.0, FLIPS: 60.0}  # five layers of GCN on Cora
+_GRAPH_PARTS = {INPUT: 1.0, LAYERWISE: 6.0, FLIPS: 12.0}
 _SPREAD = {"Cora": 3.6, "CiteSeer": 2.6}  # how much larger computation graphs become with a layer
 
 
 def node_cost(part: str, recipe: Recipe) -> float:
-    """Of a part of an experiment on a graph."""
+    """Expected seconds of a part of an experiment on the nodes of a graph."""
     if part == ACCURACY:
         return _NODE_EPOCH[recipe.architecture] * recipe.layers * _SIZE[recipe.dataset] * recipe.epochs / 1000
     size = _SPREAD.get(recipe.dataset, 1.3) ** (recipe.layers - 5) * (1.0 if recipe.dataset in _SPREAD else 0.02)
-    whole = {
-        "input similarity": 18.0,
-        "layerwise similarity": 80.0,
-        "layerwise explainer as coded": 40.0,
-        "sign flips": 60.0,
-    }[part]
-    return 2.0 + whole * _SLOW[recipe.architecture] * size
+    return 2.0 + _NODE_PARTS[part] * _SLOW[recipe.architecture] * size
 
 
 def graph_cost(part: str, recipe: Recipe) -> float:
-    """Of a part of an experiment on many graphs."""
+    """Expected seconds of a part of an experiment on many graphs."""
     steps = _STEPS[recipe.dataset]
     if part == ACCURACY:
         return _GRAPH_STEP[recipe.architecture] * recipe.layers * steps * recipe.epochs / 1000
-    whole = {INPUT: 1.0, LAYERWISE: 6.0, FLIPS: 12.0}[part]
-    return 2.0 + whole * steps / 4 * recipe.layers / 3
+    return 2.0 + _GRAPH_PARTS[part] * steps / 4 * recipe.layers / 3

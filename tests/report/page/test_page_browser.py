@@ -210,17 +210,52 @@ def test_probabilities_are_those_of_the_model(shown, story):
     assert f"{100 * float(chances.max()):.1f}%" in said
 
 
-def test_nodes_stand_where_the_picture_puts_them(chromium, tmp_path, story):
+def places_in(found):
+    """Node → where it stands in the graph."""
+    parts = [found.source(f"graph-{part}") for part in ("nodes", "root")]
+    return {node: spot for part in parts for node, *spot in zip(part["node"], part["x"], part["y"], strict=True)}
+
+
+def test_nodes_stand_on_the_rings_of_the_picture_and_stay_when_fewer_edges_are_drawn(chromium, tmp_path, story):
     model, data, _ = story
     path = tmp_path / "why.html"
     ew.write_page(path, model, data, 5, methods=["gradient"], levels=["input"], walks=0, edges=100, check=False)
     expected = flat_picture(ew.explain(model, data, 5), edges=100).place
     with browser.opened(chromium, path) as found:
         found.page.locator("#count").fill("100")
-        parts = [found.source(f"graph-{part}") for part in ("nodes", "root")]
-    places = {node: spot for part in parts for node, *spot in zip(part["node"], part["x"], part["y"], strict=True)}
+        places = places_in(found)
+        found.page.locator("#count").fill("4")
+        few = places_in(found)
     assert set(places) == {node for _, node in expected}
-    assert all(places[node] == pytest.approx(spot, abs=1e-5) for (_, node), spot in expected.items())
+    assert all(math.hypot(*places[node]) == pytest.approx(math.hypot(*spot)) for (_, node), spot in expected.items())
+    assert few.keys() < places.keys()
+    assert all(places[node] == spot for node, spot in few.items())
+
+
+def test_where_many_nodes_are_kept_each_view_has_a_layout_and_a_chosen_edge_stays_in_the_picture(chromium, tmp_path):
+    spokes = [(node, 0) for node in range(1, 81)] + [(0, node) for node in range(1, 41)]
+    data, model = zoo.graph(spokes, 81), zoo.BY_NAME["gcn"].build()
+    path = tmp_path / "why.html"
+    ew.write_page(path, model, data, 0, methods=METHODS, edges=20, check=False, walks=2)
+    record = page_files.data_of(path)["targets"][0]
+    assert set(record["views"]) == {
+        "input",
+        "layer",
+        *(f"layer {layer}" for layer in range(page_files.data_of(path)["layers"])),
+    }
+    nodes = page_files.integers(record["nodes"])
+    with browser.opened(chromium, path) as found:
+        found.page.locator("#count").fill("20")
+        for number, method in enumerate(METHODS):
+            found.page.select_option("#method", str(number))
+            places, listed = places_in(found), record["views"]["input"][number]
+            spots = page_files.floats(listed[1], -1, 2).tolist()
+            told = {nodes[place]: spot for place, spot in zip(page_files.integers(listed[0]), spots, strict=True)}
+            assert all(told[node] == pytest.approx(spot, abs=1e-6) for node, spot in places.items()), method
+        found.page.locator("#edges-table tbody tr").last.click()  # of the random method
+        found.page.select_option("#method", "0")
+        assert len(found.source("graph-halo")["xs"]) == 1
+        assert found.complaints == []
 
 
 def test_a_molecule_has_the_colours_of_its_scores(chromium, tmp_path, raw_data):

@@ -1,13 +1,11 @@
-"""What `--data` names: one graph, or several, with the names and parts that come with it."""
+"""`--data`: one graph or several, with the names and parts that come with it.
 
-import os
-import shutil
-import tempfile
+`read_data` is the way in. It decides by what is given: a folder goes to `tables`, a `.pt` or `.npz` file to `graph_files`, a
+name to `named_data`. All of them give a `Graphs`, which is checked here before anything long begins.
+"""
+
 from collections.abc import Callable
-from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from edgewise import datasets
-from edgewise.cli import options
-from edgewise.cli.output import digest_of_tensors
-from edgewise.environment import VARIABLE, user_cache
 from edgewise.errors import FileError, InputError
 from edgewise.graph.inputs import read_graph
 
@@ -31,20 +25,22 @@ class Graphs:
     """The data, and what is known about it besides tensors."""
 
     data: Any
-    """A `Data`, whose nodes can be explained, or a list of them, each of which can."""
+    """A `Data`, whose nodes can be explained, or a list of them, each of which can be explained."""
     task: str
+    """`"node"` or `"graph"`."""
     digest: str
-    """SHA-256 of the files; of the tensors, where there are none."""
+    """SHA-256 of the files, or of the tensors where there are no files."""
     ids: list[str] | None = None
-    """Of the nodes, each once: `--index` means these where they exist."""
+    """An id for every node, each once: where ids exist, `--index` means these."""
     names: list[str] | None = None
-    """Of the nodes, for people; may repeat."""
+    """A name for every node, to show; names may repeat."""
     class_names: list[str] | None = None
     parts: dict[str, Tensor] = field(default_factory=dict)
-    """Numbers of the nodes or graphs to train on, validate with, test."""
+    """`train`, `val`, `test` and the like: the positions of their nodes or graphs."""
     notes: tuple[str, ...] = ()
+    """Sentences for the user, such as columns that were not read."""
     model: Callable[[], nn.Module] | None = None
-    """Trains a model for it, where the data set brings one."""
+    """Trains a model, if the data set brings one."""
 
     @property
     def size(self) -> int:
@@ -53,7 +49,7 @@ class Graphs:
 
     @property
     def labels(self) -> Tensor | None:
-        """`[size]`: the class of each, as far as the data says."""
+        """`[size]`: the class of each node or graph; `None` if the data does not have one for each."""
         if self.task == "node":
             y = self.data.get("y")
             return y.view(-1) if isinstance(y, Tensor) and y.numel() == self.size else None
@@ -64,7 +60,7 @@ class Graphs:
 
     @property
     def shape_hint(self) -> str:
-        """The numbers that a factory may ask for."""
+        """The sizes that a model's factory may ask for, as a sentence: features and classes."""
         graph = self.data if self.task == "node" else self.data[0]
         labels = self.labels
         classes = (
@@ -74,7 +70,14 @@ class Graphs:
 
 
 def read_data(given: str, root: Path | None, task: str | None, seed: int) -> Graphs:
-    """A file, a folder or a name; checked, so that an error names what is wrong before anything long begins."""
+    """Read what `--data` names, and check it.
+
+    Args:
+        given: A file, a folder or the name of a data set.
+        root: The folder of named data sets, see `named_data`.
+        task: `"node"`, `"graph"`, or `None` to take what the data is.
+        seed: For data sets that are generated.
+    """
     path = Path(given).expanduser()
     if path.is_dir():
         from edgewise.cli.read.tables import read_folder
@@ -84,27 +87,26 @@ def read_data(given: str, root: Path | None, task: str | None, seed: int) -> Gra
         found = _read_file(path)
     elif path.is_file():
         raise FileError(
-            f"{path} ends in {path.suffix!r}; known are .pt, .npz, and a folder with nodes.csv and edges.csv."
+            f"--data must be a .pt, an .npz, or a folder with nodes.csv and edges.csv; got {path}, which ends in "
+            f"{path.suffix!r}."
         )
     else:
+        from edgewise.cli.read.named_data import read_named
+
         found = read_named(given, root, seed)
     return checked(_as_task(found, task))
 
 
 def _read_file(path: Path) -> Graphs:
+    from edgewise.cli.read.graph_files import read_arrays, read_torch
+
     if not path.is_file():
         raise FileError(f"There is no file {path} with data.")
-    if path.suffix == ".npz":
-        from edgewise.cli.read.graph_files import read_arrays
-
-        return read_arrays(path)
-    from edgewise.cli.read.graph_files import read_torch
-
-    return read_torch(path)
+    return read_arrays(path) if path.suffix == ".npz" else read_torch(path)
 
 
 def as_graphs(found: Any, digest: str, **more: Any) -> Graphs:
-    """A `Data` or a batch, a list or tuple of `Data`."""
+    """What a file held, as `Graphs`: a `Data` is a node task; a batch, a list or a `batch` vector is a graph task."""
     if isinstance(found, Batch):
         return Graphs(found.to_data_list(), "graph", digest, **more)
     if isinstance(found, (list, tuple)):
@@ -115,7 +117,11 @@ def as_graphs(found: Any, digest: str, **more: Any) -> Graphs:
 
 
 def split(data: Data) -> list[Data]:
-    """The graphs that a `batch` vector tells apart, each with its nodes numbered from 0."""
+    """The graphs that a `batch` vector tells apart, each with its nodes numbered from 0.
+
+    A `y` with an entry for every graph is divided too: with `batch = [0, 0, 1]` and `y = [5, 7]`, the first graph has two
+    nodes and `y = [5]`.
+    """
     batch, ends = data.batch, data.edge_index
     if bool((batch[ends[0]] != batch[ends[1]]).any()):
         raise InputError("batch and edge_index of the data do not fit: some edges join two graphs.")
@@ -131,6 +137,7 @@ def split(data: Data) -> list[Data]:
 
 
 def _as_task(found: Graphs, task: str | None) -> Graphs:
+    """The same data for the task that was asked for: one graph may be either."""
     if task is None or task == found.task:
         return found
     if task == "graph":
@@ -138,15 +145,15 @@ def _as_task(found: Graphs, task: str | None) -> Graphs:
     if task == "node" and len(found.data) == 1:
         return replace(found, data=found.data[0], task="node", parts={})
     if task == "node":
-        raise InputError(f"--task node needs one graph; the data has {len(found.data)}. Use --task graph.")
+        raise InputError(f"--task node needs one graph, and the data has {len(found.data)}. Use --task graph.")
     return replace(found, task=task)  # unknown: `explain` lists the known ones
 
 
 def checked(found: Graphs) -> Graphs:
-    """Refuse what cannot be explained, and add the parts that masks tell."""
+    """Refuse what cannot be explained, and add the parts that the data's masks name."""
     graphs = found.data if isinstance(found.data, list) else [found.data]
     if not graphs:
-        raise InputError("The data has no graphs; at least one is needed.")
+        raise InputError("The data has no graphs. At least one is required.")
     for number, graph in enumerate(graphs):
         read_graph(graph, "data" if len(graphs) == 1 else f"data[{number}]")
     if found.task != "node" or found.parts:
@@ -156,10 +163,11 @@ def checked(found: Graphs) -> Graphs:
 
 
 def _masks(data: Data) -> tuple[dict[str, Tensor], list[str]]:
+    """The positions of `train_mask`, `val_mask`, `test_mask`, and a note if they hold several splits."""
     parts: dict[str, Tensor] = {}
     notes: list[str] = []
     for part in PARTS:
-        mask = data.get(f"{part}_mask")
+        mask = data.get(f"{part}_mask")  # [nodes], or [nodes, splits]
         if not isinstance(mask, Tensor) or mask.size(0) != data.num_nodes:
             continue
         if mask.dim() == 2:
@@ -167,84 +175,3 @@ def _masks(data: Data) -> tuple[dict[str, Tensor], list[str]]:
             mask = mask[:, 0]
         parts[part] = mask.bool().nonzero().view(-1)
     return parts, notes
-
-
-# --- Data sets by name: those with a planted truth are generated, the others are PyG's ---------------------------------
-
-
-_WEBKB = ("Cornell", "Texas", "Wisconsin")
-_TU = ("MUTAG", "PROTEINS")
-_KEPT = ("x", "edge_index", "edge_attr", "y")
-
-
-def read_named(given: str, root: Path | None, seed: int) -> Graphs:
-    """A name of `options.PLANTED` or `options.REAL`, capitals do not matter."""
-    plain = {name.lower(): name for name in (*options.REAL, *options.PLANTED)}
-    key = given.lower().replace("-", "_")
-    if key not in plain:
-        near = get_close_matches(key, plain, n=1)
-        hint = f" Did you mean {plain[near[0]]}?" if near else ""
-        raise InputError(
-            f"There is no file or folder {given!r}, and no data set of that name: {', '.join(plain.values())}.{hint}"
-        )
-    name = plain[key]
-    return _planted(name, seed) if name in options.PLANTED else _real(name, root)
-
-
-def _planted(name: str, seed: int) -> Graphs:
-    found = datasets.load(name, seed)
-    graphs = found.data if isinstance(found.data, list) else [found.data]
-    note = f"{name} is generated (seed {seed}); --index truth are its {found.task}s with a known right explanation."
-    return Graphs(
-        found.data, found.task, digest_of_tensors(graphs), parts={"truth": found.targets}, notes=(note,),
-        model=lambda: found.train().model,
-    )  # fmt: skip
-
-
-def _real(name: str, root: Path | None) -> Graphs:
-    with _folder_for_pyg(name, root) as (folder, shown):
-        try:
-            with redirect_stderr(StringIO()):  # PyG reports its own progress there
-                found = _reader(name)(str(folder))
-        except Exception as error:  # of the network, of a file that is cut short
-            raise FileError(
-                f"{name} could not be read from {shown} ({type(error).__name__}: {error}). Fetch it where there is a network, "
-                f"and say --root DIR, or set {VARIABLE}=DIR: PyG's folder {_subfolder(name)}/raw must be in it."
-            ) from error
-        if name in _TU:
-            graphs = [
-                Data(**{key: graph[key].clone() for key in _KEPT if graph.get(key) is not None}) for graph in found
-            ]
-            return Graphs(graphs, "graph", digest_of_tensors(graphs))
-        return Graphs(found[0], "node", digest_of_tensors([found[0]]))
-
-
-def _subfolder(name: str) -> str:
-    return name.lower() if name in _WEBKB else name
-
-
-def _reader(name: str) -> Callable[[str], Any]:
-    from torch_geometric.datasets import Planetoid, TUDataset, WebKB
-
-    kind = WebKB if name in _WEBKB else TUDataset if name in _TU else Planetoid
-    return lambda folder: kind(folder, name)
-
-
-@contextmanager
-def _folder_for_pyg(name: str, root: Path | None) -> Any:
-    """Where PyG may write: a copy of the user's raw files, or our cache, into which it downloads."""
-    given = root or os.environ.get(VARIABLE)
-    if not given:
-        yield user_cache(), user_cache()
-        return
-    folder = Path(given).expanduser() / _subfolder(name)
-    if not (folder / "raw").is_dir():
-        raise FileError(f"There is no folder {folder / 'raw'}. Check --root, or the variable {VARIABLE}: it is the folder that "
-                        f"holds {_subfolder(name)}/raw, as PyG lays it out.")  # fmt: skip
-    with tempfile.TemporaryDirectory() as copies:
-        inside = Path(copies) / _subfolder(name) / "raw"
-        inside.mkdir(parents=True)
-        for file in (folder / "raw").iterdir():
-            if file.is_file():
-                shutil.copyfile(file, inside / file.name)
-        yield Path(copies), folder

@@ -1,4 +1,8 @@
-"""A `.pt` that PyG saved: loaded as weights are, with the data classes of PyG allowed and nothing else."""
+"""Files with graphs: a `.pt` that PyG saved, and an `.npz` with arrays. Nothing is unpickled.
+
+`load_safely` is `torch.load` for files of strangers: tensors, plain containers, and the classes that are named, nothing
+else. `weights` uses it too.
+"""
 
 import warnings
 import zipfile
@@ -17,11 +21,16 @@ from edgewise.cli.output import digest_of
 from edgewise.cli.read.data import PARTS, Graphs, as_graphs
 from edgewise.errors import FileError, InputError
 
-# --- `torch.load` without unpickling: tensors and plain containers, and the classes that are named, nothing else -------
-
 
 def load_safely(path: Path, what: str, instead: str, allowed: Sequence[Any] = ()) -> Any:
-    """What the file holds; `what` it should be and what to do `instead` are for the errors."""
+    """What a file of `torch.save` holds, without unpickling.
+
+    Args:
+        path: The file.
+        what: What it should hold, for errors: `weights`.
+        instead: What to do if it holds more than that, a sentence.
+        allowed: Classes and functions that the file may name.
+    """
     registered = torch.serialization.get_safe_globals()  # the block below would take them off the list at its end
     try:
         with torch.serialization.safe_globals([one for one in allowed if one not in registered]), _no_warnings():
@@ -43,18 +52,25 @@ def _no_warnings() -> Iterator[None]:
         yield
 
 
-# --- The whole ---------------------------------------------------------------------------------------------------------
+# --- `.pt`: PyG's own classes -------------------------------------------------------------------------------------------
+
+
+def read_torch(path: Path) -> Graphs:
+    """A `Data`, a list of them, a `Batch`, a dict of tensors, or what an `InMemoryDataset` keeps in its processed folder."""
+    instead = "Save the graph alone: torch.save(data, 'graph.pt') with data = Data(x=..., edge_index=..., y=...)."
+    found = load_safely(path, "PyG's data classes", instead, _ALLOWED)
+    return as_graphs(_graphs(found, path), digest_of(path))
 
 
 def _new_batch(kind: Any, of: Any) -> Any:
-    """What PyG's getter does when a batch is unpickled, for its own classes alone."""
+    """What PyG's getter does when a batch is unpickled, for PyG's own classes alone."""
     if kind is not Batch or of not in (Data, HeteroData):
         raise UnpicklingError("a batch of something that is not PyG's")
     return Batch(_base_cls=of)
 
 
 class _Getter:
-    """In the place of `DynamicInheritanceGetter`: torch calls only objects that are on its list, and no new ones."""
+    """Takes the place of `DynamicInheritanceGetter`: torch calls only objects that are on its list, and no new ones."""
 
     def __new__(cls) -> Any:
         """The function on the list, instead of a new object."""
@@ -69,14 +85,8 @@ _ALLOWED: list[Any] = [
 ]
 
 
-def read_torch(path: Path) -> Graphs:
-    """`Data`, a list of them, a `Batch`, a dict of tensors, or what an `InMemoryDataset` keeps in its processed folder."""
-    instead = "Save the graph alone: torch.save(data, 'graph.pt') with data = Data(x=..., edge_index=..., y=...)."
-    found = load_safely(path, "PyG's data classes", instead, _ALLOWED)
-    return as_graphs(_graphs(found, path), digest_of(path))
-
-
 def _graphs(found: Any, path: Path) -> Any:
+    """The graph or graphs in what was loaded, by its form."""
     if isinstance(found, (Data, HeteroData)):
         return found
     if isinstance(found, dict) and all(isinstance(value, torch.Tensor) for value in found.values()) and found:
@@ -86,21 +96,22 @@ def _graphs(found: Any, path: Path) -> Any:
     if isinstance(found, tuple) and len(found) in (2, 3) and isinstance(found[0], (Data, dict)):
         return HeteroData() if HeteroData in found else _collated(found[0], found[1])
     raise FileError(
-        f"{path} holds {type(found).__name__}; needed is a Data, a list of them, or the processed file of an InMemoryDataset."
+        f"{path} must hold a Data, a list of them, or the processed file of an InMemoryDataset; got {type(found).__name__}."
     )
 
 
 def _from_dict(found: dict[str, Any], path: Path) -> Data:
+    """A graph from a dict of tensors; weights, which are one too, are told apart by their names."""
     if "x" not in found and "edge_index" not in found:
         raise InputError(
-            f"{path} holds tensors named {', '.join(list(found)[:5])}; data needs x and edge_index. Are these the weights? "
-            f"They belong to --weights."
+            f"{path} must have x and edge_index, got tensors named {', '.join(list(found)[:5])}. If these are the weights, "
+            f"use --weights {path}."
         )
     return Data(**found)
 
 
 def _collated(together: Any, slices: Any) -> Any:
-    """The graphs of an `InMemoryDataset`: one long `Data`, and where each graph begins."""
+    """The graphs of an `InMemoryDataset`, which stores one long `Data`, and where each graph begins."""
     whole = Data.from_dict(together) if isinstance(together, dict) else together
     if not slices:
         return whole
@@ -110,36 +121,45 @@ def _collated(together: Any, slices: Any) -> Any:
     return [separate(Data, whole, number, slices, decrement=False) for number in range(count)]
 
 
-# --- An `.npz`: `x`, `edge_index`, and whatever else is an array of numbers; texts name nodes and classes --------------
+# --- `.npz`: `x`, `edge_index`, and whatever else is an array of numbers; texts name nodes and classes ------------------
 
 
 _FLOATS = ("x", "edge_attr", "edge_weight")
 _WHOLE = ("edge_index", "batch")
 _KNOWN = (*_FLOATS, *_WHOLE, "y", "pos", "edge_type", *PARTS, *(f"{part}_mask" for part in PARTS))
+_NAMES = ("node_names", "names", "node_ids")
 
 
 def read_arrays(path: Path) -> Graphs:
-    """Features become float32, `edge_index` and `batch` whole numbers, whatever they were saved as."""
+    """The graph, or with `batch` the graphs, of an `.npz`.
+
+    Features become float32, `edge_index` and `batch` integers, whatever they were saved as; `train` is the same as
+    `train_mask`. Arrays of other names are ignored with a note.
+    """
     arrays = _load(path)
     texts = {name: [str(text) for text in array] for name, array in arrays.items() if array.dtype.kind == "U"}
-    names = next((texts[name] for name in ("node_names", "names", "node_ids") if name in texts), None)
-    ignored = sorted(set(arrays) - set(_KNOWN) - {"node_names", "names", "node_ids", "class_names"})
+    names = next((texts[name] for name in _NAMES if name in texts), None)
+    ignored = sorted(set(arrays) - {*_KNOWN, *_NAMES, "class_names"})
     notes = (f"Not read from {path.name}: {', '.join(ignored)}.",) if ignored else ()
     data = Data(**{_key(name): _tensor(name, array) for name, array in arrays.items() if name in _KNOWN and array.ndim})
     for name in ("x", "edge_index"):
         if name not in data:
-            raise InputError(f"{path} has no {name}; it has {', '.join(arrays) or 'nothing'}. Type: np.savez(path, x=..., "
-                             f"edge_index=...).")  # fmt: skip
+            raise InputError(
+                f"{path} has no {name}; it has {', '.join(arrays) or 'nothing'}. Save it with np.savez(path, x=..., "
+                f"edge_index=...)."
+            )
     if names is not None and len(names) != data.x.size(0):
-        raise InputError(f"{path} names {len(names)} nodes; x has {data.x.size(0)} rows.")
+        raise InputError(f"{path} must have a name for each of the {data.x.size(0)} rows of x, got {len(names)}.")
     return as_graphs(data, digest_of(path), names=names, class_names=texts.get("class_names"), notes=notes)
 
 
 def _key(name: str) -> str:
+    """The attribute of a `Data` for an array's name."""
     return f"{name}_mask" if name in PARTS else name
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
+    """The arrays by name; arrays of Python objects, which are pickles, are refused."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
@@ -153,10 +173,11 @@ def _load(path: Path) -> dict[str, np.ndarray]:
 
 
 def _tensor(name: str, array: np.ndarray) -> Any:
+    """An array as a tensor of the type that PyG's layers take."""
     if array.dtype.kind not in "biuf":
-        raise InputError(f"{name} of the .npz holds {array.dtype}; needed are numbers.")
+        raise InputError(f"{name} of the .npz must hold numbers, got {array.dtype}.")
     if name in _WHOLE and array.dtype.kind == "f" and (array != array.astype(np.int64)).any():
-        raise InputError(f"{name} of the .npz has fractions; needed are whole numbers.")
+        raise InputError(f"{name} of the .npz must hold integers, got fractions.")
     kind = np.float32 if name in _FLOATS else np.int64 if name in _WHOLE else None
     if kind is None and array.dtype.kind in "ui":
         kind = np.int64

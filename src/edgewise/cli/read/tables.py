@@ -1,4 +1,14 @@
-"""A folder with `nodes` and `edges`, each a CSV or a parquet file."""
+"""A folder with `nodes` and `edges`, each a CSV or a parquet file.
+
+`read_folder` is the way in. A table is read as texts, column by column, with the line of each row for error messages
+(`Table`); then columns become features, ids, names, classes, parts and edges by their names. For example, with
+
+    nodes.csv: id,name,age,split     edges.csv: source,target
+               a,Ann,31,train                   a,b
+               b,Bob,42,test
+
+node 0 is Ann, `x` is `[[31], [42]]`, `--index test` is Bob, and the one edge goes from 0 to 1.
+"""
 
 import csv
 from collections.abc import Sequence
@@ -15,48 +25,76 @@ from edgewise.cli.output import digest_of
 from edgewise.cli.read.data import PARTS, Graphs
 from edgewise.errors import FileError, InputError, missing_extra
 
-# --- Tables of texts: a CSV or a parquet file, column by column, with the line of each row for error messages ----------
-
-
+_NAME_COLUMNS, _CLASS_COLUMNS = ("label", "name"), ("y", "class")
+_MASK_COLUMNS = {name for part in PARTS for name in (part, f"{part}_mask")}
+_NO_FEATURES = {"id", *_NAME_COLUMNS, *_CLASS_COLUMNS, "split", *_MASK_COLUMNS}
+_YES = {"1", "true", "yes", "1.0"}
 _MOSTLY = 0.5  # a column with more numbers than this is one of numbers, and a text in it a mistake
+
+
+def read_folder(folder: Path) -> Graphs:
+    """The graph of a folder.
+
+    Columns of `nodes`: `id`, `label` or `name`, `y` or `class`, `train`, `val`, `test` or `split` are what they say; every
+    other column of numbers is a feature, in the order of the file. Columns of `edges`: `source` and `target` (ids, or row
+    numbers from 0 if nodes have none), `weight`; other columns of numbers are edge features.
+    """
+    nodes, edges = read_table(folder, "nodes"), read_table(folder, "edges")
+    ids = _ids(nodes)
+    names = next((nodes.texts(column) for column in _NAME_COLUMNS if column in nodes), None)
+    y, class_names = _classes(nodes)
+    parts = _parts(nodes)
+    x, ignored = _features(nodes, _NO_FEATURES)
+    if x is None:
+        raise InputError(f"{nodes.file} has no column of numbers for features. Add one, for instance a constant 1.")
+    data = Data(
+        x=x, edge_index=_edge_index(nodes, edges, ids), **_edge_features(edges), **({} if y is None else {"y": y})
+    )
+    notes = (f"Columns of texts, not used as features: {', '.join(ignored)}.",) if ignored else ()
+    digest = digest_of(nodes.file, edges.file)
+    return Graphs(data, "node", digest, ids, names or ids, class_names, parts, notes)
+
+
+# --- Tables of texts ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Table:
-    """Column by column; cells are texts, or what parquet holds."""
+    """A table, column by column; cells are texts, or what parquet holds."""
 
     file: Path
     columns: dict[str, list[Any]]
     lines: Sequence[int]
-    """Of a CSV: where each row stands; a cell may run over several lines."""
+    """For a CSV: the line on which each row ends, since a cell may run over several lines; empty for parquet."""
 
     def __contains__(self, column: str) -> bool:
         return column in self.columns
 
     @property
     def size(self) -> int:
-        """Rows."""
+        """The number of rows."""
         return len(next(iter(self.columns.values()), []))
 
     def where(self, row: int) -> str:
-        """For error messages."""
+        """The place of a row, for error messages: `nodes.csv line 7`."""
         return f"{self.file} line {self.lines[row]}" if self.lines else f"{self.file} row {row}"
 
     def texts(self, column: str) -> list[str]:
-        """Without spaces around them."""
+        """The cells of a column as texts, without spaces around them; an empty cell is an empty text."""
         return ["" if cell is None else str(cell).strip() for cell in self.columns[column]]
 
 
 def read_table(folder: Path, name: str) -> Table:
-    """`name.csv` or `name.parquet` of the folder."""
+    """Read `name.csv` or `name.parquet` of the folder."""
     for ending, reader in ((".csv", _read_csv), (".parquet", _read_parquet)):
         path = folder / f"{name}{ending}"
         if path.is_file():
             return Table(path, *reader(path))
-    raise FileError(f"The folder {folder} has no {name}.csv and no {name}.parquet; data needs nodes and edges.")
+    raise FileError(f"The folder {folder} has no {name}.csv and no {name}.parquet. Data must have nodes and edges.")
 
 
 def _read_csv(path: Path) -> tuple[dict[str, list[Any]], list[int]]:
+    """The columns by name, and the line of each row; rows must be as long as the header."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
@@ -64,11 +102,11 @@ def _read_csv(path: Path) -> tuple[dict[str, list[Any]], list[int]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise FileError(f"{path} cannot be read as CSV in UTF-8 ({error}).") from error
     if not found:
-        raise FileError(f"{path} is empty; needed is a line with the names of the columns, and one for each row.")
+        raise FileError(f"{path} is empty. It must have a line with the names of the columns, and one for each row.")
     header = [name.strip() for name in found[0][1]]
     for line, row in found:
         if len(row) != len(header):
-            raise InputError(f"{path} line {line} has {len(row)} cells; the header has {len(header)}.")
+            raise InputError(f"{path} line {line} must have {len(header)} cells like the header, got {len(row)}.")
     if len(set(header)) != len(header):
         raise InputError(f"{path} has two columns of one name: {', '.join(header)}.")
     columns = {name: [row[place] for _, row in found[1:]] for place, name in enumerate(header)}
@@ -76,6 +114,7 @@ def _read_csv(path: Path) -> tuple[dict[str, list[Any]], list[int]]:
 
 
 def _read_parquet(path: Path) -> tuple[dict[str, list[Any]], list[int]]:
+    """The columns by name; parquet has no lines."""
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
@@ -87,20 +126,21 @@ def _read_parquet(path: Path) -> tuple[dict[str, list[Any]], list[int]]:
 
 
 def numbers(table: Table, column: str) -> Tensor | None:
-    """A column as float64; None if it holds texts. A text among numbers is an error that names the line."""
+    """A column as float64 `[rows]`; `None` if it holds texts. A text among numbers is an error that names the line."""
     found = [_number(cell) for cell in table.columns[column]]
     bad = [row for row, value in enumerate(found) if value is None]
     if bad and len(bad) >= _MOSTLY * len(found):
         return None
     if bad:
         cell = table.columns[column][bad[0]]
-        raise InputError(f"{table.where(bad[0])} has {cell!r} in column {column}, which holds numbers otherwise. Fill it in, "
-                         f"or leave the column out.")  # fmt: skip
+        raise InputError(
+            f"{table.where(bad[0])}: column {column} must hold numbers, got {cell!r}. Fill it in, or remove the column."
+        )
     return torch.tensor(found, dtype=torch.float64)
 
 
 def whole_numbers(table: Table, column: str) -> Tensor:
-    """A column as int64."""
+    """A column of row numbers as int64 `[rows]`."""
     found = numbers(table, column)
     if found is None or bool((found != found.round()).any()):
         raise InputError(
@@ -110,6 +150,11 @@ def whole_numbers(table: Table, column: str) -> Tensor:
 
 
 def _number(cell: Any) -> float | None:
+    """A cell as a finite number; `None` for anything else.
+
+    >>> [_number(cell) for cell in ("2.5", "true", "nan", "red", None)]
+    [2.5, 1.0, None, None, None]
+    """
     if isinstance(cell, str):
         cell = {"true": "1", "false": "0"}.get(cell.strip().lower(), cell)
     try:
@@ -119,48 +164,23 @@ def _number(cell: Any) -> float | None:
     return value if isfinite(value) else None
 
 
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
-_NAME_COLUMNS, _CLASS_COLUMNS = ("label", "name"), ("y", "class")
-_YES = {"1", "true", "yes", "1.0"}
-
-
-def read_folder(folder: Path) -> Graphs:
-    """Numeric columns are features; `id`, `label`, `y`, `train`, `split` and the like are what they say."""
-    nodes, edges = read_table(folder, "nodes"), read_table(folder, "edges")
-    ids = _ids(nodes)
-    names = next((nodes.texts(column) for column in _NAME_COLUMNS if column in nodes), None)
-    y, class_names = _classes(nodes)
-    parts = _parts(nodes)
-    x, ignored = _features(nodes, {"id", *_NAME_COLUMNS, *_CLASS_COLUMNS, "split", *_mask_columns()})
-    if x is None:
-        raise InputError(f"{nodes.file} has no column of numbers for features. Add one, for instance a constant 1.")
-    data = Data(
-        x=x, edge_index=_edge_index(nodes, edges, ids), **_edge_features(edges), **({} if y is None else {"y": y})
-    )
-    notes = (f"Texts, so not used as features: {', '.join(ignored)}.",) if ignored else ()
-    digest = digest_of(nodes.file, edges.file)
-    return Graphs(data, "node", digest, ids, names or ids, class_names, parts, notes)
-
-
-def _mask_columns() -> set[str]:
-    return {name for part in PARTS for name in (part, f"{part}_mask")}
+# --- What the columns mean ----------------------------------------------------------------------------------------------
 
 
 def _ids(nodes: Table) -> list[str] | None:
+    """The column `id`, each value once; `None` without that column."""
     if "id" not in nodes:
         return None
     ids, seen = nodes.texts("id"), set()
     for row, text in enumerate(ids):
         if text in seen:
-            raise InputError(f"{nodes.where(row)} repeats the id {text!r}; each node needs its own.")
+            raise InputError(f"{nodes.where(row)} repeats the id {text!r}. Each node must have its own.")
         seen.add(text)
     return ids
 
 
 def _classes(nodes: Table) -> tuple[Tensor | None, list[str] | None]:
-    """`y`: whole numbers as they are; texts are numbered in the order of the alphabet."""
+    """`y`, and the names of its classes: integers as they are; texts are numbered in the order of the alphabet."""
     column = next((column for column in _CLASS_COLUMNS if column in nodes), None)
     if column is None:
         return None, None
@@ -174,6 +194,7 @@ def _classes(nodes: Table) -> tuple[Tensor | None, list[str] | None]:
 
 
 def _parts(nodes: Table) -> dict[str, Tensor]:
+    """The rows of `train`, `val` and `test`, from a column of each name, or from `split`."""
     parts = {}
     for part in PARTS:
         column = next((column for column in (part, f"{part}_mask") if column in nodes), None)
@@ -188,6 +209,7 @@ def _parts(nodes: Table) -> dict[str, Tensor]:
 
 
 def _features(table: Table, known: set[str]) -> tuple[Tensor | None, list[str]]:
+    """`[rows, columns]` of all columns of numbers that are not `known` for something else; and the columns of texts."""
     columns, ignored = [], []
     for column in table.columns:
         if column in known:
@@ -201,37 +223,41 @@ def _features(table: Table, known: set[str]) -> tuple[Tensor | None, list[str]]:
 
 
 def _edge_index(nodes: Table, edges: Table, ids: list[str] | None) -> Tensor:
+    """`[2, edges]`: the rows of `source` and `target`, which are ids, or row numbers if there are no ids."""
     for column in ("source", "target"):
         if column not in edges:
-            raise InputError(f"{edges.file} has no column {column!r}; it has {', '.join(edges.columns)}. Needed are source and "
-                             f"target.")  # fmt: skip
+            raise InputError(f"{edges.file} must have the columns source and target, got {', '.join(edges.columns)}.")
     if ids is None:
         ends = torch.stack([whole_numbers(edges, column) for column in ("source", "target")])
         outside = ((ends < 0) | (ends >= nodes.size)).any(dim=0).nonzero().view(-1)
         if len(outside):
             row = int(outside[0])
-            raise InputError(f"{edges.where(row)} joins {ends[0, row]} and {ends[1, row]}; {nodes.file} has no ids and "
-                             f"{nodes.size} rows, so nodes are 0 to {nodes.size - 1}.")  # fmt: skip
+            raise InputError(
+                f"{edges.where(row)} joins {ends[0, row]} and {ends[1, row]}; {nodes.file} has no ids and {nodes.size} "
+                f"rows, so nodes are 0 to {nodes.size - 1}."
+            )
         return ends
     place = {text: number for number, text in enumerate(ids)}
     return torch.tensor([_places(edges, column, place, nodes.file) for column in ("source", "target")]).view(2, -1)
 
 
 def _places(edges: Table, column: str, place: dict[str, int], file: Path) -> list[int]:
+    """The rows of the nodes that a column names by id; an id that `file` does not have is an error."""
     texts = edges.texts(column)
     found = [place.get(text, -1) for text in texts]
     if -1 in found:
         row = found.index(-1)
-        raise InputError(f"{edges.where(row)} names {texts[row]!r} as {column}, which is no id in {file}.")
+        raise InputError(f"{edges.where(row)} names {texts[row]!r} as {column}, which is not an id in {file}.")
     return found
 
 
 def _edge_features(edges: Table) -> dict[str, Any]:
+    """`edge_weight` from `weight`, and `edge_attr` from the other columns of numbers, as far as they exist."""
     found: dict[str, Any] = {}
     if "weight" in edges:
         weight = numbers(edges, "weight")
         if weight is None:
-            raise InputError(f"{edges.file} has texts in its column weight; needed are numbers.")
+            raise InputError(f"{edges.file}: column weight must hold numbers, got texts.")
         found["edge_weight"] = weight.float()
     attributes, _ = _features(edges, {"source", "target", "weight"})
     return found if attributes is None else found | {"edge_attr": attributes}

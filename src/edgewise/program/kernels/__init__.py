@@ -1,6 +1,14 @@
 """Compiled twins of the loops that cost most (extra `fast`: numba). Without numba, or on a GPU, torch does the same work.
 
-Each function here has its twin in plain torch beside the place where it is called, and a test that compares the two.
+Each loop has its twin in plain torch beside the place where it is called, and a test that compares the two. Callers write
+
+    kernels = kernels_for(work, example)
+    if kernels is not None:
+        return torch.from_numpy(kernels.rows_times(*arrays(gradient, matrices, node)))
+    return torch.einsum(...)
+
+The loops are in `gradient_loops.py`, `occlusion_loops.py` and `walk_loops.py`; `loops.py` lists them, and only it imports
+numba.
 """
 
 import os
@@ -14,9 +22,13 @@ from torch import Tensor
 
 _WORTH_IT = 4_000  # with less work than this, loading the compiled code costs more than it saves
 
+Array = Any
+"""A numpy array: numba compiles a loop for the arrays that come."""
+
 
 @cache
 def _kernels() -> ModuleType | None:
+    """The module of compiled loops; None without numba, or if EDGEWISE_COMPILED=0 turns them off."""
     if os.environ.get("EDGEWISE_COMPILED", "1") == "0":
         return None
     try:
@@ -27,7 +39,12 @@ def _kernels() -> ModuleType | None:
 
 
 def kernels_for(work: int, example: Tensor) -> Any:
-    """The compiled functions, if they are there and the work is worth it; otherwise None."""
+    """The compiled functions, if they are there and the work is worth it; otherwise None.
+
+    Args:
+        work: About how many numbers or pairs are gone through. Once the code is loaded, a sixteenth is worth it.
+        example: One of the tensors: compiled loops take float32, float64 and int64 on the CPU.
+    """
     loaded = "edgewise.program.kernels.loops" in sys.modules
     enough = work >= (_WORTH_IT // 16 if loaded else _WORTH_IT)
     fits = not example.is_cuda and example.dtype in (torch.float32, torch.float64, torch.int64)
@@ -35,11 +52,5 @@ def kernels_for(work: int, example: Tensor) -> Any:
 
 
 def arrays(*tensors: Tensor) -> list[Any]:
-    """Tensors as the compiled functions take them."""
+    """Tensors as numpy arrays that share their memory, as the compiled functions take them."""
     return [tensor.detach().numpy() for tensor in tensors]
-
-
-# --- Numba compiles a loop for the arrays that come --------------------------------------------------------------------
-
-
-Array = Any

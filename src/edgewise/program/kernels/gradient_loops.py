@@ -1,4 +1,9 @@
-"""Loops of gradients: growing the levels, and a call backwards."""
+"""Compiled loops of gradients: one hop outwards from the targets (`grow`), and one call backwards (`pull`).
+
+Example of `grow`: the edges 0 → 1, 1 → 2, 0 → 2 and the frontier (target 0, node 2), written as the key 0 · 3 + 2 = 2. Its
+in-edges are 1 → 2 and 0 → 2, so `count` is [2], `senders` [1, 0], and the pairs (0, 1) and (0, 0) are new, with the keys [1,
+0].
+"""
 
 from typing import Any
 
@@ -12,7 +17,21 @@ from edgewise.program.kernels import Array
 def grow(
     frontier: Array, start: Array, edge: Array, sender: Array, size: int, table: Array, first: int, number_senders: bool
 ) -> Any:
-    """One hop outwards: in-edges of the frontier's nodes, and the senders that are new (see `levels.expand`)."""
+    """One hop outwards: in-edges of the frontier's nodes, and the senders that are new (see `levels.expand`).
+
+    Args:
+        frontier: `[F]`, keys target · size + node.
+        start: `[N + 1]`, the edges into node v are `start[v]:start[v + 1]`.
+        edge: `[E]`, the column of each edge in that order.
+        sender: `[E]`, its sender.
+        size: N.
+        table: `[targets · N]`, the row of each key that is known, −1 otherwise; filled in here.
+        first: The row of the first new key.
+        number_senders: Whether senders get rows at all; the last hop needs none.
+
+    Returns:
+        `[F]` the in-degrees; `[n]` columns, senders and rows of the senders; the new keys.
+    """
     total = 0
     count = np.empty(len(frontier), np.int64)
     for i in range(len(frontier)):
@@ -46,7 +65,19 @@ def pull(
 ) -> Any:  # fmt: skip
     """A call backwards: onward[head] · sent[tail] of each edge, and Σ onward[head] over the edges of each sender.
 
-    `back` are the senders' rows among `size` (empty: nobody asks); the first of them start with the rows of `own`.
+    Args:
+        onward: `[heads, d]`, gradients at the receivers.
+        sent: `[tails, d]`, what senders send.
+        own: Rows with which the first of the senders' sums start.
+        coefficient: `[E]`, a number per column, or empty for 1.
+        start: `[heads + 1]`, the edges into receiver i are `start[i]:start[i + 1]`.
+        tail: `[n]`, the sender's row of each edge.
+        edge: `[n]`, its column.
+        back: `[n]`, the sender's row among the sums.
+        size: How many sums are wanted; 0 for none.
+
+    Returns:
+        `[n]` the products, and `[size, d]` the sums.
     """
     width, scaled, asked = onward.shape[1], len(coefficient) > 0, size > 0
     products, found = np.empty(len(tail), onward.dtype), np.zeros((size, width), onward.dtype)

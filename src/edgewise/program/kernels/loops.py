@@ -1,4 +1,4 @@
-"""Loops for numba; imported only by `compiled.py`. Arrays in, arrays out; what they do is written where they are called."""
+"""All compiled loops in one place. Importing this file imports numba, so only `kernels_for` does it, when work is worth it."""
 
 from edgewise.program.kernels.gradient_loops import grow, pull
 from edgewise.program.kernels.occlusion_loops import carry, carry_to_targets, rectify, spread

@@ -1,4 +1,7 @@
-"""Loops of walks: products of blocks, and boxes."""
+"""Compiled loops of walks: products of gradients and blocks (`walk/blocks.py`), and boxes (`walk/bounds.py`).
+
+N nodes, P pairs (sender, receiver) ordered by receiver: those into node v are `start[v]:start[v + 1]`.
+"""
 
 from typing import Any
 
@@ -10,7 +13,7 @@ from edgewise.program.kernels import Array
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
 def rows_times(rows: Array, matrices: Array, node: Array) -> Any:
-    """rows[i] · matrices[node[i]], without copies of the matrices."""
+    """`[n, in]`: rows[i] · matrices[node[i]] for rows `[n, out]` and matrices `[N, out, in]`, which are not copied."""
     found = np.zeros((len(rows), matrices.shape[2]), rows.dtype)
     for i in range(len(rows)):
         for o in range(matrices.shape[1]):
@@ -23,7 +26,7 @@ def rows_times(rows: Array, matrices: Array, node: Array) -> Any:
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
 def times_rows(matrices: Array, node: Array, rows: Array) -> Any:
-    """matrices[node[i]] · rows[i]."""
+    """`[n, out]`: matrices[node[i]] · rows[i] for rows `[n, in]`."""
     found = np.empty((len(rows), matrices.shape[1]), rows.dtype)
     for i in range(len(rows)):
         for o in range(matrices.shape[1]):
@@ -38,7 +41,19 @@ def times_rows(matrices: Array, node: Array, rows: Array) -> Any:
 def box_image(
     matrices: Array, scale: Array, start: Array, sender: Array, reached: Array, low: Array, high: Array
 ) -> Any:
-    """The hull, over the pairs into each node, of scale · matrix of the node · box of the sender; ±inf where nothing comes."""
+    """`[N, out]` twice: the hull, over the pairs into each node, of scale · matrix of the node · box of the sender.
+
+    Args:
+        matrices: `[N, out, in]`.
+        scale: `[P]`.
+        start: `[N + 1]`.
+        sender: `[P]`.
+        reached: `[N]`, whether a node has a box at all.
+        low: `[N, in]`.
+        high: `[N, in]`.
+
+    Sides are ±inf where nothing arrives.
+    """
     size, width = len(start) - 1, matrices.shape[1]
     new_low, new_high = np.full((size, width), np.inf), np.full((size, width), -np.inf)
     for v in range(size):
@@ -62,7 +77,19 @@ def pair_scores(
     heads: Array, table: Array, own_heads: Array, own_table: Array, parent: Array, pair: Array, sender: Array,
     scale: Array, is_own: Array,
 ) -> Any:  # fmt: skip
-    """scale · heads[parent] · table[sender], and where a node stays also own_heads[parent] · own_table[sender] (if any)."""
+    """`[n]`: scale · heads[parent] · table[sender], and where a node stays also own_heads[parent] · own_table[sender].
+
+    Args:
+        heads: `[prefixes, d]`.
+        table: `[N, d]`.
+        own_heads: `[prefixes, e]`, or empty.
+        own_table: `[N, e]`, or empty.
+        parent: `[n]`, the prefix of each step.
+        pair: `[n]`, its pair.
+        sender: `[P]`.
+        scale: `[P]`.
+        is_own: `[P]`, whether the pair is a node with itself.
+    """
     found, has_own = np.empty(len(pair), heads.dtype), len(own_heads) > 0
     for j in range(len(pair)):
         i, p = parent[j], pair[j]
@@ -83,7 +110,11 @@ def hull(
     start: Array, sender: Array, scale: Array, is_own: Array, reached: Array, low: Array, high: Array, own_low: Array,
     own_high: Array, diagonal: Array,
 ) -> Any:  # fmt: skip
-    """The hull, over the pairs into each node, of diagonal · (scale · box of the sender + own box where a node stays)."""
+    """`[N, d]` twice: the hull, over the pairs into each node, of diagonal · (scale · box of the sender, + own box).
+
+    The own box is added where a node stays. `own_low`, `own_high` and `diagonal` are `[N, d]` or empty; the rest as for
+    `box_image`. Sides are ±inf where nothing arrives.
+    """
     size, width = len(start) - 1, low.shape[1]
     least, most = np.full((size, width), np.inf), np.full((size, width), -np.inf)
     has_own, has_diagonal = len(own_low) > 0, len(diagonal) > 0

@@ -1,4 +1,8 @@
-"""Known layers, a small file each, and the table of them."""
+"""Known layers, and the table of them.
+
+Start with `base.py` (what a layer can do) and `affine.py` (most layers). A module that is not in the table is left to the model
+itself, or to walks (`module.py`).
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +39,11 @@ _KNOWN: dict[type, Callable[..., list[Any]]] = {
 
 
 def lower_layer(module: MessagePassing, calls: list[Call], data: Data) -> list[Any]:
-    """A layer as a list of `Layer`s and row-wise functions; only the very classes of PyG, a subclass may do anything."""
+    """A module as a list of `Layer`s and row-wise functions, in the order in which they run.
+
+    `calls` are the message-passing calls that were recorded inside the module (SGC makes several). Only the very classes of PyG
+    are known, because a subclass may do anything; `Unsupported` says what is not.
+    """
     if type(module) not in _KNOWN:
         raise Unsupported(f"{type(module).__name__} is not among the lowered layers")
     return _KNOWN[type(module)](module, calls, data)

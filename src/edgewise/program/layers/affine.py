@@ -1,4 +1,10 @@
-"""z_v = B Σ_e ω_e c_e x_u + s_v · (own term) + b: GCN, SAGE, GIN, GraphConv and SGC are of this form."""
+"""z_v = B Σ_e ω_e c_e x_u + s_v · (own term) + b: GCN, SAGE, GIN, GraphConv and SGC are of this form.
+
+`c_e` is the coefficient of edge e = u → v (a normalised degree, a share of a mean), `B` the matrix. The own term is `B l_v x_v`
+for an added self-loop with coefficient `l_v`, `R x_v` for a second matrix R, or `B r x_v` for a number r (GIN's 1 + ε).
+Everything is linear in x, ω and s, so derivatives and differences are written by hand: three sections, forwards, backwards and
+differences.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,23 +23,38 @@ class _Constant:
     """Features that no weight changes: what is sent (through the matrix already, if that makes rows shorter), and own terms."""
 
     sent: Tensor
+    """`[N, in]`, or `[N, out]` if projected."""
     projected: bool
     own: Tensor | None
+    """`[N, out]`: the own term of every node; None: there is none."""
 
 
 @dataclass(frozen=True, eq=False)
 class AffineLayer(Layer):
-    """Coefficients per edge, a matrix for senders, and the own term: an added loop, a matrix or a number."""
+    """Coefficients per edge, a matrix for senders, and the own term: an added loop, a matrix or a number.
+
+    A mean with a root matrix, on 0 → 2 ← 1: node 2 receives B (½ · 1 + ½ · 10) = 2 · 5.5 and adds R · 100 = 300.
+
+    >>> layer = AffineLayer(torch.tensor([0.5, 0.5]), matrix=torch.tensor([[2.0]]), root=torch.tensor([[3.0]]))
+    >>> hop = Hop(torch.tensor([0, 2]), torch.tensor([0, 1]), torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([2]), 3)
+    >>> x = torch.tensor([[1.0], [10.0], [100.0]])
+    >>> layer.forward(x, hop, torch.ones(2), None)
+    tensor([[311.]])
+    >>> of_edges, of_own, _ = layer.backward(x, hop, torch.ones(1, 1), None)     # z = ω₀ · 1 + ω₁ · 10 + s · 300
+    >>> of_edges, of_own
+    (tensor([ 1., 10.]), tensor([300.]))
+    """
 
     coefficient: Tensor | None
     """`[E]`: after normalisation; None: 1."""
     matrix: Tensor | None = None
-    """`[out, in]` for what is heard; None: as it is."""
+    """`[out, in]` for what is received; None: as it is."""
     loop: Tensor | None = None
-    """`[N]`: coefficient of the added self-loop, heard through `matrix`."""
+    """`[N]`: coefficient of the added self-loop, received through `matrix`."""
     root: Tensor | float | None = None
-    """`[out, in]`, or a number."""
+    """`[out, in]`, or a number that multiplies x before `matrix`."""
     bias: Tensor | None = None
+    """`[out]`."""
 
     def prepare(self, table: Tensor) -> Any:
         """Own terms, and the matrix where it makes rows shorter: once for all targets."""
@@ -44,28 +65,29 @@ class AffineLayer(Layer):
     # --- forwards -----------------------------------------------------------------------------------------------------
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
-        """Sum first, then the matrix: heads are fewer than tails."""
+        """`[heads, out]`. Sum first, then the matrix: heads are fewer than tails."""
         sent = table.sent if isinstance(table, _Constant) else table
-        heard = weighted_sum(self._of_edges(hop, weight), sent, hop)
+        received = weighted_sum(self._of_edges(hop, weight), sent, hop)  # [heads, in]
         if isinstance(table, _Constant):
-            return self._finish(heard, self._constant_rest(table, hop, own), projected=table.projected)
+            return self._finish(received, self._constant_rest(table, hop, own), projected=table.projected)
         if self.loop is not None:
-            mine = self.loop.index_select(0, hop.node)
-            heard = torch.addcmul(heard, hop.own_rows(table), (mine if own is None else mine * own).view(-1, 1))
+            mine = self.loop.index_select(0, hop.node)  # [heads]
+            received = torch.addcmul(received, hop.own_rows(table), (mine if own is None else mine * own).view(-1, 1))
         if isinstance(self.root, float):
-            heard = heard + _scaled(hop.own_rows(table), own) * self.root
+            received = received + _scaled(hop.own_rows(table), own) * self.root
         rest = self.bias
         if isinstance(self.root, Tensor):
             rest = functional.linear(_scaled(hop.own_rows(table), own), self.root, self.bias)
-        return self._finish(heard, rest, projected=False)
+        return self._finish(received, rest, projected=False)
 
-    def _finish(self, heard: Tensor, rest: Tensor | None, *, projected: bool) -> Tensor:
-        """B · heard + rest."""
+    def _finish(self, received: Tensor, rest: Tensor | None, *, projected: bool) -> Tensor:
+        """B · received + rest."""
         if self.matrix is None or projected:
-            return heard if rest is None else heard + rest
-        return heard @ self.matrix.t() if rest is None else torch.addmm(rest, heard, self.matrix.t())
+            return received if rest is None else received + rest
+        return received @ self.matrix.t() if rest is None else torch.addmm(rest, received, self.matrix.t())
 
     def _constant_rest(self, table: _Constant, hop: Hop, own: Tensor | None) -> Tensor | None:
+        """Own terms and bias for a prepared table: `[heads, out]`, `[out]` or None; kept by the hop for the next pass."""
         terms, bias = table.own, self.bias
         if terms is None:
             return bias
@@ -77,6 +99,7 @@ class AffineLayer(Layer):
         return hop.remembered("rest", lambda: rows + bias)
 
     def _of_edges(self, hop: Hop, weight: Tensor) -> Tensor:
+        """ω · c, `[edges]`."""
         if self.coefficient is None:
             return weight
         coefficient = self.coefficient
@@ -87,7 +110,11 @@ class AffineLayer(Layer):
     def backward(
         self, table: Any, near: Hop, gradient: Tensor, onto: Hop | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """By hand: with activations at hand nothing has to be run forwards."""
+        """By hand: with activations at hand nothing has to be run forwards.
+
+        With g the gradient of z `[heads, out]`: ∂/∂ω_e = c_e (Bᵀ g_v) · x_u, ∂/∂s_v = g_v · (own term of v), and the gradient
+        of a sender is the sum of c_e Bᵀ g_v over its edges (`onward` is Bᵀ g, `[heads, in]`).
+        """
         constant = table if isinstance(table, _Constant) else None
         projected = constant is not None and constant.projected
         onward = gradient if projected or self.matrix is None else gradient @ self.matrix
@@ -104,7 +131,10 @@ class AffineLayer(Layer):
     def _pull(
         self, onward: Tensor, sent: Tensor, near: Hop, onto: Hop | None, own: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Products of the onward gradient with what each edge brought, and the gradient of the senders (`onto`)."""
+        """Products of the onward gradient with what each edge brought `[edges]`, and the gradient of the senders (`onto`).
+
+        `own` `[heads, in]` is added to the senders that are the heads themselves. Compiled loops do both in one pass.
+        """
         kernels = kernels_for(onward.numel(), onward)
         if kernels is not None:
             nothing = onward.new_zeros(0, 0)
@@ -125,6 +155,7 @@ class AffineLayer(Layer):
         return products, back
 
     def _own_backward(self, rows: Tensor, hop: Hop, gradient: Tensor, onward: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Through the own term: ∂/∂s `[heads]`, and the gradient of the heads' own rows `[heads, in]` (None: no own term)."""
         back: Tensor | None = None
         if self.loop is not None:
             back = onward * self.loop.index_select(0, hop.node).view(-1, 1)
@@ -136,11 +167,11 @@ class AffineLayer(Layer):
     # --- differences --------------------------------------------------------------------------------------------------
 
     def difference(self, change: Tensor) -> Tensor:
-        """What a change of what is heard changes in the output."""
+        """What a change of what is received changes in the output: `[n, in]` to `[n, out]`, without coefficients."""
         return change if self.matrix is None else functional.linear(change, self.matrix)
 
     def own_difference(self, change: Tensor, node: Tensor) -> Tensor | None:
-        """What a change of the nodes' own features changes through their own term; None: they do not hear themselves."""
+        """What a change of the nodes' own features `[n, in]` changes through their own term; None: the layer has none."""
         total: Tensor | None = None
         if self.loop is not None:
             total = self.difference(change * self.loop.index_select(0, node).view(-1, 1))
@@ -151,13 +182,13 @@ class AffineLayer(Layer):
         return total
 
     def message(self, table: Any, edge: Tensor, sender: Tensor) -> Tensor:
-        """What some edges add to the outputs of their receivers."""
+        """What some edges add to the outputs of their receivers, `[n, out]`."""
         rows = (table.sent if isinstance(table, _Constant) else table).index_select(0, sender)
         rows = rows if isinstance(table, _Constant) and table.projected else self.difference(rows)
         return self.weighted(edge, rows)
 
     def own_term(self, table: Any, node: Tensor) -> Tensor | None:
-        """What some nodes' own terms add to their outputs."""
+        """What some nodes' own terms add to their outputs, `[n, out]`; None: the layer has none."""
         if isinstance(table, _Constant):
             return None if table.own is None else table.own.index_select(0, node)
         return self.own_difference(table.index_select(0, node), node)
@@ -167,7 +198,7 @@ class AffineLayer(Layer):
         return rows if self.coefficient is None else rows * self.coefficient.index_select(0, edge).view(-1, 1)
 
     def coefficients(self, edge: Tensor, like: Tensor) -> Tensor:
-        """Of some columns, `[edges]`."""
+        """The coefficients of some columns, `[edges]`; `like` gives the dtype where all are 1."""
         return like.new_ones(len(edge)) if self.coefficient is None else self.coefficient.index_select(0, edge)
 
 

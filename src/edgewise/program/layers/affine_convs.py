@@ -1,4 +1,9 @@
-"""Coefficients of messages, read off what a layer handed to `propagate`, by the edge that owns each message."""
+"""GCN, SGC, GIN, SAGE and GraphConv as `AffineLayer`s.
+
+A layer's own normalisation (degrees, means, edge weights) is not computed again: the coefficients are read off what the layer
+passed to `propagate` in the recorded pass, by the edge that owns each message (`by_owner`). Every `lower_…` takes the module,
+its recorded calls and the graph, and returns the steps that stand for it.
+"""
 
 from functools import partial
 from typing import Any
@@ -16,7 +21,12 @@ from edgewise.program.operations import RowFunction, read_row_function
 
 
 def by_owner(call: Call, per_message: Tensor | None, data: Data) -> tuple[Tensor | None, Tensor | None]:
-    """`[E]` for edges and `[N]` for added self-loops; None where all are 1, or no loop was added."""
+    """`[E]` for edges and `[N]` for added self-loops; None where all are 1, or no loop was added.
+
+    `per_message` has a number for each message, in the order in which the layer sent them; `call.slots` says which edge (or,
+    from E on, which node's loop) owns each. GCN on the path 0 → 1 → 2 with loops sends five messages with the slots
+    (0, 1, 2, 3, 4): the first two numbers are those of the edges, the others those of the loops.
+    """
     num_edges = data.edge_index.size(1)
     adds_loops = bool((call.slots >= num_edges).any())
     whole = not adds_loops and call.slots.numel() == num_edges
@@ -29,7 +39,7 @@ def by_owner(call: Call, per_message: Tensor | None, data: Data) -> tuple[Tensor
 
 
 def check_every_edge(call: Call, data: Data) -> None:
-    """Refuse a call that left edges out (other than loops, which some layers replace)."""
+    """Raise `Unsupported` for a call that left edges out (other than loops, which some layers replace)."""
     source, receiver = data.edge_index
     wanted = int((source != receiver).sum())
     edges = call.slots[call.slots < data.edge_index.size(1)]
@@ -38,7 +48,7 @@ def check_every_edge(call: Call, data: Data) -> None:
 
 
 def mean_share(call: Call, data: Data) -> Tensor:
-    """`[messages]`: 1 / number of messages that the receiver hears."""
+    """`[messages]`: 1 / number of messages that the receiver gets."""
     ends = data.edge_index[0 if call.module.flow == "target_to_source" else 1]
     receiver = torch.cat([ends, torch.arange(data.num_nodes, device=ends.device)])[call.slots]
     count = torch.bincount(receiver, minlength=data.num_nodes).clamp(min=1)
@@ -46,15 +56,15 @@ def mean_share(call: Call, data: Data) -> Tensor:
 
 
 def fixed(parameter: Tensor | None) -> Tensor | None:
-    """A parameter that is not differentiated."""
+    """A parameter without its gradient; None stays None."""
     return None if parameter is None else parameter.detach()
 
 
-# --- GCNConv and SGConv: normalised sums, a node hears itself through an added loop ------------------------------------
+# --- GCNConv and SGConv: normalised sums, the node itself through an added loop ----------------------------------------
 
 
 def lower_gcn(conv: GCNConv, calls: list[Call], data: Data) -> list[Any]:
-    """B Σ c x + b."""
+    """B Σ c x + b, with c = 1 / √(degree of u · degree of v)."""
     if conv.aggr not in ("add", "sum"):
         raise Unsupported(f"GCNConv with aggr={conv.aggr!r}")
     coefficient, loop = by_owner(calls[0], calls[0].arguments.get("edge_weight"), data)
@@ -62,7 +72,7 @@ def lower_gcn(conv: GCNConv, calls: list[Call], data: Data) -> list[Any]:
 
 
 def lower_sgc(conv: SGConv, calls: list[Call], data: Data) -> list[Any]:
-    """K sums, then one matrix."""
+    """K normalised sums (calls), then one matrix."""
     if conv.aggr not in ("add", "sum"):
         raise Unsupported(f"SGConv with aggr={conv.aggr!r}")
     owned = [by_owner(call, call.arguments.get("edge_weight"), data) for call in calls]
@@ -74,7 +84,7 @@ def lower_sgc(conv: SGConv, calls: list[Call], data: Data) -> list[Any]:
 
 
 def inner_network(conv: GINConv | GINEConv, call: Call, data: Data) -> RowFunction:
-    """The network inside, which must treat every node by itself."""
+    """The network inside a GIN, as row-wise operations; it must treat every node by itself."""
     if conv.aggr not in ("add", "sum"):
         raise Unsupported(f"{type(conv).__name__} with aggr={conv.aggr!r}")
     network = read_row_function(conv.nn, call.arguments["x"][0])
@@ -84,7 +94,11 @@ def inner_network(conv: GINConv | GINEConv, call: Call, data: Data) -> RowFuncti
 
 
 def lower_gin(conv: GINConv, calls: list[Call], data: Data) -> list[Any]:
-    """Σ x + (1 + ε) x, then the network; its first linear map belongs to the sum, so that features are projected once."""
+    """Σ x_u + (1 + ε) x_v, then the network.
+
+    A first linear map of the network becomes the matrix of the sum: B (Σ x_u + (1 + ε) x_v) + b. Features that are the same for
+    all targets are then projected once.
+    """
     network = inner_network(conv, calls[0], data)
     coefficient, _ = by_owner(calls[0], None, data)
     root = 1 + float(conv.eps)
@@ -99,6 +113,7 @@ def lower_gin(conv: GINConv, calls: list[Call], data: Data) -> list[Any]:
 
 
 def _per_message(conv: Any, call: Call, data: Data) -> Any:
+    """`[messages]`: edge weight, times the share of a mean; None: all 1."""
     weight = call.arguments.get("edge_weight")
     if conv.aggr in ("add", "sum"):
         return weight
@@ -109,7 +124,7 @@ def _per_message(conv: Any, call: Call, data: Data) -> Any:
 
 
 def lower_sage(conv: SAGEConv, calls: list[Call], data: Data) -> list[Any]:
-    """Senders through `lin_l`, the node itself through `lin_r`."""
+    """Senders through `lin_l`, the node itself through `lin_r`; with `normalize=True` rows are scaled to length 1."""
     if conv.project:
         raise Unsupported("SAGEConv with project=True")
     coefficient, _ = by_owner(calls[0], _per_message(conv, calls[0], data), data)

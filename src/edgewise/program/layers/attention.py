@@ -1,4 +1,16 @@
-"""GATConv and GATv2Conv: every head weighs what it hears by attention; ω multiplies the message after that."""
+"""GATConv and GATv2Conv: every head weighs what it receives by attention; ω multiplies the message after that.
+
+So ω = 0 takes a message away and leaves the attention of the others as it is:
+
+    z_v = Σ_e ω_e α_e B x_u + s_v α_vv B x_v + b
+
+where α is the softmax of the logits over all edges that end in v and the added self-loop. "Head" has two meanings here: H
+attention heads, and the heads of a `Hop`, which receive.
+
+The path 0 → 1 → 2 with one attention head of width 1, B = 1, x = (1, 10, 100) and attention that ignores its input (all logits
+0): node 2 receives from node 1 and, by the added loop, from itself, each with α = ½, so z₂ = ½ · 10 + ½ · 100 = 55. With
+ω(e1) = 0 it is 50, not 100: the loop keeps its ½.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,75 +29,83 @@ from edgewise.program.levels import Hop, weighted_sum
 
 @dataclass(frozen=True)
 class _Sides:
-    """Features as senders and as receivers, `[rows, heads, channels]`, and what attention reads of them."""
+    """Features as senders and as receivers, and what a residual adds: all of a layer that a single row decides."""
 
     sent: Tensor
-    heard_by: Tensor
+    """`[rows, H, channels]`: what each row sends."""
+    receiving: Tensor
+    """`[rows, H, channels]`: what attention reads of it as a receiver."""
     residual: Tensor | None
+    """`[rows, out]`, for `residual=True`."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionLayer(Layer):
-    """Both attention layers: they differ in how two nodes and an edge become a number (`logits`)."""
+    """Both attention layers: they differ in how two nodes and an edge become a number (`_logits`)."""
 
     uses_model = True
 
     conv: Any
     edge_part: Tensor | None
-    """What the edge features add to attention: `[E, …]`, and the same for added loops `[N, …]`."""
+    """`[E, H]` (GAT) or `[E, H, channels]` (GATv2): what edge features add to the logits; None: there are none."""
     loop_part: Tensor | None
+    """The same for added loops, `[N, …]`."""
     loop_edge: Tensor | None
     """`[N]`: the explicit loop that owns a node's v→v message, or −1. None: the layer adds no loops."""
     is_loop: Tensor | None
     """`[E]`: explicit loops, which the layer replaces by its own."""
 
     def prepare(self, table: Tensor) -> Any:
-        """Both projections, once."""
+        """Both projections of the rows `[rows, in]`, once."""
         conv, shape = self.conv, (-1, self.conv.heads, self.conv.out_channels)
         if isinstance(conv, GATv2Conv):
             sent = conv.lin_l(table).view(shape)
-            heard_by = sent if conv.share_weights else conv.lin_r(table).view(shape)
+            receiving = sent if conv.share_weights else conv.lin_r(table).view(shape)
         else:
-            sent = heard_by = conv.lin(table).view(shape)
-        return _Sides(sent, heard_by, conv.res(table) if conv.res is not None else None)
+            sent = receiving = conv.lin(table).view(shape)
+        return _Sides(sent, receiving, conv.res(table) if conv.res is not None else None)
 
-    def _logits(self, sent: Tensor, heard_by: Tensor, edge: Tensor | None) -> Tensor:
-        """Attention before the softmax, `[edges, heads]`."""
+    def _logits(self, sent: Tensor, receiving: Tensor, edge: Tensor | None) -> Tensor:
+        """Attention before the softmax, `[edges, H]`, from the two sides of each edge and its features.
+
+        GAT: leaky_relu(a · sender + a' · receiver + edge). GATv2: a · leaky_relu(sender + receiver + edge).
+        """
         conv = self.conv
+        both = sent + receiving if edge is None else sent + receiving + edge
         if isinstance(conv, GATv2Conv):
-            both = sent + heard_by if edge is None else sent + heard_by + edge
             return (functional.leaky_relu(both, conv.negative_slope) * conv.att).sum(dim=-1)
-        both = sent + heard_by if edge is None else sent + heard_by + edge
         return functional.leaky_relu(both, conv.negative_slope)
 
     def _sides_of_attention(self, sides: _Sides) -> tuple[Tensor, Tensor]:
+        """What logits read of a row as sender and as receiver: `[rows, H]` (GAT) or `[rows, H, channels]` (GATv2)."""
         if isinstance(self.conv, GATv2Conv):
-            return sides.sent, sides.heard_by
-        return (sides.sent * self.conv.att_src).sum(-1), (sides.heard_by * self.conv.att_dst).sum(-1)
+            return sides.sent, sides.receiving
+        return (sides.sent * self.conv.att_src).sum(-1), (sides.receiving * self.conv.att_dst).sum(-1)
 
     @property
     def sender_matrix(self) -> Tensor:
-        """`[heads · channels, in]`: what every message is multiplied with."""
+        """`[H · channels, in]`: what every message is multiplied with."""
         found: Tensor = (self.conv.lin_l if isinstance(self.conv, GATv2Conv) else self.conv.lin).weight.detach()
         return found
 
     def attention(self, table: Tensor, hop: Hop) -> tuple[Tensor, Tensor | None]:
-        """`[edges, heads]`, and that of the added loops `[heads of the hop, heads]`."""
+        """α of the edges `[edges, H]`, and of the added loops `[heads of the hop, H]`; None: the layer adds none."""
         return self._attention(self.prepare(table), hop)
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
-        """Softmax over what a head hears, then the weighted sum."""
+        """Softmax over what each node receives, then the weighted sum: `[heads of the hop, out]`."""
         sides = table if isinstance(table, _Sides) else self.prepare(table)
         attention, of_loop = self._attention(sides, hop)
-        heard = _sum_by_head(attention * weight.view(-1, 1), sides.sent, hop)
+        received = _sum_by_head(attention * weight.view(-1, 1), sides.sent, hop)  # [heads of the hop, H, channels]
         if of_loop is not None:
             of_loop = of_loop * self._loop_weight(hop, weight, own)
-            heard = heard + of_loop.unsqueeze(-1) * hop.own_rows(sides.sent)
-        return self._finish(heard, sides, hop, own)
+            received = received + of_loop.unsqueeze(-1) * hop.own_rows(sides.sent)
+        return self._finish(received, sides, hop, own)
 
     def _attention(self, sides: _Sides, hop: Hop) -> tuple[Tensor, Tensor | None]:
+        """As `attention`, from rows that are projected already."""
         by_sender, by_receiver = self._sides_of_attention(sides)
-        receiver = hop.own_rows(by_receiver)
+        receiver = hop.own_rows(by_receiver)  # [heads of the hop, …]
         edge = None if self.edge_part is None else self.edge_part.index_select(0, hop.edge_id)
         logits = self._logits(by_sender.index_select(0, hop.tail), receiver.index_select(0, hop.head), edge)
         loop = None
@@ -96,12 +116,13 @@ class AttentionLayer(Layer):
         return _softmax(logits, loop, hop)
 
     def _without_loops(self, logits: Tensor, hop: Hop) -> Tensor:
+        """The layer removes explicit loops before it adds its own: their logits are −∞, so their α is 0."""
         if self.is_loop is None:
             return logits
         return logits.masked_fill(self.is_loop.index_select(0, hop.edge_id).view(-1, 1), -torch.inf)
 
     def _loop_weight(self, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
-        """ω of the explicit loop where there is one, otherwise s."""
+        """`[heads of the hop, 1]`: ω of the explicit loop where there is one, otherwise s."""
         mine = weight.new_ones(hop.num_heads) if own is None else own
         if self.is_loop is not None and self.loop_edge is not None:
             owner = self.loop_edge.index_select(0, hop.node)
@@ -110,23 +131,32 @@ class AttentionLayer(Layer):
             mine = torch.where(owner >= 0, explicit, mine)
         return mine.view(-1, 1)
 
-    def _finish(self, heard: Tensor, sides: _Sides, hop: Hop, own: Tensor | None) -> Tensor:
-        heard = heard.flatten(1) if self.conv.concat else heard.mean(dim=1)
+    def _finish(self, received: Tensor, sides: _Sides, hop: Hop, own: Tensor | None) -> Tensor:
+        """Attention heads side by side or averaged, then the residual (times s) and the bias: `[heads of the hop, out]`."""
+        received = received.flatten(1) if self.conv.concat else received.mean(dim=1)
         if sides.residual is not None:
             rows = hop.own_rows(sides.residual)
-            heard = heard + (rows if own is None else rows * own.view(-1, 1))
-        return heard if self.conv.bias is None else heard + self.conv.bias
+            received = received + (rows if own is None else rows * own.view(-1, 1))
+        return received if self.conv.bias is None else received + self.conv.bias
 
 
 def _softmax(logits: Tensor, loop: Tensor | None, hop: Hop) -> tuple[Tensor, Tensor | None]:
-    """Over the edges of each head and its loop, per attention head."""
-    index = hop.head.view(-1, 1).expand_as(logits)
-    with torch.no_grad():
+    """α of the edges `[edges, H]` and of the loops `[heads of the hop, H]`: over all that a node receives, per attention head.
+
+    As PyG does it: shifted by the largest logit, and 1e-16 added to the sum. On the path 0 → 1 → 2, node 2 has one edge and its
+    loop; with equal logits each gets one half.
+
+    >>> hop = Hop(torch.tensor([0, 1]), torch.tensor([1]), torch.tensor([1]), torch.tensor([2]), torch.tensor([2]), 3)
+    >>> _softmax(torch.zeros(1, 1), torch.zeros(1, 1), hop)
+    (tensor([[0.5000]]), tensor([[0.5000]]))
+    """
+    index = hop.head.view(-1, 1).expand_as(logits)  # [edges, H]
+    with torch.no_grad():  # top: [heads of the hop, H], the largest logit
         low = torch.full((hop.num_heads, logits.size(1)), -torch.inf, dtype=logits.dtype, device=logits.device)
         top = (low if loop is None else loop.detach()).scatter_reduce(0, index, logits.detach(), "amax")
         top = top.masked_fill(top == -torch.inf, 0.0)
     exponent = (logits - top.index_select(0, hop.head)).exp()
-    total = torch.zeros_like(top).index_add(0, hop.head, exponent)
+    total = torch.zeros_like(top).index_add(0, hop.head, exponent)  # [heads of the hop, H]
     of_loop = None
     if loop is not None:
         of_loop = (loop - top).exp()
@@ -136,12 +166,13 @@ def _softmax(logits: Tensor, loop: Tensor | None, hop: Hop) -> tuple[Tensor, Ten
 
 
 def _sum_by_head(weight: Tensor, sent: Tensor, hop: Hop) -> Tensor:
+    """Σ weight · sent over the edges of each node, one attention head after the other: `[heads of the hop, H, channels]`."""
     parts = [weighted_sum(weight[:, h].contiguous(), sent[:, h], hop) for h in range(sent.size(1))]
     return torch.stack(parts, dim=1)
 
 
 def lower_attention(conv: GATConv | GATv2Conv, calls: list[Call], data: Data) -> list[Any]:
-    """Edge features through their matrix, once; loops as the layer makes them."""
+    """An attention layer: edge features go through their matrix once, loops are as the layer makes them."""
     if conv.aggr not in ("add", "sum") or getattr(conv, "lin", True) is None:
         raise Unsupported(f"{type(conv).__name__} with aggr={conv.aggr!r} or two sides")
     check_every_edge(calls[0], data)
@@ -153,6 +184,7 @@ def lower_attention(conv: GATConv | GATv2Conv, calls: list[Call], data: Data) ->
 
 
 def _loops(data: Data) -> tuple[Tensor, Tensor | None]:
+    """`[N]`: the column of each node's explicit loop (the last of several), or −1; and `[E]`: which columns are loops."""
     source, receiver = data.edge_index
     owner = torch.full((data.num_nodes,), -1, device=source.device)
     loops = (source == receiver).nonzero().view(-1)
@@ -162,7 +194,10 @@ def _loops(data: Data) -> tuple[Tensor, Tensor | None]:
 
 
 def _edge_parts(conv: Any, call: Call, data: Data) -> tuple[Tensor | None, Tensor | None]:
-    """What edge features add to attention; for added loops PyG fills in features of its own (`fill_value`)."""
+    """What edge features add to the logits of edges `[E, …]` and of added loops `[N, …]`; None, None: there are none.
+
+    For added loops PyG fills in features of its own (`fill_value`): they are in the recorded call.
+    """
     features = call.edge_features
     if features is None or conv.lin_edge is None:
         return None, None
@@ -172,7 +207,7 @@ def _edge_parts(conv: Any, call: Call, data: Data) -> tuple[Tensor | None, Tenso
         if isinstance(conv, GATConv):
             part = (part * conv.att_edge).sum(dim=-1)
     num_edges = data.edge_index.size(1)
-    whole = part.new_zeros(num_edges + data.num_nodes, *part.shape[1:])
+    whole = part.new_zeros(num_edges + data.num_nodes, *part.shape[1:])  # by owner: edges, then nodes' loops
     whole[call.slots] = part
     loops = whole[num_edges:].clone()
     own, _ = _loops(data)

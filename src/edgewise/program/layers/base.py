@@ -1,4 +1,4 @@
-"""What every lowered layer can do."""
+"""What every lowered layer can do: one message-passing call, forwards and backwards."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -10,13 +10,17 @@ from edgewise.program.levels import Hop
 
 
 class Layer(ABC):
-    """One message-passing call: a table of senders' features to what the heads make of them, before activation."""
+    """One message-passing call: a table of senders' features to what the heads make of them, before activation.
+
+    The table is `[rows, in]`; which row each edge and each head reads is in the `Hop`. `forward` is enough for a new layer:
+    `prepare` and `backward` have defaults that are right, if not the fastest.
+    """
 
     uses_model = False
     """Whether it calls modules of the user's model, which must then be borrowed."""
 
     def prepare(self, table: Tensor) -> Any:
-        """What can be computed once for a table that no weight changes (the features); handed to `forward`."""
+        """What can be computed once for a table that no weight changes (the features); passed to `forward` as its table."""
         return table
 
     @abstractmethod
@@ -26,10 +30,10 @@ class Layer(ABC):
     def backward(
         self, table: Any, near: Hop, gradient: Tensor, onto: Hop | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """At ω = s = 1: the gradients of edges, of self edges and of the senders, from that of the outputs.
+        """At ω = s = 1: the gradients of edges `[edges]`, of self edges `[heads]` and of the senders, from that of the outputs.
 
-        `near` reads the table by node: activations are the same for all targets. `onto` names the senders as pairs, to which
-        their gradients belong; None: nobody asks for them.
+        `gradient` is `[heads, width]`. `near` reads the table by node: activations are the same for all targets. `onto` names
+        the senders as pairs, to which their gradients belong; None: they are not needed (the senders are constants).
         """
         weight = torch.ones(len(near.tail), dtype=gradient.dtype, device=gradient.device).requires_grad_()
         own = torch.ones(near.num_heads, dtype=gradient.dtype, device=gradient.device).requires_grad_()
@@ -45,4 +49,4 @@ class Layer(ABC):
 
 
 class Unsupported(Exception):  # noqa: N818 (not an error: another way is taken)
-    """A part of the model that is not known; never shown to the user but in the debug log."""
+    """A part of the model that is not known, with the reason; users see it in the debug log only."""

@@ -16,22 +16,28 @@ from edgewise.program.levels import Hop
 
 @dataclass(frozen=True, eq=False)
 class EdgeReluLayer(Layer):
-    """Σ ω relu(x_u + e) + s (1 + ε) x."""
+    """Σ ω relu(x_u + e) + s (1 + ε) x.
+
+    On the path 0 → 1 → 2 with x = (1, 10, 100), edge features (−3, 5) and ε = 0: node 1 receives relu(1 − 3) = 0 and has 10,
+    node 2 receives relu(10 + 5) = 15 and has 115.
+    """
 
     edge_features: Tensor
+    """`[E, in]`: through the layer's own matrix already, so that they can be added to x."""
     root: Tensor
+    """1 + ε."""
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
-        """Messages one by one: the ReLU sits on the edge."""
+        """Messages one by one, `[edges, in]`: the ReLU is on the edge, so sums cannot be taken first."""
         messages = (table.index_select(0, hop.tail) + self.edge_features.index_select(0, hop.edge_id)).relu()
-        heard = torch.zeros(hop.num_heads, messages.size(1), dtype=messages.dtype, device=messages.device)
-        heard = heard.index_add(0, hop.head, messages * weight.view(-1, 1))
+        received = torch.zeros(hop.num_heads, messages.size(1), dtype=messages.dtype, device=messages.device)
+        received = received.index_add(0, hop.head, messages * weight.view(-1, 1))
         rows = hop.own_rows(table) * self.root
-        return heard + (rows if own is None else rows * own.view(-1, 1))
+        return received + (rows if own is None else rows * own.view(-1, 1))
 
 
 def lower_gine(conv: GINEConv, calls: list[Call], data: Data) -> list[Any]:
-    """The edge features through their matrix, once."""
+    """The sum over edges, then the network inside; edge features go through their matrix once, and are put in column order."""
     network = inner_network(conv, calls[0], data)
     if calls[0].slots.numel() != data.edge_index.size(1):
         raise Unsupported(f"{calls[0].name} is called with some of the edges only")

@@ -1,8 +1,16 @@
-"""A message-passing module that nobody lowered: run as it is, on the graph, or on private copies of what each node hears.
+"""A message-passing module without a lowering: run as it is, on the graph, or on private copies of what each node receives.
 
 Its blocks are derivatives. Every receiver gets its own copies of its senders, so that one backward pass per output column
 separates them. A sender's copy keeps its own in-edges (from further copies, which do not count), because some layers read the
 degree of the sender.
+
+The path 0 → 1 → 2 with edges e0, e1 becomes a graph of six nodes and the edges 0 → 3, 1 → 4, 5 → 1:
+
+    0, 1      senders, one per edge: node 0 for e0, node 1 for e1
+    2, 3, 4   receivers: nodes 0, 1, 2
+    5         the rim: node 0, which sends to the copy of node 1
+
+The derivative of the output at 4 by the features at 1 is the block of e1.
 """
 
 from dataclasses import dataclass
@@ -10,7 +18,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch_geometric.data import Data
 
 from edgewise.errors import ModelError
@@ -19,50 +26,59 @@ from edgewise.model.residuals import Operation, keys_of
 from edgewise.program.layers.base import Layer, Unsupported
 from edgewise.program.levels import Hop
 from edgewise.question.proof import close
+from edgewise.trees import tree_flatten, tree_unflatten
 
 
 @dataclass(frozen=True, eq=False)
 class ModuleLayer(Layer):
-    """One call of a module with the arguments it was recorded with."""
+    """One call of a module with the arguments it was recorded with; only walks use it, so it has no ω and no s."""
 
     uses_model = True
 
     module: Any
     leaves: tuple[Any, ...]
-    """Flattened arguments; `None` in `roles` says what each is."""
+    """Flattened arguments; `roles` says what each is."""
     form: Any
+    """How they nest as `(args, kwargs)`."""
     roles: tuple[str, ...]
     """Per leaf: `"x"`, `"edge_index"`, `"edge"` (a row per column), `"node"` (a row per node) or `"other"`."""
     in_edges: InEdges
     name: str
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
-        """On the graph itself, or (`hop.own`) on private copies."""
+        """On the graph itself (`table` `[N, in]`), or, if `hop.own` is set, on private copies (`table` `[E + N, in]`)."""
         return self._run(table) if hop.own is None else self._on_copies(table, hop)
 
     def _run(self, x: Tensor) -> Tensor:
+        """The module on the graph as it was recorded, with other features."""
         leaves = [x if role == "x" else leaf for leaf, role in zip(self.leaves, self.roles, strict=True)]
         return self._call(leaves)
 
     def _call(self, leaves: list[Any]) -> Tensor:
+        """The module with these arguments; of several results the first."""
         args, kwargs = tree_unflatten(leaves, self.form)
         result = self.module(*args, **kwargs)
         found: Tensor = result if isinstance(result, Tensor) else result[0]
         return found
 
     def _on_copies(self, rows: Tensor, hop: Hop) -> Tensor:
+        """The outputs of all receivers, `[N, out]`, from `rows` `[E + N, in]`: the senders' copies, then the receivers.
+
+        The new graph has E + N + R nodes (R: the rim) and E + R edges. Raises `ModelError` if a node's output is another than
+        on the graph itself.
+        """
         graph = self.in_edges
         edges, nodes = len(hop.tail), graph.num_nodes
         everyone = torch.arange(nodes, device=rows.device)
-        head = torch.repeat_interleave(everyone, graph.start.diff())
-        copy, place = graph.of_nodes(graph.sender)  # the in-edges of each sender's copy
+        head = torch.repeat_interleave(everyone, graph.start.diff())  # [E]: the node that receives
+        copy, place = graph.of_nodes(graph.sender)  # [R] each: the in-edges of each sender's copy
         rim = edges + nodes + torch.arange(len(copy), device=rows.device)
-        source = torch.cat([torch.arange(edges, device=rows.device), rim])
-        receiver = torch.cat([edges + head, copy])
-        column = torch.cat([graph.edge, graph.edge[place]])
-        node = torch.cat([graph.sender, everyone, graph.sender[place]])
+        source = torch.cat([torch.arange(edges, device=rows.device), rim])  # [E + R]
+        receiver = torch.cat([edges + head, copy])  # [E + R]
+        column = torch.cat([graph.edge, graph.edge[place]])  # [E + R]: of the original graph
+        node = torch.cat([graph.sender, everyone, graph.sender[place]])  # [E + N + R]: of the original graph
         known = self._table(rows, edges)
-        x = torch.cat([rows, known.index_select(0, graph.sender[place])])
+        x = torch.cat([rows, known.index_select(0, graph.sender[place])])  # [E + N + R, in]
         leaves = []
         for leaf, role in zip(self.leaves, self.roles, strict=True):
             if role == "x":
@@ -78,13 +94,13 @@ class ModuleLayer(Layer):
             if not close(found, self._run(known)):
                 raise ModelError(
                     f"The walks of this model cannot be followed: layer {self.name} ({type(self.module).__name__}) gives a "
-                    f"node another output when its neighbourhood stands alone. Explain its edges instead: ew.explain(...)."
+                    f"node another output when its neighbourhood stands alone. Use ew.explain(...) for its edges instead."
                 )
         return found
 
     @staticmethod
     def _table(rows: Tensor, edges: int) -> Tensor:
-        """What every node has: the receivers' own rows."""
+        """What every node has, `[N, in]`: the receivers' own rows."""
         return rows[edges:].detach()
 
 
@@ -104,6 +120,7 @@ def module_layer(operation: Operation, data: Data) -> list[Any]:
 
 
 def _role(leaf: Any, key: Any, operation: Operation, data: Data) -> str:
+    """What an argument is, by its identity and its shape: see `ModuleLayer.roles`."""
     if not isinstance(leaf, Tensor) or leaf.dim() == 0:
         return "other"
     own = operation.own_input

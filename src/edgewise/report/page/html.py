@@ -1,4 +1,8 @@
-"""The parts of a page, put together into one file that needs nothing else."""
+"""The parts of a page, put together into one file that needs nothing else.
+
+`page_html` fills the template `static/page.html`. Numbers travel as base64 (`floats`, `integers`), everything else as JSON that
+cannot end its script element (`as_script`).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from edgewise.report.page.page_figures import figure_items, inline_script
+from edgewise.text import for_json, html_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,9 +23,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from edgewise.report.page.page_run import Findings
-
-
-# --- Numbers and texts as compact JSON that is safe inside a page ------------------------------------------------------
 
 
 def floats(values: Tensor) -> str:
@@ -48,8 +50,8 @@ def number(value: float) -> float | None:
     >>> number(1 / 3), number(float("nan"))
     (0.3333333, None)
     """
-    short = float(f"{value:.7g}")
-    return short if short - short == 0 else None
+    rounded: float | None = for_json(float(f"{value:.7g}"))
+    return rounded
 
 
 def as_script(data: Any) -> str:
@@ -62,15 +64,19 @@ def as_script(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
-SCRIPTS = ("reading", "layout", "scenes", "drawing", "layers", "names", "tables", "matrix", "molecule", "controls")
+SCRIPTS = ("reading", "curves", "scenes", "drawing", "layers", "names", "tables", "matrix", "molecule", "controls")
 """Files of the page's own script, in the order in which they need each other."""
 
 
 def page_html(title: str, data: dict[str, Any], settings: Iterable[tuple[str, str]], found: Findings) -> str:
-    """The whole page."""
+    """The text of the page.
+
+    Args:
+        title: The heading.
+        data: What the page's script reads.
+        settings: (name, value) rows under "What made this page".
+        found: For the report of `check`.
+    """
     parts = {
         "title": escape(title),
         "style": _file("page.css"),
@@ -89,6 +95,7 @@ def page_html(title: str, data: dict[str, Any], settings: Iterable[tuple[str, st
 
 
 def _file(name: str) -> str:
+    """The text of a file in `static/`."""
     return files("edgewise.report.page").joinpath("static", name).read_text(encoding="utf-8")
 
 
@@ -98,6 +105,7 @@ def _safe(script: str) -> str:
 
 
 def _check(found: Findings) -> str:
+    """What `check` says, as HTML; or the sentence why it says nothing."""
     if found.report is None:
         return f"<p>{escape(found.no_report)}</p>"
     from edgewise.trust.report_text import as_html
@@ -106,5 +114,5 @@ def _check(found: Findings) -> str:
 
 
 def _settings(rows: Iterable[tuple[str, str]]) -> str:
-    body = "".join(f"<tr><th scope='row'>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows)
-    return f"<table class='facts'><tbody>{body}</tbody></table>"
+    """The table under "What made this page"."""
+    return f"<div class='facts'>{html_table(('Setting', 'Value'), rows)}</div>"

@@ -40,7 +40,11 @@ def molecule_of(data: Data) -> Any | None:
 
 
 def molecule_svg(compound: Any) -> str:
-    """Its drawing: bond 3 has the colour `var(--b3)`, atom 5 `var(--a5)`, white until the page says otherwise."""
+    """The drawing as SVG: bond 3 has the colour `var(--b3)`, atom 5 `var(--a5)`, white until the page sets them.
+
+    RDKit takes only colours, so every bond and atom first gets a colour that encodes its number, `#FE0003` for bond 3; those
+    colours are then replaced by variables.
+    """
     from rdkit.Chem.Draw import rdMolDraw2D
 
     canvas = rdMolDraw2D.MolDraw2DSVG(*SIZE)
@@ -54,7 +58,7 @@ def molecule_svg(compound: Any) -> str:
 
 
 def atom_names(compound: Any) -> list[str]:
-    """The symbols."""
+    """The symbol of every atom."""
     return [atom.GetSymbol() for atom in compound.GetAtoms()]
 
 
@@ -64,8 +68,10 @@ def bond_ends(compound: Any) -> list[tuple[int, int]]:
 
 
 def _numbered(kind: int, index: int) -> tuple[float, float, float]:
+    """The colour that stands for a number: red, green and blue from 0 to 1."""
     return kind / 255, (index // 256) / 255, (index % 256) / 255
 
 
 def _variable(colour: re.Match[str]) -> str:
+    """The variable for such a colour: `#FE0003` becomes `var(--b3,#fff)`."""
     return f"var(--{'b' if colour[1] == 'FE' else 'a'}{int(colour[2], 16)},#fff)"

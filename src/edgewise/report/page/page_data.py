@@ -1,4 +1,8 @@
-"""Everything that the page's script reads, as plain data: what all targets share, and a record for each of them."""
+"""Everything that the page's script reads, as plain data: what all targets share, and a record for each of them.
+
+`contents` is the way in. Arrays are base64 (`html.floats`, `html.integers`); nodes in a record are positions in its list
+`nodes`, so that small numbers suffice.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from edgewise.graph.copies import enumerated
+from edgewise.groups import enumerated
 from edgewise.metrics.runs import YARDSTICKS
 from edgewise.report import colours
 from edgewise.report.labels import Nodes
@@ -21,152 +25,32 @@ from edgewise.results.comparison import MEASURES
 from edgewise.results.score_rows import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from torch import Tensor
 
     from edgewise.question import Question
+    from edgewise.report.layout import Position
     from edgewise.report.page.page_run import Findings
     from edgewise.report.page.request import PageRequest
     from edgewise.results.comparison import Agreement
 
 
-# --- What a page says about each target, as plain data -----------------------------------------------------------------
-
-
 FAINT = 0.01
-"""The weight of yardsticks where methods decide together how nodes are ordered."""
+"""The weight of yardsticks (random, full) where methods decide together in which order nodes stand."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """As the user gave them."""
+    """Names of nodes, classes of nodes and names of classes, as the user gave them."""
 
     nodes: Any = None
     node_classes: Any = None
     classes: Any = None
 
 
-class Records:
-    """Made for all targets at once, as far as that is possible, then told one by one."""
-
-    def __init__(self, asked: PageRequest, found: Findings, names: Names) -> None:
-        self._asked, self._names, self._question = asked, names, asked.question
-        self._walks = found.walks
-        self._any_set = next(iter(found.sets.values()))
-        labels = [one.label for one in asked.contenders]
-        keeper = Keeper(found.sets, labels, asked.levels, asked.question.num_layers, asked.edges)
-        self._kept = keeper.keep(_of_small_graphs(asked.question, keeper))
-        self._matter = rows_of(self._any_set, edges_only=True)
-        is_yardstick = [one.method.name in YARDSTICKS for one in asked.contenders]
-        self._weights = torch.where(torch.tensor(is_yardstick), FAINT, 1.0).double()
-        self._outputs = outputs(asked.question.target)
-        self._class_names = class_names(names.classes, asked.question.target)
-
-    def every(self) -> list[dict[str, Any]]:
-        """In the order of `index`."""
-        return [self._one(position) for position in range(len(self._asked.index))]
-
-    def _one(self, position: int) -> dict[str, Any]:
-        index, kept = self._asked.index[position], self._kept[position]
-        edge_index, num_nodes = self._any_set.graph(position)
-        scene = self._scene(position, edge_index.cpu(), num_nodes)
-        compound = molecule_of(self._question.graphs[index]) if self._question.task == "graph" else None
-        logits, chances = self._outputs
-        return {
-            "index": index,
-            "target": int(self._question.target.column[position]),
-            "value": number(float(self._any_set.value[position])),
-            "logits": [number(value) for value in logits[position].tolist()],
-            "chances": None if chances is None else [number(value) for value in chances[position].tolist()],
-            **_nodes(scene, self._look(position, scene, num_nodes, compound)),
-            **_scores(scene, kept, edge_index.cpu()),
-            **self._walks_of(position, scene),
-            "molecule": None if compound is None else _molecule(compound, scene),
-        }
-
-    def _scene(self, position: int, edge_index: Tensor, num_nodes: int) -> Scene:
-        matters = torch.zeros(edge_index.size(1))
-        matters[self._matter.column[self._matter.row == position]] = 1.0
-        root = self._asked.index[position] if self._question.task == "node" else None
-        walks = [walk.nodes for walk in self._walks[position]] if self._walks else []
-        return place_nodes(self._kept[position], edge_index, num_nodes, root, self._weights, walks, matters)
-
-    def _look(self, position: int, scene: Scene, num_nodes: int, compound: Any) -> Nodes:
-        task, index = self._question.task, self._asked.index[position]
-        names = names_of(self._names.nodes, task, index)
-        if names is None and compound is not None:
-            names = atom_names(compound)
-        groups = names_of(self._names.node_classes, task, index)
-        if task == "node":  # nodes have the classes that are predicted
-            groups = groups_of(groups, self._class_names)
-        return Nodes.read(scene.nodes, num_nodes, names, groups, None)
-
-    def _walks_of(self, position: int, scene: Scene) -> dict[str, Any]:
-        if self._walks is None:
-            return {"walks": [], "certain": True, "bound": None}
-        found, place = self._walks[position], _places(scene)
-        walks = [{"score": number(walk.score), "nodes": [place[node] for node in walk.nodes]} for walk in found]
-        return {"walks": walks, "certain": found.exact, "bound": number(found.upper_bound)}
-
-
-def _places(scene: Scene) -> dict[int, int]:
-    """Node → its position in the record."""
-    return {node: position for position, node in enumerate(scene.nodes)}
-
-
-def _of_small_graphs(question: Question, keeper: Keeper) -> Tensor:
-    """`[2, edges]`: (target, column) of all edges of the graphs that are shown whole."""
-    small = (keeper.num_nodes <= WHOLE_GRAPH) & (question.task == "graph")
-    return torch.stack(enumerated(torch.where(small, keeper.num_edges, 0)))
-
-
-def _nodes(scene: Scene, look: Nodes) -> dict[str, Any]:
-    place = _places(scene)
-    return {
-        "nodes": integers(scene.nodes),
-        "inside": [look.inside(node) for node in scene.nodes],
-        "outside": [look.outside(node) for node in scene.nodes] if look.long else None,
-        "fill": [look.colour(node) for node in scene.nodes],
-        "rootFill": None if scene.root is None else look.colour(scene.root, is_root=True),
-        "groups": list(look.colour_of.items()),
-        "root": None if scene.root is None else place[scene.root],
-        "ways": integers([part for node, way in scene.ways.items() for part in (place[node], place[way])]),
-        "rows": integers([place[node] for node in scene.rows]),
-        "place": None if scene.place is None else floats(torch.tensor([scene.place[node] for node in scene.nodes])),
-        "context": integers([place[node] for pair in scene.context for node in pair]),
-    }
-
-
-def _scores(scene: Scene, kept: Kept, edge_index: Tensor) -> dict[str, Any]:
-    """Ends are positions in `nodes`."""
-    nodes = torch.tensor(scene.nodes)
-    source, receiver = torch.searchsorted(nodes, edge_index[:, kept.edges.item].contiguous())
-    return {
-        "source": integers(source),
-        "receiver": integers(receiver),
-        "column": integers(kept.edges.item),
-        "scores": {level: floats(part) for level, part in kept.edges.scores.items()},
-        "ownNode": integers(torch.searchsorted(nodes, kept.own.item)),
-        "own": {level: floats(part) for level, part in kept.own.scores.items()},
-        "totals": {view: [[int(c), number(t)] for c, t in part.tolist()] for view, part in kept.totals.items()},
-    }
-
-
-def _molecule(compound: Any, scene: Scene) -> dict[str, Any]:
-    place = _places(scene)
-    return {
-        "svg": molecule_svg(compound),
-        "bonds": [[place[one], place[other]] for one, other in bond_ends(compound)],
-        "atoms": [place[atom] for atom in range(compound.GetNumAtoms())],
-    }
-
-
-# --- The whole ---------------------------------------------------------------------------------------------------------
-
-
 def contents(asked: PageRequest, found: Findings, names: Names) -> dict[str, Any]:
-    """The data of a page."""
+    """The data of a page, without its title; `targets` has a record for each target, in the order of `index`."""
     question = asked.question
     labels = [one.label for one in asked.contenders]
     return {
@@ -187,7 +71,7 @@ def contents(asked: PageRequest, found: Findings, names: Names) -> dict[str, Any
 
 
 def _colours() -> dict[str, Any]:
-    """Those of the pictures."""
+    """The colours and widths of the pictures, so that the page has the same."""
     return {
         "supports": colours.SUPPORTS,
         "opposes": colours.OPPOSES,
@@ -199,7 +83,10 @@ def _colours() -> dict[str, Any]:
 
 
 def _agreement(found: Findings, labels: Sequence[str]) -> list[dict[str, Any]]:
-    """For every level, layer and measure: `[methods, methods]`, the mean over the targets, and that of each target."""
+    """For every level, layer and measure: the mean over the targets `[methods, methods]`, and each target's own.
+
+    `each` is `[targets, methods, methods]`. Agreements are stored once for a pair, so both orders read the same cell.
+    """
 
     def cell(a: str, b: str, level: str, layer: int | None, measure: str) -> Agreement:
         first, second = sorted((a, b), key=labels.index)
@@ -209,8 +96,156 @@ def _agreement(found: Findings, labels: Sequence[str]) -> list[dict[str, Any]]:
     for level, layer in dict.fromkeys((level, layer) for _, _, level, layer, _ in found.agreements):
         for measure in MEASURES:
             cells = [[cell(a, b, level, layer, measure) for b in labels] for a in labels]
-            each = torch.stack([torch.stack([one.value[0] for one in row]) for row in cells])
+            rows = [torch.stack([one.value[0] for one in row]) for row in cells]
+            each = torch.stack(rows)  # [methods, methods, targets]
             mean = [[number(one.mean) for one in row] for row in cells]
             record = {"level": level, "layer": layer, "measure": measure, "mean": mean}
             records.append({**record, "each": floats(each.permute(2, 0, 1))})
     return records
+
+
+# --- One record for each target -----------------------------------------------------------------------------------------
+
+
+class Records:
+    """The records of all targets: what can be computed for all at once is, then each record is made.
+
+    A record has the prediction (`logits`, `chances`), the nodes with their looks and places (`_nodes`), the scores of the kept
+    edges (`_scores`), the walks, and the drawing of a molecule.
+    """
+
+    def __init__(self, asked: PageRequest, found: Findings, names: Names) -> None:
+        self._asked, self._names, self._question = asked, names, asked.question
+        self._walks = found.walks
+        self._any_set = next(iter(found.sets.values()))
+        labels = [one.label for one in asked.contenders]
+        keeper = Keeper(found.sets, labels, asked.levels, asked.question.num_layers, asked.edges)
+        self._kept = keeper.keep(_of_small_graphs(asked.question, keeper))
+        self._matter = rows_of(self._any_set, edges_only=True)
+        is_yardstick = [one.method.name in YARDSTICKS for one in asked.contenders]
+        self._weights = torch.where(torch.tensor(is_yardstick), FAINT, 1.0).double()
+        self._outputs = outputs(asked.question.target)
+        self._class_names = class_names(names.classes, asked.question.target)
+
+    def every(self) -> list[dict[str, Any]]:
+        """The records, in the order of `index`."""
+        return [self._one(position) for position in range(len(self._asked.index))]
+
+    def _one(self, position: int) -> dict[str, Any]:
+        """The record of one target."""
+        index, kept = self._asked.index[position], self._kept[position]
+        edge_index, num_nodes = self._any_set.graph(position)
+        scene = self._scene(position, edge_index.cpu(), num_nodes)
+        compound = molecule_of(self._question.graphs[index]) if self._question.task == "graph" else None
+        logits, chances = self._outputs
+        return {
+            "index": index,
+            "target": int(self._question.target.column[position]),
+            "value": number(float(self._any_set.value[position])),
+            "logits": [number(value) for value in logits[position].tolist()],
+            "chances": None if chances is None else [number(value) for value in chances[position].tolist()],
+            **_nodes(scene, self._look(position, scene, num_nodes, compound)),
+            **_scores(scene, kept, edge_index.cpu()),
+            **self._walks_of(position, scene),
+            "molecule": None if compound is None else _molecule(compound, scene),
+        }
+
+    def _scene(self, position: int, edge_index: Tensor, num_nodes: int) -> Scene:
+        """Which nodes are shown, and where; `matters` `[E]` is 1 for edges that can matter to the target."""
+        matters = torch.zeros(edge_index.size(1))
+        matters[self._matter.column[self._matter.row == position]] = 1.0
+        root = self._asked.index[position] if self._question.task == "node" else None
+        walks = [walk.nodes for walk in self._walks[position]] if self._walks else []
+        return place_nodes(
+            self._kept[position], edge_index, num_nodes, root, self._weights, walks, matters, self._asked.edges
+        )
+
+    def _look(self, position: int, scene: Scene, num_nodes: int, compound: Any) -> Nodes:
+        """Labels and colours of the nodes; atoms without names have their symbols."""
+        task, index = self._question.task, self._asked.index[position]
+        names = names_of(self._names.nodes, task, index)
+        if names is None and compound is not None:
+            names = atom_names(compound)
+        groups = names_of(self._names.node_classes, task, index)
+        if task == "node":  # nodes have the classes that are predicted
+            groups = groups_of(groups, self._class_names)
+        return Nodes.read(scene.nodes, num_nodes, names, groups, None)
+
+    def _walks_of(self, position: int, scene: Scene) -> dict[str, Any]:
+        """The best walks, whether they are proven, and what an unknown one could reach at most."""
+        if self._walks is None:
+            return {"walks": [], "certain": True, "bound": None}
+        found, place = self._walks[position], _places(scene)
+        walks = [{"score": number(walk.score), "nodes": [place[node] for node in walk.nodes]} for walk in found]
+        return {"walks": walks, "certain": found.exact, "bound": number(found.upper_bound)}
+
+
+def _places(scene: Scene) -> dict[int, int]:
+    """Node → its position in the record."""
+    return {node: position for position, node in enumerate(scene.nodes)}
+
+
+def _of_small_graphs(question: Question, keeper: Keeper) -> Tensor:
+    """`[2, edges]`: (target, column) of all edges of the graphs that are shown whole."""
+    small = (keeper.num_nodes <= WHOLE_GRAPH) & (question.task == "graph")
+    return torch.stack(enumerated(torch.where(small, keeper.num_edges, 0)))
+
+
+def _nodes(scene: Scene, look: Nodes) -> dict[str, Any]:
+    """The part of a record about nodes: numbers, labels, colours, the tree around the root, rows, positions.
+
+    `ways` and `context` are flat lists of pairs; `views` has for each view and method the nodes and their positions.
+    """
+    place = _places(scene)
+    return {
+        "nodes": integers(scene.nodes),
+        "inside": [look.inside(node) for node in scene.nodes],
+        "outside": [look.outside(node) for node in scene.nodes] if look.long else None,
+        "fill": [look.colour(node) for node in scene.nodes],
+        "rootFill": None if scene.root is None else look.colour(scene.root, is_root=True),
+        "groups": list(look.colour_of.items()),
+        "root": None if scene.root is None else place[scene.root],
+        "ways": integers([part for node, way in scene.ways.items() for part in (place[node], place[way])]),
+        "rows": integers([place[node] for node in scene.rows]),
+        "place": _positions(scene.place, scene.nodes),
+        "views": {view: [_layout(one, place) for one in layouts] for view, layouts in scene.views.items()},
+        "context": integers([place[node] for pair in scene.context for node in pair]),
+    }
+
+
+def _layout(one: Mapping[int, Position], place: Mapping[int, int]) -> list[str]:
+    """The nodes of one view, as positions in the record, and where they stand."""
+    return [integers([place[node] for node in one]), _positions(one, one)]
+
+
+def _positions(place: Mapping[int, Position], nodes: Iterable[int]) -> str:
+    """`[nodes, 2]`: x and y of each."""
+    return floats(torch.tensor([place[node] for node in nodes]).view(-1, 2))
+
+
+def _scores(scene: Scene, kept: Kept, edge_index: Tensor) -> dict[str, Any]:
+    """The part of a record about scores; the ends of edges are positions in `nodes`.
+
+    `scores` and `own` are `[methods, layers, items]` by level; `totals` has (count, magnitude) of each view and method.
+    """
+    nodes = torch.tensor(scene.nodes)
+    source, receiver = torch.searchsorted(nodes, edge_index[:, kept.edges.item].contiguous())
+    return {
+        "source": integers(source),
+        "receiver": integers(receiver),
+        "column": integers(kept.edges.item),
+        "scores": {level: floats(part) for level, part in kept.edges.scores.items()},
+        "ownNode": integers(torch.searchsorted(nodes, kept.own.item)),
+        "own": {level: floats(part) for level, part in kept.own.scores.items()},
+        "totals": {view: [[int(c), number(t)] for c, t in part.tolist()] for view, part in kept.totals.items()},
+    }
+
+
+def _molecule(compound: Any, scene: Scene) -> dict[str, Any]:
+    """The drawing of a molecule, and which nodes its bonds and atoms are."""
+    place = _places(scene)
+    return {
+        "svg": molecule_svg(compound),
+        "bonds": [[place[one], place[other]] for one, other in bond_ends(compound)],
+        "atoms": [place[atom] for atom in range(compound.GetNumAtoms())],
+    }

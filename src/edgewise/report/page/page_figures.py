@@ -1,4 +1,8 @@
-"""The two empty figures of a page: Bokeh draws what the page's script puts into their sources."""
+"""The two empty figures of a page: Bokeh draws what the page's script puts into their sources.
+
+Each figure has sources by name, such as `graph-edges`, with a list of fields; `static/drawing.js` and `static/layers.js` fill
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,11 @@ if TYPE_CHECKING:
 FIGURES = ("graph", "layers")
 HEIGHT, WIDEST = 452, 690  # in pixels; two of them stand side by side on a laptop, and one fits on A4
 HIT_WIDTH = 9
-"""Of the invisible lines that are hovered: thin edges must be caught too."""
+"""The width, in pixels, of the invisible lines that react to the mouse: thin edges must be caught too."""
 
 
 def inline_script() -> str:
-    """BokehJS itself, without its widgets."""
+    """The text of BokehJS, without its widgets; an error that names the extra if Bokeh is not installed."""
     try:
         from bokeh.resources import Resources
     except ImportError as error:
@@ -27,13 +31,14 @@ def inline_script() -> str:
 
 @cache
 def figure_items(methods: int) -> dict[str, Any]:
-    """Name → what `Bokeh.embed.embed_item` takes; the same for all pages with so many methods."""
+    """Figure → the JSON that `Bokeh.embed.embed_item` takes; the same for all pages with that many methods."""
     from bokeh.embed import json_item
 
     return {name: json_item(_figure(name, methods)) for name in FIGURES}
 
 
 def _figure(name: str, methods: int) -> Any:
+    """An empty figure with all its sources and tools."""
     from bokeh.models import HoverTool, PanTool, Range1d, ResetTool, SaveTool, WheelZoomTool
     from bokeh.plotting import figure
 
@@ -57,20 +62,21 @@ def _figure(name: str, methods: int) -> Any:
     _add_lines(plot, name)
     hit = _add_edges(plot, name, methods)
     nodes = _add_nodes(plot, name, methods)
-    tips = _tooltip(methods)  # on a node, both tools may speak
+    tips = _tooltip(methods)  # over a node, both may show
     plot.add_tools(HoverTool(renderers=[hit], tooltips=tips, line_policy="interp", limit=1, attachment="horizontal"))
     plot.add_tools(HoverTool(renderers=nodes, tooltips=tips, limit=1, attachment="vertical"))
     return plot
 
 
 def _source(name: str, part: str, fields: Sequence[str]) -> Any:
+    """An empty source that the page's script finds by the name `{name}-{part}`."""
     from bokeh.models import ColumnDataSource
 
     return ColumnDataSource({field: [] for field in fields}, name=f"{name}-{part}")
 
 
 def _add_lines(plot: Any, name: str) -> None:
-    """Bands behind columns, lines without a score, and what is highlighted."""
+    """Add bands behind columns, lines without a score, and what is highlighted."""
     band = _source(name, "bands", ("x", "y", "width", "height"))
     plot.rect("x", "y", "width", "height", source=band, fill_color="#f3f3f3", line_color=None)
     context = _source(name, "context", ("xs", "ys"))
@@ -84,7 +90,7 @@ def _add_lines(plot: Any, name: str) -> None:
 
 
 def _add_edges(plot: Any, name: str, methods: int) -> Any:
-    """Coloured lines with an outline and a head; the invisible ones on top are hovered."""
+    """Add coloured lines with an outline and a head, and invisible ones on top, which are returned: they react to the mouse."""
     lines = _source(name, "edges", ("xs", "ys", "color", "width", "outline", "alpha", "dash", *_texts(methods)))
     look = {"source": lines, "line_alpha": "alpha", "line_cap": "butt"}
     plot.multi_line("xs", "ys", line_color="#9a9a9a", line_width="outline", **look)
@@ -98,7 +104,7 @@ def _add_edges(plot: Any, name: str, methods: int) -> Any:
 
 
 def _add_nodes(plot: Any, name: str, methods: int) -> list[Any]:
-    """Circles, the explained node as a square, and texts."""
+    """Add circles, the explained node as a square, and texts; the circles and the square react to the mouse."""
     from bokeh.core.properties import value
 
     look = {"fill_color": "fill", "line_color": "line", "line_width": "stroke"}
@@ -114,12 +120,15 @@ def _add_nodes(plot: Any, name: str, methods: int) -> list[Any]:
 
 
 def _texts(methods: int) -> list[str]:
-    """The fields that are read when something is hovered."""
+    """The fields that a tooltip shows: a title, and for each method its name (`n0`) and its number (`m0`)."""
     return ["edge", *(f"{kind}{number}" for number in range(methods) for kind in "nm")]
 
 
 def _tooltip(methods: int) -> str:
-    """A row for every method; its name is a field too, because Bokeh escapes what it puts in place of a field."""
+    """The HTML of a tooltip: a row for every method.
+
+    The names of methods are fields too, because Bokeh escapes what it puts in place of a field.
+    """
     cells = "<td style='padding-right:1em'>@n{0}</td><td style='text-align:right'>@m{0}</td>"
     rows = "".join(f"<tr>{cells.format(number)}</tr>" for number in range(methods))
     return f"<div style='font:13px Arial,sans-serif'><b>@edge</b><table>{rows}</table></div>"

@@ -1,4 +1,7 @@
-"""Everything that a page tells, found: scores of every method and level, walks, agreement, and what `check` says."""
+"""Everything that a page tells, computed: scores of every method and level, walks, agreement, and what `check` says.
+
+What a method, the walks or `check` refuse is kept as a sentence, which the page shows in the place of the result.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from edgewise.trust.report import Report
 
 STRONGEST = 10
-"""Edges in the overlap of two methods."""
+"""How many of the strongest edges the overlap of two methods compares."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,18 @@ class Findings:
     absent: Mapping[tuple[str, str], str]
     """(method, level) → why it has none."""
     walks: tuple[WalkSet, ...] | None
+    """A set for every target."""
     no_walks: str
+    """Why there are none; empty if there are."""
     agreements: Mapping[Key, Agreement]
+    """(first, second, level, layer, measure) → how alike two methods are."""
     report: Report | None
     no_report: str
+    """Why there is none; empty if there is one."""
 
 
 def find(asked: PageRequest, *, progress: bool) -> Findings:
-    """Run everything, all targets at once; what a method itself refuses is noted, unless none is left."""
+    """Run everything, all targets at once; what a method itself refuses is noted, unless every method refuses."""
     steps = len(asked.contenders) * len(asked.levels) + bool(asked.walks) + asked.check
     with progress_bar(progress, steps, "page", "step") as advance:
         runs = {
@@ -79,8 +86,9 @@ def _runner(asked: PageRequest) -> RunOne:
 
 
 def _walks(asked: PageRequest) -> tuple[tuple[WalkSet, ...] | None, str]:
+    """The best walks of every target, or why there are none."""
     if not asked.walks:
-        return None, "No walks were asked for."
+        return None, "No walks were requested."
     memory = {"memory": asked.sizes["memory"]}
     try:
         return tuple(walks(asked.model, asked.data, asked.index, k=asked.walks, **asked.options, **memory)), ""
@@ -89,8 +97,9 @@ def _walks(asked: PageRequest) -> tuple[tuple[WalkSet, ...] | None, str]:
 
 
 def _report(asked: PageRequest) -> tuple[Report | None, str]:
+    """What `check` says about these targets, or why it says nothing."""
     if not asked.check:
-        return None, "Not asked for."
+        return None, "Not requested."
     try:
         found = check(asked.model, asked.data, asked.index, seed=asked.seed, **asked.options, **asked.sizes)
     except EdgewiseError as error:
@@ -99,6 +108,7 @@ def _report(asked: PageRequest) -> tuple[Report | None, str]:
 
 
 def _agreements(asked: PageRequest, runs: Mapping[str, list[Runs]]) -> dict[Key, Agreement]:
+    """How alike every two methods are, at each level; nothing if there is only one method."""
     found: dict[Key, Agreement] = {}
     for level, part in runs.items():
         if len(part) > 1 and any(one.sets for one in part):

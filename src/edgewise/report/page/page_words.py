@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-import edgewise
+from edgewise import __version__
 from edgewise.errors import InputError
 from edgewise.results.node_labels import plain_text
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from edgewise.report.page.request import PageRequest
 
 _QUIET = ("of", "mode", "task", "top", "hops", "flow", "bypass", "way", "seed")
-"""Settings that are the same for every method, or that no reader asks for."""
+"""Settings that are the same for every method, or that no reader needs."""
 _WAYS = {
-    "lowered": "computed with the model's layers, taken apart",
+    "lowered": "computed with the model lowered to a program of its layers",
     "copies": "computed with the model itself, on each target's neighbourhood",
     "whole graph": "computed with the model itself, on the whole graph",
     "outside": "computed by PyG's explainer",
@@ -27,9 +27,9 @@ _WAYS = {
 
 
 def class_names(given: Any, target: Target) -> list[str]:
-    """A name for every class (of a regression: every output).
+    """A name for every class (for a regression, every output), from what the user gave.
 
-    >>> from edgewise.target import choose_target
+    >>> from edgewise.question.target import choose_target
     >>> class_names({1: "toxic"}, choose_target(torch.tensor([[0.5]]), None, None, "logit"))
     ['class 0', 'toxic']
     """
@@ -42,14 +42,14 @@ def class_names(given: Any, target: Target) -> list[str]:
         return [plain_text(given.get(number, name)) for number, name in enumerate(names)]
     if isinstance(given, str) or not hasattr(given, "__len__") or len(given) != count:
         raise InputError(
-            f"class_names is {plain_text(given)}; needed is a name for each of the {count}, such as class_names=('no', "
-            f"'yes'), or a mapping {{class: name}}."
+            f"`class_names` must have a name for each of the {count} classes, got {plain_text(given)}. Use "
+            f"class_names=('no', 'yes'), for example, or a mapping {{class: name}}."
         )
     return [plain_text(name) for name in given]
 
 
 def groups_of(given: Any, names: list[str]) -> Any:
-    """Classes of nodes by their names, where they are the numbers of the model's classes.
+    """The user's classes of nodes, with the names of the model's classes in place of their numbers.
 
     >>> groups_of([0, 1, "other"], ["no", "yes"])
     ['no', 'yes', 'other']
@@ -66,7 +66,10 @@ def groups_of(given: Any, names: list[str]) -> Any:
 
 
 def outputs(target: Target) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """`[targets, classes]`: the logits, and the probabilities; a regression has none."""
+    """The logits and the probabilities, `[targets, classes]` each; a regression has no probabilities.
+
+    A binary model has one logit z; its two classes have −z and z.
+    """
     truth = target.truth.detach().cpu().double()
     if target.mode == "regression":
         return truth, None
@@ -77,7 +80,7 @@ def outputs(target: Target) -> tuple[torch.Tensor, torch.Tensor | None]:
 
 
 def names_of(given: Any, task: str, index: int) -> Any:
-    """The names of the nodes of one target's graph: of a graph task, those of that graph.
+    """The names of the nodes of one target's graph; for a graph task, the entry of that graph.
 
     >>> names_of({7: ["C", "O"]}, "graph", 7)
     ['C', 'O']
@@ -90,13 +93,13 @@ def names_of(given: Any, task: str, index: int) -> Any:
         return given[index]
     except (IndexError, KeyError, TypeError) as error:
         raise InputError(
-            f"For graphs, names of nodes are a mapping {{graph: names}} or a list with an entry for every graph; there is none "
-            f"for graph {index}."
+            f"`node_names` and `node_classes` of graphs must be a mapping {{graph: names}} or have an entry for every graph, "
+            f"got none for graph {index}."
         ) from error
 
 
 def settings_rows(asked: PageRequest, found: Findings, given: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """What made the page: (name, value)."""
+    """The rows under "What made this page": (name, value), at the end those that the user gave."""
     target = asked.question.target
     rows = [
         ("model", type(asked.model).__name__),
@@ -107,15 +110,15 @@ def settings_rows(asked: PageRequest, found: Findings, given: Mapping[str, Any] 
     ]
     if found.walks:
         rows.append(("walks", f"{asked.walks} best, exact search"))
-    rows += _of_methods(asked, found)
+    rows += _method_rows(asked, found)
     import torch_geometric
 
-    versions = f"edgewise {edgewise.__version__}, torch {torch.__version__}, PyG {torch_geometric.__version__}"
+    versions = f"edgewise {__version__}, torch {torch.__version__}, PyG {torch_geometric.__version__}"
     rows.append(("versions", versions))
     return [*rows, *((str(name), str(value)) for name, value in (given or {}).items())]
 
 
-def _of_methods(asked: PageRequest, found: Findings) -> list[tuple[str, str]]:
+def _method_rows(asked: PageRequest, found: Findings) -> list[tuple[str, str]]:
     """The settings of each method, and how the model was run; once, where the levels do not differ."""
     rows = []
     for one in asked.contenders:

@@ -1,4 +1,8 @@
-"""Which edges and self scores of each target a page keeps, and their numbers under every method."""
+"""Which edges and self scores of each target a page keeps, and their numbers under every method.
+
+`Keeper.keep` does all targets at once: it collects the strongest edges of every method in every view, then looks up the number
+of each of them under all methods. A view is what a reader can choose: input level, the sum over layers, or one layer.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +29,25 @@ class TopEdges:
     """Numbers `[methods, layers, items]` of one target; items are edges or nodes; NaN where a method has no such number."""
 
     item: Tensor
+    """`[items]`: columns of `edge_index`, or nodes."""
     scores: Mapping[str, Tensor]
     """By level; at input level there is one layer."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Of one target."""
+    """What is kept of one target."""
 
     edges: TopEdges
     own: TopEdges
+    """Self scores, by node."""
     totals: Mapping[str, Tensor]
     """View → `[methods, 2]`: how many scores are not zero, and their total magnitude, kept or not. Views: `"input"`,
     `"layer"` (the sum over layers), `"layer 0"` …, `"steps"` (all layers, self scores among them)."""
 
 
 class Keeper:
-    """All targets at once."""
+    """Chooses what is kept, for all targets at once."""
 
     def __init__(self, sets: Sets, methods: Sequence[str], levels: Sequence[str], num_layers: int, most: int) -> None:
         self._sets = {key: _where_it_matters(found) for key, found in sets.items()}
@@ -53,7 +59,10 @@ class Keeper:
         self.num_edges, self.num_nodes = (torch.tensor(part).expand(self._size) for part in zip(*counts, strict=True))
 
     def keep(self, also: Tensor) -> list[Kept]:
-        """What every view of every method shows, and the edges `[2, n]`, (target, column), besides."""
+        """What every view of every method shows, for each target; the edges `also` `[2, n]`, (target, column), besides.
+
+        `edges` and `own` collect (target, item) pairs `[2, n]`; `totals` counts what is not kept too.
+        """
         edges, totals = [also], self._no_totals()
         own = [torch.zeros(2, 0, dtype=torch.long)]
         for number, level, found in self._each():
@@ -72,16 +81,19 @@ class Keeper:
         return [Kept(*each) for each in zip(edge_tables, own_tables, parts, strict=True)]
 
     def _each(self) -> Iterator[tuple[int, str, ExplanationSet]]:
+        """(number of the method, level, its explanations)."""
         for (method, level), found in self._sets.items():
             yield self._methods.index(method), level, found
 
     def _no_totals(self) -> dict[str, Tensor]:
+        """View → `[targets, methods, 2]` of zeros."""
         views = ["input"] if "input" in self._levels else []
         if "layer" in self._levels:
             views += ["layer", *(f"layer {layer}" for layer in range(self._depth["layer"])), "steps"]
         return {view: torch.zeros(self._size, len(self._methods), 2, dtype=torch.double) for view in views}
 
     def _views(self, found: ExplanationSet, level: str) -> Iterator[tuple[str, ScoreRows]]:
+        """(view, its scores) of one method: at layer level the sum over layers, then layer by layer."""
         if level == "input":
             yield "input", rows_of(found)
             return
@@ -95,6 +107,7 @@ class Keeper:
             yield f"layer {layer}", one_layer
 
     def _strongest(self, row: Tensor, score: Tensor) -> Tensor:
+        """The places of the strongest scores of every target (`row`), never of a zero."""
         nonzero = score.nonzero().view(-1)
         return nonzero[strongest(row[nonzero], score[nonzero].abs(), self._most)]
 
@@ -117,6 +130,7 @@ class Keeper:
         ]
 
     def _numbers(self, level: str, row: Tensor, item: Tensor, *, of_edges: bool) -> Tensor:
+        """`[methods, layers, pairs]`: the scores of (target, item) pairs; NaN where a method has none."""
         numbers = torch.full((len(self._methods), self._depth[level], len(row)), torch.nan, dtype=torch.double)
         for number, at, found in self._each():
             for layer in range(self._depth[level]) if at == level else ():
@@ -129,7 +143,11 @@ class Keeper:
 
 
 def _where_it_matters(found: ExplanationSet) -> ExplanationSet:
-    """Scores that are drawn on demand, stored for what can matter to a target: the rest of the graph is no part of a page."""
+    """The same set with stored scores.
+
+    A method that draws its scores on demand (`random`) has one for every edge of the graph; stored are those of edges that can
+    matter to a target, since a page shows no others.
+    """
     if found.edges is not None:
         return found
     rows = rows_of(found)

@@ -3,6 +3,10 @@
 Walks grow from the features towards the explained node. At every node the k prefixes whose vectors have the largest mean over
 the node's neurons are kept; only at the end the explained number's own gradient weighs them. The additive variant (the one in
 the KDD 2025 paper's comparison) adds the mean of each step's own contribution, block · activation, and carries no vector.
+
+Example: `edgewise.examples.triangle_model`, node 2 explained, k = 1. Call 0 brings 1 into node 0, 2 or 0 into node 1, 2, 0 or
+1 into node 2; kept are (0, 0) with 1, (0, 1) with 2 and (0, 2) with 2. The last call weighs them with 3, 3 and −1: 3, 6 and
+−2. The walk found is (0, 1, 2) with 6.
 """
 
 import torch
@@ -10,14 +14,17 @@ from torch import Tensor
 
 from edgewise.groups import rank_in_group
 from edgewise.walk.bounds import Box, ceiling
-from edgewise.walk.calls import Front, signed
 from edgewise.walk.network import Network
-from edgewise.walk.search.order import Found, by_size, largest_of_each
+from edgewise.walk.prefixes import Front, signed
+from edgewise.walk.search.order import SearchResult, by_size, keys, largest_of_each
 from edgewise.walk.sums import relevance
 
 
 class _Kept:
-    """Prefixes kept at nodes, grouped by node: walks into the states before a call."""
+    """Beginnings of walks kept at nodes, grouped by node: walks from the features into the states before a call.
+
+    Those of node v stand at `start[v]:start[v + 1]`; `nodes` is `[n, steps + 1]`, `key` `[n]`, `vectors` `[n, state]` or None.
+    """
 
     def __init__(self, node: Tensor, nodes: Tensor, key: Tensor, vectors: Tensor | None, num_nodes: int) -> None:
         self.nodes, self.key, self.vectors = nodes, key, vectors
@@ -25,7 +32,7 @@ class _Kept:
         self.start[1:] = torch.bincount(node, minlength=num_nodes).cumsum(0)
 
     def of(self, sender: Tensor) -> tuple[Tensor, Tensor]:
-        """For each sender in a list, everything kept there: its position in the list, and the place among the kept."""
+        """For each sender in a list, everything kept there: `[m]` the position in the list, `[m]` the place among the kept."""
         count = self.start[sender + 1] - self.start[sender]
         position = torch.repeat_interleave(torch.arange(len(sender), device=sender.device), count)
         offset = self.start[sender] - (count.cumsum(0) - count)
@@ -33,46 +40,49 @@ class _Kept:
 
 
 def _keep(receiver: Tensor, nodes: Tensor, key: Tensor, vectors: Tensor | None, k: int, num_nodes: int) -> _Kept:
+    """The k beginnings with the largest keys at every receiver."""
     order = largest_of_each(receiver, key, k)
     rows = None if vectors is None else vectors.index_select(0, order)
     return _Kept(receiver[order], nodes[order], key[order], rows, num_nodes)
 
 
-def _size(values: Tensor, sign: str) -> Tensor:
-    return {"positive": values, "negative": -values, "magnitude": values.abs()}[sign]
-
-
 def amp_ave(
     network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int, k: int, sign: str
-) -> Found:
-    """Prefixes carry their vectors; `sign` is read off their means."""
+) -> SearchResult:
+    """AMP-ave: beginnings carry their vectors and are ranked by the mean over the neurons, in the order that `sign` asks for.
+
+    Args: as for `dag.dag`.
+    """
     if network.num_calls == 1:
         return _finish(network, boxes, front, owner, num_targets, k, sign, None)
     geometry = network.first.geometry
     everything = torch.arange(len(geometry), device=owner.device)
     vectors = network.first_states(everything)
     nodes = torch.stack([geometry.sender, geometry.receiver], dim=1)
-    kept = _keep(geometry.receiver, nodes, _size(vectors.mean(dim=1), sign), vectors, k, network.num_nodes)
+    kept = _keep(geometry.receiver, nodes, keys(vectors.mean(dim=1), sign), vectors, k, network.num_nodes)
     for call in range(1, network.num_calls - 1):
         geometry = network.geometry(call)
-        pair, place = kept.of(geometry.sender)
+        pair, place = kept.of(geometry.sender)  # [m] each: every pair with everything kept at its sender
         assert kept.vectors is not None
         vectors = network.forth(call, kept.vectors.index_select(0, place), pair)
         receiver = geometry.receiver[pair]
         nodes = torch.cat([kept.nodes[place], receiver.view(-1, 1)], dim=1)
-        kept = _keep(receiver, nodes, _size(vectors.mean(dim=1), sign), vectors, k, network.num_nodes)
+        kept = _keep(receiver, nodes, keys(vectors.mean(dim=1), sign), vectors, k, network.num_nodes)
     return _finish(network, boxes, front, owner, num_targets, k, sign, kept)
 
 
 def amp_ave_additive(
     network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int, k: int, sign: str
-) -> Found:
-    """A longest path: the mean contributions of the steps add up. Walks come in that order, with their true relevance."""
+) -> SearchResult:
+    """The additive variant, a longest path: the mean contributions of the steps add up.
+
+    Walks come in the order of that sum, with their true relevance. Args: as for `dag.dag`.
+    """
     if network.num_calls == 1:
         return _finish(network, boxes, front, owner, num_targets, k, sign, None)
     geometry = network.first.geometry
     everything = torch.arange(len(geometry), device=owner.device)
-    key = _size(network.first_states(everything).mean(dim=1), sign)
+    key = keys(network.first_states(everything).mean(dim=1), sign)
     nodes = torch.stack([geometry.sender, geometry.receiver], dim=1)
     kept = _keep(geometry.receiver, nodes, key, None, k, network.num_nodes)
     for call in range(1, network.num_calls - 1):
@@ -82,32 +92,35 @@ def amp_ave_additive(
         pair, place = kept.of(geometry.sender)
         receiver = geometry.receiver[pair]
         nodes = torch.cat([kept.nodes[place], receiver.view(-1, 1)], dim=1)
-        kept = _keep(receiver, nodes, _size(steps, sign)[pair] + kept.key[place], None, k, network.num_nodes)
+        kept = _keep(receiver, nodes, keys(steps, sign)[pair] + kept.key[place], None, k, network.num_nodes)
     return _finish(network, boxes, front, owner, num_targets, k, sign, kept)
 
 
 def _finish(
     network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int,
     k: int, sign: str, kept: _Kept | None,
-) -> Found:  # fmt: skip
-    """The last call: with the gradients of the explained numbers."""
+) -> SearchResult:  # fmt: skip
+    """The last call, for each target: what is kept at the senders, weighed by the gradient of the explained number.
+
+    `kept` is None for a model of one call (then the result is exact).
+    """
     call = network.num_calls - 1
     parent, pair = network.children(call, front.node)
     sender = network.geometry(call).sender[pair]
     expansions = torch.zeros(num_targets, dtype=torch.long, device=owner.device)
     if kept is None:
         score, nodes = network.scores(front, parent, pair), torch.stack([sender, front.node[parent]], dim=1)
-        key = _size(score, sign)
+        key = keys(score, sign)
     else:
         gradient = network.onward(call, front, parent, pair)
-        position, place = kept.of(sender)
+        position, place = kept.of(sender)  # [m] each: every last step with everything kept at its sender
         nodes = torch.cat([kept.nodes[place], front.node[parent[position]].view(-1, 1)], dim=1)
         if kept.vectors is not None:
             score = torch.linalg.vecdot(gradient.index_select(0, position), kept.vectors.index_select(0, place))
-            key = _size(score, sign)
+            key = keys(score, sign)
         else:
             steps = torch.linalg.vecdot(gradient, network.state(call).index_select(0, sender))
-            key = _size(steps, sign)[position] + kept.key[place]
+            key = keys(steps, sign)[position] + kept.key[place]
             score = key
         parent = parent[position]
     target = owner[parent]
@@ -120,4 +133,4 @@ def _finish(
         score = relevance(network, front, parent[order], nodes)
     bound = ceiling(network, boxes, signed(front, sign), owner, num_targets, sign)
     exact = torch.full((num_targets,), kept is None, device=owner.device)
-    return Found(target[order], score, nodes, bound, exact, expansions)
+    return SearchResult(target[order], score, nodes, bound, exact, expansions)

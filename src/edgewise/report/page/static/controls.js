@@ -83,10 +83,9 @@ function showFigures(t, shown) {
   const molecule = drawMolecule(t, shown);
   const drawn = asMolecule ? [{ score: molecule.largest }].filter((one) => one.score > 0) : scene.edges;
   showLegend("graph-legend", t, drawn, asMolecule ? [] : [...scene.place.keys()], "");
-  const view = shown.level === "input" || shown.layer === null ? shown.level : `layer ${shown.layer}`;
   element("graph-note").textContent = asMolecule
-    ? `Bonds: the sum of both directions${molecule.hasAtoms ? "; atoms: what they tell themselves" : ""}.`
-    : sentence(scene.edges, t.totals[view][shown.method], "edges");
+    ? `Bonds: the sum of both directions${molecule.hasAtoms ? "; atoms: their self scores" : ""}.`
+    : sentence(scene.edges, t.totals[viewOf(shown)][shown.method], "edges");
   element("graph-hint").hidden = scene.edges.length === 0;
   element("tip").hidden = true;
   const layers = drawLayers(t, shown);

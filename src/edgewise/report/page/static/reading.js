@@ -18,6 +18,8 @@ function eachValue(object, read) {
   return Object.fromEntries(Object.entries(object).map(([name, value]) => [name, read(value)]));
 }
 
+const layoutOf = (nodes, place) => new Map(place.map((spot, i) => [nodes[i], spot]));
+
 function readTarget(position) {
   if (!known.has(position)) {
     const raw = DATA.targets[position];
@@ -27,13 +29,17 @@ function readTarget(position) {
       ...Object.fromEntries(arrays.map((name) => [name, integers(raw[name])])),
       ways: pairs(integers(raw.ways)),
       context: pairs(integers(raw.context)),
-      place: raw.place === null ? null : pairs(floats(raw.place)),
+      place: pairs(floats(raw.place)),
+      views: eachValue(raw.views, (layouts) => layouts.map(([nodes, place]) => layoutOf(integers(nodes), pairs(floats(place))))),
       scores: eachValue(raw.scores, floats),
       own: eachValue(raw.own, floats),
     });
   }
   return known.get(position);
 }
+
+// The name of what is shown: "input", "layer" (the sum over layers), "layer 0" ...
+const viewOf = (state) => (state.layer === null ? state.level : `layer ${state.layer}`);
 
 // Scores ---------------------------------------------------------------------------------------------------------------
 
@@ -85,13 +91,13 @@ function stepsOf(t, state) {
 // The sentence of the library's pictures.
 function sentence(shown, total, noun) {
   const [count, magnitude] = total;
-  if (count === 0) return `No ${noun} with a score other than zero.`;
+  if (count === 0) return `No ${noun} have a nonzero score.`;
   if (shown.length === count) {
-    return count === 1 ? `The only one of the ${noun} with a score other than zero.`
-      : `All ${count} ${noun} with a score other than zero.`;
+    return count === 1 ? `The only ${noun.slice(0, -1)} with a nonzero score.` : `All ${count} ${noun} with a nonzero score.`;
   }
   const drawn = shown.reduce((sum, one) => sum + Math.abs(one.score), 0);
-  return `The ${shown.length} strongest of ${count} ${noun} with a score other than zero, `
+  const few = shown.length === 1 ? "The strongest" : `The ${shown.length} strongest`;
+  return `${few} of ${count} ${noun} with a nonzero score, `
     + `${Math.round((100 * drawn) / magnitude)}% of the total magnitude; ${count - shown.length} not drawn.`;
 }
 

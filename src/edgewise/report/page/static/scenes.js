@@ -1,4 +1,4 @@
-// What the two figures show: nodes with places, lines between them; not yet how large they are.
+// What the two figures show: nodes with places, lines between them; not yet how large they are. Places come with the data.
 
 function graphScene(t, state) {
   const edges = edgesOf(t, state);
@@ -6,9 +6,9 @@ function graphScene(t, state) {
   const wanted = new Set(edges.flatMap((one) => [one.receiver, one.source]));
   for (const node of walk ? walk.nodes : []) wanted.add(node);
   if (state.edge >= 0) [t.receiver[state.edge], t.source[state.edge]].forEach((node) => wanted.add(node));
-  const place = t.place === null ? ringsOf(t, wanted) : new Map(t.place.map((spot, node) => [node, spot]));
+  const place = t.root === null ? new Map(t.place.map((spot, node) => [node, spot])) : placesOf(t, state, wanted);
   const drawn = new Set(edges.flatMap((one) => [`${one.source} ${one.receiver}`, `${one.receiver} ${one.source}`]));
-  const lines = t.place === null ? waysOf(t, wanted) : t.context;
+  const lines = t.root === null ? t.context : waysOf(t, wanted);
   return {
     edges: edges.toReversed(), // the strongest on top
     place,
@@ -17,11 +17,24 @@ function graphScene(t, state) {
   };
 }
 
-function ringsOf(t, wanted) {
-  const ways = waysOf(t, wanted);
-  const near = new Set(ways.map(([node]) => node));
-  const strays = [...wanted].filter((node) => node !== t.root && !near.has(node)).sort((a, b) => a - b);
-  return rings(t.root, ways, strays);
+// The wanted nodes, the root, and those on the ways between, where the layout of this view has them; else where all nodes stand.
+function placesOf(t, state, wanted) {
+  const view = t.views[viewOf(state)]?.[state.method];
+  const nodes = new Set([t.root, ...wanted, ...waysOf(t, wanted).map(([node]) => node)]);
+  return new Map([...nodes].map((node) => [node, view?.get(node) ?? t.place[node]]));
+}
+
+// The part of the tree of ways that the wanted nodes need.
+function waysOf(t, wanted) {
+  const parent = new Map(t.ways);
+  const needed = new Set();
+  for (let node of wanted) {
+    while (node !== t.root && parent.has(node) && !needed.has(node)) {
+      needed.add(node);
+      node = parent.get(node);
+    }
+  }
+  return t.ways.filter(([node]) => needed.has(node));
 }
 
 // Spots are `[column, node]`, under the key `column node`.

@@ -65,8 +65,8 @@ function showWalks(t, state, choose) {
 function walksNote(t) {
   if (DATA.noWalks) return DATA.noWalks;
   if (!t.walks.length) return "No walk supports the explained class.";
-  const proof = t.certain ? "Proven to be the best." : `Not proven: another may reach ${signed(t.bound)}.`;
-  return `${proof} The relevance of a walk is what its source's features add to the explained number along it.`;
+  const proof = t.certain ? "Proven to be the best." : `Not proven: another walk may reach ${signed(t.bound)}.`;
+  return `${proof} The relevance of a walk is what its source's features contribute to the explained number along it.`;
 }
 
 function showPrediction(t) {
@@ -86,7 +86,7 @@ function showPrediction(t) {
   const number = { logit: "logit", log_prob: "log-probability", prob: "probability" }[DATA.of];
   const what = DATA.mode === "regression" ? explained : `the ${number} of “${explained}”`;
   const said = DATA.mode === "regression" ? "" : `predicted “${DATA.classes[order[0]]}”; `;
-  element("question").textContent = `${targetName(t)}: ${said}explained is ${what}, ${signed(t.value)}.`;
+  element("question").textContent = `${targetName(t)}: ${said}this page explains ${what}, ${signed(t.value)}.`;
 }
 
 function targetName(t) {

@@ -1,52 +1,6 @@
-// Where things stand, in units of the figure; the same rules as the library's pictures.
+// Lines between spots, in units of the figure: where nodes stand is decided by the library (report/page/page_scene.py).
 
-// Rings around the root: a node's distance is its ring, its leaves decide how wide its wedge is; strays stand outside.
-function rings(root, ways, strays) {
-  const children = new Map();
-  for (const [node, parent] of ways) children.set(parent, [...(children.get(parent) ?? []), node]);
-  const order = [root];
-  for (const node of order) order.push(...(children.get(node) ?? []));
-  const leaves = new Map();
-  for (const node of order.toReversed()) {
-    leaves.set(node, (children.get(node) ?? []).reduce((sum, child) => sum + leaves.get(child), 0) || 1);
-  }
-  const place = new Map([[root, [0, 0]]]);
-  const wedges = [[root, 0, 2 * Math.PI, 0]];
-  let deepest = 0;
-  while (wedges.length) {
-    const [node, begin, width, depth] = wedges.shift();
-    deepest = depth;
-    let start = begin;
-    for (const child of children.get(node) ?? []) {
-      const share = (width * leaves.get(child)) / leaves.get(node);
-      place.set(child, onRing(depth + 1, start + share / 2));
-      const narrowed = Math.min(share, Math.PI);
-      wedges.push([child, start + (share - narrowed) / 2, narrowed, depth + 1]);
-      start += share;
-    }
-  }
-  strays.forEach((node, i) => place.set(node, onRing(deepest + 1, (2 * Math.PI * i) / strays.length)));
-  return place;
-}
-
-function onRing(ring, angle) {
-  return [(ring + 0.5) * Math.sin(angle), (ring + 0.5) * Math.cos(angle)];
-}
-
-// The part of the tree of ways that the wanted nodes need.
-function waysOf(t, wanted) {
-  const parent = new Map(t.ways);
-  const needed = new Set();
-  for (let node of wanted) {
-    while (node !== t.root && parent.has(node) && !needed.has(node)) {
-      needed.add(node);
-      node = parent.get(node);
-    }
-  }
-  return t.ways.filter(([node]) => needed.has(node));
-}
-
-// A line from one spot to another, `room` away from both, bent to the right of its way; `unit` is pixels per unit.
+// A line from one spot to another, `room` away from both and bent to the right; `room` and `tip` in units.
 function bentLine(start, end, bend, room, tip) {
   const [dx, dy] = [end[0] - start[0], end[1] - start[1]];
   const middle = [(start[0] + end[0]) / 2 + bend * dy, (start[1] + end[1]) / 2 - bend * dx];

@@ -1,57 +1,25 @@
-"""Walks under way."""
+"""The incumbents of a search: the best walks found so far, and what must still be looked at.
 
-from dataclasses import dataclass
+Example: k = 2, one target, and walks with the keys 6, 3 and 2 are added in turn. After the first, `full` is False and
+everything above zero is wanted. After the second, `worst` is 3: only prefixes with a bound ≥ 3 (minus rounding and ties) are
+wanted. The third does not enter; `left_out` becomes 2, so no walk that is not listed has more than 2.
+"""
 
 import torch
 from torch import Tensor
 
 from edgewise.groups import rank_in_group
-from edgewise.walk.calls import Front
-from edgewise.walk.network import Network
 from edgewise.walk.search.order import TIE, best
 
 
-@dataclass(frozen=True, eq=False)
-class Prefixes:
-    """Walks under way, all before the same call: whose they are, what they can reach at best, and where they went."""
+class Incumbents:
+    """The k best walks of every target, and a bound on what was left out.
 
-    call: int
-    front: Front
-    target: Tensor
-    bound: Tensor
-    nodes: Tensor
-    """`[P, L + 1]`; columns before `call + 1` are not filled yet."""
+    Args of the constructor: `k`; `sign`; `slack` `[T]`, what counts as zero; `steps`, nodes of a walk; `repeats`, whether a
+    walk may be added twice.
 
-    def select(self, which: Tensor) -> "Prefixes":
-        """Some of them."""
-        front = self.front.select(which)
-        return Prefixes(self.call, front, self.target[which], self.bound[which], self.nodes[which])
-
-    def __len__(self) -> int:
-        return len(self.target)
-
-
-def starting(network: Network, front: Front, owner: Tensor) -> Prefixes:
-    """Nothing but the explained nodes."""
-    nodes = front.node.new_zeros(len(front), network.num_calls + 1)
-    nodes[:, -1] = front.node
-    bound = torch.full((len(front),), torch.inf, dtype=torch.double, device=nodes.device)
-    return Prefixes(network.num_calls - 1, front, owner, bound, nodes)
-
-
-def joined(parts: list[Prefixes]) -> Prefixes:
-    """Those of several pieces, which nothing goes around yet."""
-    fronts = [part.front for part in parts]
-    front = Front(torch.cat([f.node for f in fronts]), torch.cat([f.summed for f in fronts]), None)
-    columns = [torch.cat([getattr(part, name) for part in parts]) for name in ("target", "bound", "nodes")]
-    return Prefixes(parts[0].call, front, *columns)
-
-
-# --- The best walks that a search has found so far, and what can still be better ---------------------------------------
-
-
-class BestSoFar:
-    """The k best walks of every target, and a bound on what was left out. `repeats`: a walk may be found twice."""
+    `target`, `key`, `score` `[n]` and `nodes` `[n, L + 1]` are the walks, ordered by target, best first.
+    """
 
     def __init__(self, k: int, sign: str, slack: Tensor, steps: int, *, repeats: bool) -> None:
         self.k, self.sign, self.slack, self._repeats = k, sign, slack, repeats
@@ -64,11 +32,21 @@ class BestSoFar:
         self.tolerance, self.last_tolerance = (torch.zeros_like(slack) for _ in range(2))
         """`[T]`: what is a tie, now and when the last of the k best was found; the best walk known only gets better."""
         self.full = torch.zeros(len(slack), dtype=torch.bool, device=device)
+        """`[T]`: whether a target has k walks."""
         self.last = torch.zeros(len(slack), steps, dtype=torch.long, device=device)
+        """`[T, L + 1]`: the nodes of the k-th walk, where there is one."""
         self.left_out = torch.full_like(slack, -torch.inf)
+        """`[T]`: the largest key or bound of what is not among the walks."""
 
     def wanted(self, target: Tensor, bound: Tensor, nodes: Tensor, filled: int) -> Tensor:
-        """Whether prefixes can still lead to one of the best; columns of `nodes` from `filled` on are known."""
+        """`[P]`: whether prefixes can still lead to one of the best walks.
+
+        Args:
+            target: `[P]`.
+            bound: `[P]`, the best that walks with the prefix can have.
+            nodes: `[P, L + 1]`, of which the columns from `filled` on are known.
+            filled: The first known column.
+        """
         worst, tolerance, slack = self.worst[target], self.tolerance[target], self.slack[target]
         wanted = (bound + slack >= worst - tolerance) & (bound > slack)
         tied = wanted & self.full[target] & (bound <= worst + self.last_tolerance[target])
@@ -79,11 +57,19 @@ class BestSoFar:
         return wanted
 
     def leave_out(self, target: Tensor, bound: Tensor) -> None:
-        """Walks that are not listed, or prefixes of such, and what they have at best."""
+        """Note what walks that are not listed have, or what prefixes that are not followed can have."""
         self.left_out.scatter_reduce_(0, target, bound, "amax")
 
     def add(self, target: Tensor, score: Tensor, nodes: Tensor, parent: Tensor, source: Tensor) -> None:
-        """Complete walks: `nodes[parent]` as far as they are known, and the sources."""
+        """Add complete walks and keep the k best of each target.
+
+        Args:
+            target: `[n]`.
+            score: `[n]`.
+            nodes: `[P, L + 1]`, the prefixes.
+            parent: `[n]`, the prefix of each walk.
+            source: `[n]`, the source of each walk.
+        """
         key = score.abs() if self.sign == "magnitude" else score
         good = (key >= self.worst[target] - self.tolerance[target]) & (key > self.slack[target])
         self.leave_out(target[~good], key[~good])
@@ -104,7 +90,7 @@ class BestSoFar:
         self.target, self.key, self.score, self.nodes = target[order], key[order], score[order], walks[order]
         self.tolerance.scatter_reduce_(0, self.target, TIE * self.key, "amax")
         last = rank_in_group(self.target) == self.k - 1
-        full = self.target[last]
+        full = self.target[last]  # targets that have k walks now
         smallest = torch.full_like(self.worst, torch.inf).scatter_reduce_(0, self.target, self.key, "amin")
         self.full[full] = True
         self.worst[full], self.last[full] = smallest[full], self.nodes[last]
@@ -118,14 +104,14 @@ class BestSoFar:
 
 
 def _comes_later(nodes: Tensor, others: Tensor) -> Tensor:
-    """Whether rows come after others, read from the last column back."""
+    """`[n]`: whether rows of nodes come after others in the order of tied walks: read from the last column back."""
     difference = (nodes - others).flip(1)
     first = (difference != 0).long().argmax(dim=1, keepdim=True)
     return difference.gather(1, first).view(-1) > 0
 
 
 def _without_repeats(target: Tensor, key: Tensor, score: Tensor, walks: Tensor) -> tuple[Tensor, ...]:
-    """The beam and the search may find the same walk."""
+    """Each walk once: the beam and the search may find the same one."""
     rows, inverse = torch.unique(torch.cat([target.view(-1, 1), walks], dim=1), dim=0, return_inverse=True)
     if len(rows) == len(target):
         return target, key, score, walks

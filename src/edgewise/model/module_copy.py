@@ -1,0 +1,288 @@
+"""Copy a module tree: parameters as aliases, all other tensors by value, everything else as `copy.deepcopy` would.
+
+`copy.deepcopy` alone does not do: it raises on tensors with a history, clones parameters, may compile PyG's message templates
+again (which writes to the classes) and takes milliseconds for a small GCN.
+"""
+
+import copy
+import copyreg
+import types
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch_geometric.inspector import Inspector
+
+from edgewise.errors import ModelError
+from edgewise.model.thread_state import ThreadState, push_mode
+
+_PLAIN_KINDS = (
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    range,
+    slice,
+    type(...),
+    torch.Size,
+    torch.dtype,
+    torch.device,
+)
+_CODE_KINDS = (type, property, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+_SHARED_KINDS = frozenset((*_PLAIN_KINDS, *_CODE_KINDS, torch.layout, torch.memory_format))
+_TRAINERS = ("_trainer", "trainer", "_fabric", "fabric")  # Lightning's belong to the training, not to the function
+_OWN_STATE = ("__getstate__", "__setstate__", "__reduce__", "__reduce_ex__")
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The module inside wrappers that leave its function as it is: data parallelism, `torch.compile`, Lightning Fabric.
+
+    >>> import torch
+    >>> inner = torch.nn.Linear(2, 1)
+    >>> unwrapped(torch.nn.DataParallel(inner)) is inner
+    True
+    """
+    while True:
+        if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            inner = model.module
+        else:
+            parts = getattr(model, "_modules", {})
+            inner = parts.get("_orig_mod") or parts.get("_original_module")
+        if not isinstance(inner, nn.Module):
+            return model
+        model = inner
+
+
+def copied_module(model: nn.Module) -> nn.Module:
+    """The twin of a module: in eval mode, no parameter requires a gradient, no cache of a graph is read or written.
+
+    Raises:
+        ModelError: If a part gives itself where a copy is asked for. What else copying raises comes from the user's objects.
+    """
+    originals = list(model.modules())
+    twin: nn.Module = _Copier(originals).copy(model)
+    copies = list(twin.modules())
+    if not _parts(originals).isdisjoint(_parts(copies)):
+        raise ModelError(f"{_shared_names(model, twin)} gives itself where a copy is asked for")
+    for module in copies:
+        module.__dict__["training"] = False
+        _drop_cache(module)
+        for parameter in module._parameters.values():
+            if parameter is not None and parameter.requires_grad:  # copied by a class of the user's
+                parameter.requires_grad_(False)
+    return twin
+
+
+def _parts(modules: list[nn.Module]) -> set[int]:
+    """The identities of modules, their parameters and their buffers."""
+    parts = {id(module) for module in modules}
+    for module in modules:
+        parts.update(map(id, module._parameters.values()))
+        parts.update(map(id, module._buffers.values()))
+    return parts - {id(None)}
+
+
+def _shared_names(model: nn.Module, twin: nn.Module) -> str:
+    theirs = _parts(list(twin.modules()))
+    named = [*model.named_modules(), *model.named_parameters(), *model.named_buffers()]
+    return ", ".join(name or "the model itself" for name, part in named if id(part) in theirs)
+
+
+def _drop_cache(module: nn.Module) -> None:
+    state = module.__dict__
+    if state.get("cached") is True:  # a cache belongs to the user's graph
+        state["cached"] = False
+        state.update({key: None for key in state if key.startswith("_cached")})
+
+
+class _TensorCopies(TorchFunctionMode):
+    """`copy.deepcopy` inside foreign objects asks us for tensors."""
+
+    def __init__(self, copier: "_Copier") -> None:
+        super().__init__()
+        self.copier = copier
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.__deepcopy__:
+            return self.copier.copy(args[0])
+        return func(*args, **(kwargs or {}))
+
+
+class _Copier:
+    """One copy of one model; `memo` maps the identity of each object to its twin, as in `copy.deepcopy`."""
+
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self.memo: dict[int, Any] = {}
+        self.alive: list[Any] = []  # an identity is only good as long as its object lives
+        plain = [self._introduce(module) for module in modules]
+        # Children first: a module that copies itself may look into them.
+        for module, is_plain in zip(reversed(modules), reversed(plain), strict=True):
+            self._fill(module) if is_plain else self.copy(module)
+
+    def _introduce(self, module: nn.Module) -> bool:
+        """Whatever foreign code may ask for by identity gets its twin before any attribute is copied; says if it is plain."""
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
+            self.copy(tensor)
+        for key in _TRAINERS:
+            if module.__dict__.get(key) is not None:
+                self._remember(module.__dict__[key], module.__dict__[key])
+        plain = _is_plain(module)
+        if plain:
+            self._remember(module, object.__new__(type(module)))
+        return plain
+
+    def _remember(self, value: Any, twin: Any) -> Any:
+        self.alive.append(value)
+        self.memo[id(value)] = twin
+        return twin
+
+    def copy(self, value: Any) -> Any:
+        """The twin of anything."""
+        kind = type(value)
+        if kind in _SHARED_KINDS:
+            return value
+        known = self.memo.get(id(value))
+        if known is not None:
+            return known
+        if kind in _BY_KIND:
+            return _BY_KIND[kind](self, value)
+        if isinstance(value, Tensor):
+            return self._tensor(value)
+        if isinstance(value, nn.Module):
+            return self._module(value)
+        return value if isinstance(value, type) else self._object(value)
+
+    def _tensor(self, value: Tensor) -> Tensor:
+        twin = value.detach()
+        if not isinstance(value, nn.Parameter) or value.is_inference():
+            twin = twin.clone()
+        if isinstance(value, nn.Parameter):
+            twin = nn.Parameter(twin, requires_grad=False)
+        self._remember(value, twin)
+        if type(value) in (Tensor, nn.Parameter) and value.__dict__:
+            twin.__dict__.update(self._dict(value.__dict__))  # what the user has pinned to the tensor
+        return twin
+
+    def _module(self, module: nn.Module) -> nn.Module:
+        inner = unwrapped(module)
+        if inner is not module:
+            return self._remember(module, self.copy(inner))
+        if not _is_plain(module):
+            return self._foreign(module)
+        twin: nn.Module = self._remember(module, object.__new__(type(module)))
+        self._fill(module)
+        _drop_cache(twin)  # nobody registered it, so nobody else will find it
+        return twin
+
+    def _fill(self, module: nn.Module) -> None:
+        state = self.memo[id(module)].__dict__
+        state.update(self._dict(module.__dict__))
+        state.pop("_compiled_call_impl", None)
+
+    def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        twins, shared, make = {}, _SHARED_KINDS, self.copy
+        for key, part in list(value.items()):  # at once: another thread may be using the model
+            twins[key if type(key) in shared else make(key)] = part if type(part) in shared else make(part)
+        return twins
+
+    def _known_dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        twin = self._remember(value, type(value)())
+        if value:  # most are empty: the places for hooks
+            twin.update(self._dict(value))
+        return twin
+
+    def _list(self, value: list[Any]) -> list[Any]:
+        twin: list[Any] = self._remember(value, [])
+        twin.extend(self.copy(part) for part in list(value))
+        return twin
+
+    def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        twin = tuple(self.copy(part) for part in value)
+        return value if all(a is b for a, b in zip(value, twin, strict=True)) else self._remember(value, twin)
+
+    def _set(self, value: set[Any]) -> Any:
+        return self._remember(value, type(value)(self.copy(part) for part in list(value)))
+
+    def _method(self, value: types.MethodType) -> types.MethodType:
+        return types.MethodType(value.__func__, self.copy(value.__self__))
+
+    def _partial(self, value: Any) -> Any:
+        return partial(self.copy(value.func), *self._tuple(value.args), **self._dict(value.keywords))
+
+    def _reference(self, value: Any) -> Any:
+        twin = self.memo.get(id(value()))
+        return value if twin is None else weakref.ref(twin)
+
+    def _generator(self, value: torch.Generator) -> torch.Generator:
+        twin = torch.Generator(value.device)
+        twin.set_state(value.get_state())
+        return self._remember(value, twin)
+
+    def _inspector(self, value: Inspector) -> Inspector:
+        """PyG's record of a class: its entries are never changed, its dictionaries may be."""
+        twin = copy.copy(value)
+        twin.__dict__.update({key: dict(part) for key, part in vars(value).items() if isinstance(part, dict)})
+        return self._remember(value, twin)
+
+    def _object(self, value: Any) -> Any:
+        """An object of a class that we do not know: attribute by attribute if that is all there is to it."""
+        kind = type(value)
+        if hasattr(value, "__deepcopy__") or hasattr(value, "__setstate__") or kind in copyreg.dispatch_table:
+            return self._foreign(value)
+        recipe = value.__reduce_ex__(4)
+        if isinstance(recipe, str):
+            return value
+        make, arguments, state, *items = (*recipe, None, None, None)[:5]
+        if make is not _NEW or arguments != (kind,) or type(state) is not dict or items != [None, None]:
+            return self._foreign(value)
+        twin = self._remember(value, object.__new__(kind))
+        twin.__dict__.update(self._dict(state))
+        return twin
+
+    def _foreign(self, value: Any) -> Any:
+        """Leave it to `copy.deepcopy`, which asks us for tensors and finds every module in the memo."""
+        before = ThreadState()
+        try:
+            push_mode(_TensorCopies(self))
+            return self._remember(value, copy.deepcopy(value, self.memo))
+        finally:
+            before.put_back()
+
+
+_NEW = copyreg.__newobj__  # type: ignore[attr-defined]  # how `object.__reduce_ex__` says: an empty object and its attributes
+_BY_KIND: dict[type, Callable[[_Copier, Any], Any]] = {
+    dict: _Copier._known_dict,
+    OrderedDict: _Copier._known_dict,
+    list: _Copier._list,
+    tuple: _Copier._tuple,
+    set: _Copier._set,
+    frozenset: _Copier._set,
+    types.MethodType: _Copier._method,
+    partial: _Copier._partial,
+    weakref.ref: _Copier._reference,
+    torch.Generator: _Copier._generator,
+    Inspector: _Copier._inspector,
+}
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """Whether a module is its attributes and nothing else: no wrapper, no copying of its own, no slots."""
+    if unwrapped(module) is not module:
+        return False
+    return all(_is_plain_class(kind) for kind in type(module).__mro__[:-1])
+
+
+def _is_plain_class(kind: type) -> bool:
+    known = kind.__module__.startswith(("torch.nn.", "torch_geometric."))  # theirs only repair old pickles
+    own = vars(kind)
+    return (
+        "__deepcopy__" not in own and not own.get("__slots__") and (known or not any(key in own for key in _OWN_STATE))
+    )

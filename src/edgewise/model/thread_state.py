@@ -1,0 +1,71 @@
+"""What torch keeps for each thread, put back exactly, also after an interrupt.
+
+Python delivers an interrupt between two steps of any function, the first steps of `__enter__`, `__exit__` and of a cleanup
+included; a context manager written in Python is then left open. So what matters is put back twice, in place:
+
+    before = ThreadState()
+    try:
+        ...
+    except BaseException as error:
+        close_frames(error)
+        raise
+    finally:
+        try:
+            before.put_back()
+        finally:
+            before.put_back()  # runs if an interrupt came in the first
+"""
+
+import traceback
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
+from torch.utils import _python_dispatch
+
+
+def push_mode(mode: TorchFunctionMode) -> None:
+    """Let a mode see every torch function of this thread, until the state of the thread is put back."""
+    _push_mode(mode)
+
+
+def close_frames(error: BaseException) -> None:
+    """After an interrupt, finish now what hangs in the frames that it has left, such as an open context manager of torch.
+
+    It would otherwise be finished when the traceback is dropped, and change the state of the thread long after we put it back.
+    Ordinary errors keep their frames: people look into them.
+    """
+    if not isinstance(error, Exception):
+        traceback.clear_frames(error.__traceback__)
+
+
+class ThreadState:
+    """Modes and gradients of this thread at one moment.
+
+    >>> import torch
+    >>> before = ThreadState()
+    >>> _ = torch.set_grad_enabled(False)
+    >>> before.put_back()
+    >>> torch.is_grad_enabled()
+    True
+    """
+
+    def __init__(self) -> None:
+        self._modes: list[Any] = _get_current_function_mode_stack()
+        self._depth = torch._C._len_torch_dispatch_stack()
+        self._gradients = torch.is_grad_enabled()
+
+    def put_back(self) -> None:
+        """Make it so again; may be repeated.
+
+        Torch takes a mode off the stack while it works, and an interrupt in the wrong place makes it forget to push it back: so
+        modes that are missing are restored too.
+        """
+        if _get_current_function_mode_stack() != self._modes:
+            while torch._C._len_torch_function_stack():
+                _pop_mode()
+            for mode in self._modes:
+                _push_mode(mode)
+        while torch._C._len_torch_dispatch_stack() > self._depth:
+            _python_dispatch._pop_mode()
+        torch._C._set_grad_enabled(self._gradients)

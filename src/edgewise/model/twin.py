@@ -1,0 +1,241 @@
+"""A twin of the user's model: what we hook, put into eval mode and run, so that the model itself is never touched.
+
+A twin is a copy of the module tree. Its parameters are aliases that share the memory of the user's and require no gradient; its
+buffers and all other tensors are copies, because a forward pass may write into them. A model that cannot be copied, or that
+reaches past its copy to the original (a closure over `self`), is borrowed instead, one thread at a time, and the twin says why.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+from torch.nn.parameter import is_lazy
+from torch.overrides import TorchFunctionMode
+
+from edgewise.errors import ModelError
+from edgewise.model.borrow import borrowed
+from edgewise.model.module_copy import copied_module, unwrapped
+from edgewise.model.random_state import Draws, quiet_run
+from edgewise.model.thread_state import ThreadState, close_frames, push_mode
+
+__all__ = ["Twin", "Watch", "lent", "make_twin", "model_lock", "unwrapped", "usable_model", "watch_originals"]
+
+Result = TypeVar("Result")
+
+_locks: "weakref.WeakKeyDictionary[nn.Module, threading.RLock]" = weakref.WeakKeyDictionary()
+_locks_lock = threading.Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class Twin:
+    """What is run in place of the user's model."""
+
+    model: nn.Module
+    """The copy, or the user's own model if it has to be borrowed: then run it inside `lent`."""
+
+    borrowed: str = ""
+    """Empty for a copy, otherwise why there is none, in words."""
+
+    draws: tuple[str, ...] = ()
+    """Operations that drew random numbers when it was tried: further passes then need `random_draws_undone`."""
+
+
+def model_lock(model: nn.Module) -> Any:
+    """The lock of a model: who changes the user's own model, or must not see it changed, holds it."""
+    inner = unwrapped(model)
+    with _locks_lock:
+        if inner not in _locks:
+            _locks[inner] = threading.RLock()
+        return _locks[inner]
+
+
+@contextmanager
+def lent(model: nn.Module) -> Iterator[nn.Module]:
+    """The user's own model in eval mode, for one thread at a time; given back as it was."""
+    with model_lock(model), borrowed(unwrapped(model)) as ours:
+        yield ours
+
+
+def _outside_inference_mode(run: Callable[[], Result]) -> Result:
+    """What is made in inference mode can never be differentiated."""
+    if not torch.is_inference_mode_enabled():
+        return run()
+    with torch.inference_mode(mode=False):
+        return run()
+
+
+def make_twin(model: nn.Module) -> Twin:
+    """A twin of the model: in eval mode as `model.eval()` has it, without gradients of parameters, without caches of a graph.
+
+    Tied weights stay tied, the user's hooks run on the copy, and wrappers (`DataParallel`, `torch.compile`, …) are taken off.
+
+    Raises:
+        ModelError: If a parameter has no shape yet.
+
+    >>> import torch
+    >>> model = torch.nn.Linear(2, 1)
+    >>> twin = make_twin(model).model
+    >>> twin.weight.data_ptr() == model.weight.data_ptr(), twin.weight.requires_grad, model.training, twin.training
+    (True, False, True, False)
+    """
+    inner, before = unwrapped(model), ThreadState()
+    _refuse_lazy(inner)
+    try:
+        with model_lock(inner):  # not while another thread has borrowed it
+            return Twin(_outside_inference_mode(lambda: copied_module(inner)))
+    except Exception as error:  # whatever the user's objects raise when they are copied
+        return Twin(inner, f"the model cannot be copied: {type(error).__name__}: {error}")
+    except BaseException as interrupt:
+        close_frames(interrupt)
+        raise
+    finally:
+        try:
+            before.put_back()
+        finally:
+            before.put_back()
+
+
+def _refuse_lazy(model: nn.Module) -> None:
+    for module in model.modules():
+        for key, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None and is_lazy(tensor):
+                name = next(name for name, part in model.named_modules() if part is module)
+                path = f"{name}.{key}" if name else key
+                raise ModelError(
+                    f"`model` must be initialised, got {path} without a shape (a lazy layer that has not seen data). "
+                    f"Use the model once first: model(data.x, data.edge_index)."
+                )
+
+
+class Watch(TorchFunctionMode):
+    """Notices modules that are called and tensors that are used (as in `lambda x: x @ self.weight`), in one thread.
+
+    `seen` lists the names, each once. `on_seen` is called with the name before the module or the operation runs; what it raises
+    stops the pass there.
+    """
+
+    def __init__(self, model: nn.Module, on_seen: Callable[[str], None] | None = None) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+        self._on_seen, self._names = on_seen, _names_of_parts(model)
+        self._thread, self._before = threading.get_ident(), ThreadState()
+
+    def start(self) -> None:
+        """From now on; call it in a `try` whose `finally` stops the watch, twice (see `ThreadState`)."""
+        torch_module.register_module_forward_pre_hook(self)
+        push_mode(self)
+
+    def stop(self) -> None:
+        """No longer, and the thread is as it was when the watch was made; may be repeated."""
+        hooks = torch_module._global_forward_pre_hooks
+        for key in [key for key, hook in list(hooks.items()) if hook is self]:
+            hooks.pop(key, None)
+        self._names = {}  # deaf from now on
+        self._before.put_back()
+
+    def __call__(self, module: nn.Module, args: Any) -> None:
+        """Torch calls this before any module runs, in every thread."""
+        if threading.get_ident() == self._thread and id(module) in self._names:
+            self._note(module)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        names = self._names
+        for value in (*args, *kwargs.values()) if kwargs else args:
+            if id(value) in names:
+                self._note(value)
+            elif type(value) is list or type(value) is tuple:  # torch.cat, torch.stack, an index
+                for part in value:
+                    if id(part) in names:
+                        self._note(part)
+        return func(*args, **kwargs)
+
+    def _note(self, part: Any) -> None:
+        name = self._names[id(part)]
+        if name not in self.seen:
+            self.seen.append(name)
+        if self._on_seen is not None:
+            self._on_seen(name)
+
+
+def _names_of_parts(model: nn.Module) -> dict[int, str]:
+    """From the identity of every module, parameter and buffer to its name."""
+    names = {}
+    for name, module in model.named_modules():
+        names[id(module)] = name or "the model itself"
+        for key, tensor in [*module._parameters.items(), *module._buffers.items()]:
+            if tensor is not None:
+                names[id(tensor)] = f"{name}.{key}" if name else key
+    return names
+
+
+@contextmanager
+def watch_originals(model: nn.Module, twin: Twin) -> Iterator[Watch]:
+    """Notices if a module or a tensor of the original is used in this thread, although the twin runs.
+
+    A borrowed model is the original, so nothing is noted then.
+    """
+    watch = Watch(model)
+    try:
+        if not twin.borrowed:
+            watch.start()
+        yield watch
+    finally:
+        try:
+            watch.stop()
+        finally:
+            watch.stop()
+
+
+class _OriginalSeenError(BaseException):
+    """Stops a pass before the original does anything; no `except Exception` in a forward may swallow it."""
+
+
+def _stop(name: str) -> None:
+    raise _OriginalSeenError(name)
+
+
+def usable_model(model: nn.Module, run: Callable[[nn.Module], Result]) -> tuple[Twin, Result]:
+    """The twin if it stands on its own, otherwise the borrowed model and the reason; and what `run` gave on it.
+
+    `run` is called on the twin. If that pass reaches for the original, it is stopped before the original does anything and
+    `run` is called on the borrowed model. What a pass draws from the global random generators is put back (see `quiet_run`).
+    """
+    twin = make_twin(model)
+    if not twin.borrowed:
+        seen, outcome = _tried(model, lambda: run(twin.model))
+        if outcome is not None:
+            return replace(twin, draws=tuple(outcome[1].operations)), outcome[0]
+        reason = f"forward calls modules of the original through a closure: {', '.join(seen)}"
+        twin = Twin(unwrapped(model), reason)
+    with lent(model) as ours:
+        result, draws = quiet_run(lambda: run(ours))
+    return replace(twin, draws=tuple(draws.operations)), result
+
+
+def _tried(model: nn.Module, run: Callable[[], Result]) -> tuple[list[str], tuple[Result, Draws] | None]:
+    """(parts of the original that `run` reached for, its result and draws if it reached for none)."""
+    watch = Watch(model, _stop)
+    try:
+        watch.start()
+        torch.set_grad_enabled(True)
+        outcome = _outside_inference_mode(lambda: quiet_run(run))
+        return watch.seen, None if watch.seen else outcome
+    except (_OriginalSeenError, Exception):
+        if not watch.seen:
+            raise
+        return watch.seen, None
+    except BaseException as interrupt:
+        close_frames(interrupt)
+        raise
+    finally:
+        try:
+            watch.stop()
+        finally:
+            watch.stop()
