@@ -2,16 +2,10 @@
 
 import csv
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
-from edgewise_paper.task import KEY
-
-import math
-from collections.abc import Iterable
-from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import Any
 

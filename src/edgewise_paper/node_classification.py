@@ -9,11 +9,20 @@ import edgewise as ew
 from edgewise_paper.architectures import ARCHITECTURES
 from edgewise_paper.context import Context
 from edgewise_paper.data import NODE_SETS, NodeSet
-from edgewise_paper.training.recipe import node_cost
 from edgewise_paper.sign_flips import flip_rows
 from edgewise_paper.similarity import EXPLAINER, SPREAD, TrainedModel, coded_rows, input_rows, layer_rows
 from edgewise_paper.task import PaperOptions, Task, TaskOutcome
-from edgewise_paper.training.recipe import ACCURACY, CODED, FLIPS, INPUT, LAYERWISE, NODE_EPOCHS, Recipe, network_tasks
+from edgewise_paper.training.recipe import (
+    ACCURACY,
+    CODED,
+    FLIPS,
+    INPUT,
+    LAYERWISE,
+    NODE_EPOCHS,
+    Recipe,
+    network_tasks,
+    node_cost,
+)
 from edgewise_paper.training.train import accuracy
 
 NAME = "node-classification"

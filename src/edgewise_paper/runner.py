@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from edgewise_paper.architectures import LINEAR
 from edgewise_paper.registry import Experiment, choose
 from edgewise_paper.store import Store
 from edgewise_paper.task import PaperOptions, Task, TaskOutcome
-from edgewise_paper.training.recipe import ACCURACY, CODED, FLIPS, INPUT, LAYERWISE, Recipe
 from edgewise_paper.workers import TaskReport, Worker, end, first_ready
 
 # --- Time left: expected costs of what remains, corrected by how the finished ones went --------------------------------

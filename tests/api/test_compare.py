@@ -21,8 +21,8 @@ import zoo
 from checks import quietly
 from edgewise import random_numbers
 from edgewise.metrics.agreement import Scored, agreements
-from edgewise.results.comparison import MEASURES
 from edgewise.metrics.pairwise import intervals
+from edgewise.results.comparison import MEASURES
 from footprint import Footprint
 
 FEW = {"resamples": 50}

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewise_paper.comparison import AGREES, DIFFERS, IN_RANGE, compare
-from edgewise_paper.comparison import published
+from edgewise_paper.comparison import AGREES, DIFFERS, IN_RANGE, compare, published
 from edgewise_paper.report import reasons
 from edgewise_paper.report.document import (
     Document,

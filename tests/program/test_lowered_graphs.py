@@ -30,7 +30,6 @@ import zoo
 from checks import LEVELS, assert_close
 from edgewise.program import layers as lowered_layers
 from edgewise.question import graph_question as graph_problem
-from edgewise.question import proof
 from zoo import CLASSES, EDGE_FEATURES, FEATURES, WIDTH, Pooled, PooledWithAttributes, mlp
 
 METHODS = {
@@ -86,9 +85,7 @@ MODELS = {
 def through_the_model():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graph_problem, "lower_graphs", lambda *_: None)
-        proof._kept.clear()
         yield
-    proof._kept.clear()
 
 
 def assert_same(found, expected, what):

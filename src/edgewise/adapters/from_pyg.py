@@ -122,10 +122,11 @@ class ExplainerRun:
         """The masks of all targets, one after another."""
         for position, index in enumerate(self.question.index.tolist()):
             with self._guarded(index):
-                mask = self._mask(position, index)
+                place = int(self.question.places(torch.tensor([position]))[0])
+                mask = self._mask(position, place)
             column = mask.nonzero().view(-1)
             none = torch.zeros_like(column)
-            yield 1, SparseScores(none + position, none, column, mask[column], of_self=False)
+            yield 1, SparseScores(none + position, none, self.question.columns(column), mask[column], of_self=False)
 
     @contextmanager
     def _guarded(self, index: int) -> Iterator[None]:

@@ -131,14 +131,15 @@ def lowered_drops(
     """
     lowering = question.lowering
     assert lowering is not None
-    differences = Differences(lowering, question.index.to(question.device), question.target)
+    differences = Differences(lowering, question.places(torch.arange(len(question.index))), question.target)
     size = max(min(_SLOT_TABLE, memory // _BYTES_A_PAIR) // lowering.in_edges.num_nodes, 1)
     slots = [differences.slots(level, of_self=kind) for kind in of_self]
     total, done = max(sum(len(part) for part in slots), 1), 0
     for block in (block for part in slots for block in part.split(size)):
         found = drops(differences, block)
         layer = block.call[found.slot].clamp(min=0)
-        entries = SparseScores(found.position, layer, block.item[found.slot], found.score, of_self=block.of_self)
+        lift = question.nodes if block.of_self else question.columns
+        entries = SparseScores(found.position, layer, lift(block.item[found.slot]), found.score, of_self=block.of_self)
         before, done = done, done + len(block)
         yield done * len(question.index) // total - before * len(question.index) // total, entries
 

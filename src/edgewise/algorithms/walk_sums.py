@@ -29,7 +29,7 @@ def _sparse(
 ) -> SparseScores:
     device = column.device
     position, first = block.positions.to(device)[target], block.first_edge.to(device)[target]
-    return SparseScores(position, layer, column - first, score.to(dtype), of_self=False)
+    return SparseScores(position, layer, block.columns(column - first), score.to(dtype), of_self=False)
 
 
 def lrp(

@@ -67,7 +67,7 @@ def walk_relevance(
             f"walk_relevance scores the walks of one target; index names {len(question.index)}. Pass an int."
         )
     (block,) = target_blocks(question, view, _MEMORY, beam=1, bounded=False)
-    nodes = _read_walks(walks, question, block).to(question.device)
+    nodes = question.local_nodes(_read_walks(walks, question, block).to(question.device))
     root = nodes[:, -1] if block.of_graphs else torch.zeros(len(nodes), dtype=torch.long, device=nodes.device)
     return relevance(block.network, block.front, root, nodes).cpu()
 
@@ -87,7 +87,7 @@ def _read_walks(walks: Any, question: Question, block: TargetBlock) -> Tensor:
             f"walks must be sequences of {length} nodes (one more than the {length - 1} layers), from the source to the "
             f"explained node, such as [({', '.join(['0'] * length)})]."
         ) from error
-    size = block.network.num_nodes
+    size = int(question.sizes(torch.zeros(1, dtype=torch.long))[0][0])
     if len(nodes) and (int(nodes.min()) < 0 or int(nodes.max()) >= size):
         raise InputError(f"a walk names node {int(nodes.max())}; the graph has nodes 0 to {size - 1}.")
     if not block.of_graphs and bool((nodes[:, -1] != question.index[0]).any()):
@@ -148,7 +148,9 @@ def subgraph_relevance(
         raise InputError("nodes are numbered within one graph: pass one graph, or an index that names one.")
     found = torch.zeros(len(question.index), dtype=torch.double)
     for block in target_blocks(question, view, _MEMORY, beam=1, bounded=False):
-        allowed = _read_nodes(nodes, block.network.num_nodes).to(question.device)
+        allowed = _read_nodes(nodes, int(question.sizes(torch.zeros(1, dtype=torch.long))[0][0])).to(question.device)
+        everyone = torch.arange(block.network.num_nodes, device=question.device)
+        allowed = allowed[question.nodes(everyone)]
         sums = inside(block.network, block.front, allowed)
         found[block.positions] = sums.new_zeros(block.num_targets).index_add_(0, block.owner, sums).cpu()
     return found

@@ -156,7 +156,7 @@ def _search(asked: WalkRequest, block: TargetBlock) -> Found:
 def _answer(question: Question, asked: WalkRequest, block: TargetBlock) -> Iterator[tuple[int, WalkSet]]:
     found = _search(asked, block)
     target, score, nodes = found.target.cpu(), found.score.cpu().tolist(), found.nodes.cpu()
-    rows = (nodes - block.first_node[target].view(-1, 1)).tolist()
+    rows = block.nodes(nodes - block.first_node[target].view(-1, 1)).tolist()
     start = torch.searchsorted(target, torch.arange(block.num_targets + 1)).tolist()
     upper, exact, expansions = found.upper_bound.tolist(), found.exact.tolist(), found.expansions.tolist()
     neurons = None if found.neurons is None else found.neurons.tolist()

@@ -14,7 +14,17 @@ TASKS = ("node", "graph")
 
 
 def read_graph(data: Any, where: str = "data") -> Data:
-    """A shallow copy of one graph with a plain, checked `edge_index`; the caller's object and tensors stay untouched."""
+    """A shallow copy of one graph, checked; the caller's object and tensors stay untouched."""
+    graph = read_structure(data, where)
+    check_values(graph, where)
+    return graph
+
+
+def read_structure(data: Any, where: str = "data") -> Data:
+    """The same without a look at every feature: shapes, devices and the ends of edges are checked.
+
+    On a large graph of which a part is explained, values are checked there alone (`check_values`).
+    """
     _check_kind(data, where)
     x, edge_index = data.get("x"), data.get("edge_index")
     if not isinstance(x, Tensor):
@@ -23,7 +33,6 @@ def read_graph(data: Any, where: str = "data") -> Data:
         raise InputError(f"{where}.x is {_say(x)}; needed is a row for each node: [nodes, features].")
     edge_index = _plain_edge_index(edge_index, where)
     _check_same_device(data, where)
-    _check_finite(data, where)
     _check_edges(edge_index, x.size(0), where)
     _check_lengths(data, x.size(0), edge_index.size(1), where)
     return _plain_copy(data, edge_index, x.size(0))
@@ -114,7 +123,8 @@ def _check_same_device(data: Data, where: str) -> None:
         )
 
 
-def _check_finite(data: Data, where: str) -> None:
+def check_values(data: Data, where: str = "data") -> None:
+    """Features and edge attributes must be finite."""
     for key in ("x", "edge_attr", "edge_weight"):
         value = data.get(key)
         if isinstance(value, Tensor) and value.is_floating_point() and not bool(torch.isfinite(value).all()):

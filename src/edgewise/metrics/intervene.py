@@ -32,15 +32,15 @@ class Removal:
         self._question = question
         self._graphs = question.copies(positions)
         if isinstance(question, NodeQuestion) and len(self._graphs) == 1 and question.hops is not None:
-            targets = question.index[positions].to(question.device)
+            targets = question.places(positions)
             if not _stay_true(question, self._graphs[0], targets):
                 warn_not_local("without some edges a copy gives another output", "target is run on the whole graph")
-                self._graphs = question.subject.wholes(targets)
+                self._graphs = question.node_model.wholes(targets)
         several = len(self._graphs) > 1
         owner = [_column_owner(graph) + (i if several else 0) for i, graph in enumerate(self._graphs)]
         self.owner = torch.cat(owner).cpu()
         """`[columns]`: whose each column is, a position in `positions`."""
-        self.edge_id = torch.cat([_column_edge(graph) for graph in self._graphs]).cpu()
+        self.edge_id = question.columns(torch.cat([_column_edge(graph) for graph in self._graphs])).cpu()
         """`[columns]`: the column of the original graph."""
 
     def output(self, kept: Tensor) -> Tensor:

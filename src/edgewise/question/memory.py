@@ -82,8 +82,8 @@ def estimated_blocks(question: Question, memory: int, batch_size: int | None) ->
 def _bytes(question: Question, positions: Tensor) -> Tensor:
     """An estimate for each target."""
     if isinstance(question, NodeQuestion):
-        subject = question.subject
-        near = reach(subject.in_edges, question.index[positions].to(question.device), question.num_layers + subject.rim)
+        subject = question.node_model
+        near = reach(subject.in_edges, question.places(positions), question.num_layers + subject.rim)
         degree = subject.in_edges.start.diff()[near.node] * (near.hops < question.num_layers + subject.rim)
         nodes = torch.bincount(near.target, minlength=len(positions))
         edges = torch.bincount(near.target, weights=degree.double(), minlength=len(positions)).long()

@@ -1,8 +1,8 @@
-"""What every question has, whatever the task."""
+"""What every question has, whatever the task: a subject, targets, the explained number, and ways to run the model."""
 
-import copy
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,61 +10,107 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.engines import Engine
-from edgewise.errors import SettingError
 from edgewise.graph.copies import Copies
-from edgewise.graph.inputs import check_devices
-from edgewise.model.borrow import Loan
-from edgewise.model.call import ModelCall, check_model
+from edgewise.model.call import Forward, ModelCall
 from edgewise.model.hooks import Layers
 from edgewise.model.trace import Trace
 from edgewise.program.lowering import Lowering
+from edgewise.question.output import Output
+from edgewise.question.proof import Audit
+from edgewise.question.subject import Loan, Subject
 from edgewise.question.target import Target
 
 KEPT = 4  # a number in the forward pass is kept about this often: activation, its gradient, a product, a copy
 
 
-class Question:
-    """The question, checked. Node tasks ask a `Subject`; graph tasks run batches of graphs."""
+@dataclass(frozen=True)
+class Asked:
+    """What the user said about the question, besides model, data and index."""
+
+    target: Any = None
+    mode: str | None = None
+    of: str = "logit"
+    output: str | None = None
+    forward: Forward | None = None
+    device: Any = None
+
+
+class Question(ABC):
+    """The question, checked and proved. Node tasks run cuts of one graph; graph tasks run batches of graphs."""
 
     task: str
+    asked: Asked
+    subject: Subject
     graphs: list[Data]
     index: Tensor
+    """`[T]`: nodes of the user's graph, or numbers of graphs."""
     single: bool
     target: Target
     trace: Trace
+    output: Output
     num_layers: int
     device: torch.device
-    loan: Loan
     call: ModelCall
+    layers: Layers
+    audit: Audit
+    locality: str
+    """How it is known that nothing outside the neighbourhoods matters."""
     lowering: Lowering | None = None
+
+    @property
+    def loan(self) -> Loan:
+        """The model, to be run."""
+        return self.subject.loan
 
     @property
     def hops(self) -> int | None:
         """How far from its target an edge's receiver may be, counted in layers, to matter; None: any edge may matter."""
         return None
 
+    @abstractmethod
+    def of(self, index: Any, target: Any) -> "Question":
+        """The same question about other targets, with what was proved."""
+
+    @abstractmethod
+    def check_fresh(self) -> None:
+        """Refuse if the model or the data have changed since."""
+
+    @abstractmethod
     def copies(self, positions: Tensor) -> list[Copies]:
         """The graphs to run the model itself on: one with a copy for every target, or one for each."""
-        raise NotImplementedError
 
+    @abstractmethod
     def engine(self, positions: Tensor) -> Engine:
         """How to run the model for the targets at some positions of `index`."""
-        raise NotImplementedError
 
-    def borrowed(self) -> AbstractContextManager[None]:
-        """The model, ours for a while; calls may nest. A lowered model that keeps to itself is not even touched."""
-        if self.lowering is not None and not self.lowering.uses_model:
-            return _grad_on()
-        return self.loan.taken()
-
+    @abstractmethod
     def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Numbers of nodes and edges of the targets' graphs: one number if all live in one graph."""
-        raise NotImplementedError
+
+    def borrowed(self) -> AbstractContextManager[None]:
+        """The model, ours for a while; calls may nest."""
+        return self.loan.taken()
+
+    def columns(self, local: Tensor) -> Tensor:
+        """Columns of the user's graph, from columns of the graph that is run."""
+        return local
+
+    def nodes(self, local: Tensor) -> Tensor:
+        """Nodes of the user's graph, from nodes of the graph that is run."""
+        return local
+
+    def local_nodes(self, nodes: Tensor) -> Tensor:
+        """Nodes of the graph that is run, from nodes of the user's graph; refused if they are outside it."""
+        return nodes
+
+    def places(self, positions: Tensor) -> Tensor:
+        """Targets as nodes (or numbers) of the graph that is run."""
+        return self.index[positions].to(self.device)
 
     def ends(self, positions: Tensor, owner: Tensor, column: Tensor) -> Tensor:
-        """`[2, copies]`: the nodes of some columns of the graphs at `positions[owner]`."""
+        """`[2, copies]`: the nodes of some columns of the user's graphs at `positions[owner]`."""
         if self.task == "node":
-            return self.graphs[0].edge_index[:, column]
+            return self.source_edge_index(0).to(column.device)[:, column]
         parts = [self.graphs[int(self.index[i])].edge_index for i in positions.tolist()]
         sizes = torch.tensor([part.size(1) for part in parts], device=column.device)
         return torch.cat(parts, dim=1)[:, (sizes.cumsum(0) - sizes)[owner] + column]
@@ -80,42 +126,29 @@ class Question:
 
     @property
     def separable(self) -> list[bool]:
-        """Per call: whether a self edge can be scored."""
-        return [call.separable for call in self.trace.calls]
+        """Per layer: whether a self edge can be scored."""
+        return self.trace.separable
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What every answer's settings say about the question."""
+        return {
+            "of": self.target.of,
+            "mode": self.target.mode,
+            "task": self.task,
+            "output": self.output.name,
+            "bypass": self.trace.bypass,
+            "hops": self.hops,
+            "flow": self.trace.flow,
+            "layers": "depth",
+            "locality": self.locality,
+            "model": self.subject.twin.borrowed or "a twin",
+            "audit": self.audit.plain(),
+        }
 
     _sources: list[Tensor]
-
-
-@contextmanager
-def _grad_on() -> Iterator[None]:
-    with torch.inference_mode(mode=False), torch.enable_grad():
-        yield
 
 
 def sub_target(question: Question, positions: Tensor) -> Target:
     """The questions at some positions."""
     return question.target.select(positions.to(question.device))
-
-
-# --- Model and graphs on one device ------------------------------------------------------------------------------------
-
-
-def placed(model: Any, layers: Layers, graphs: list[Data], device: Any) -> tuple[Any, Layers, list[Data]]:
-    """The model, its layers and the graphs on the device that was asked for, or where they are if they are together."""
-    if device is not None:
-        model, graphs = _moved(model, graphs, device)
-        layers = check_model(model)
-    check_devices(model, graphs[0])
-    return model, layers, graphs
-
-
-def _moved(model: Any, graphs: list[Data], device: Any) -> tuple[Any, list[Data]]:
-    """Copies on a device; the user's stay where they are."""
-    try:
-        place = torch.device(device)
-        if any(t.device != place for t in [*model.parameters(), *model.buffers()]):
-            model = copy.deepcopy(model).to(place)
-        return model, [copy.copy(graph).to(place) for graph in graphs]
-    except (RuntimeError, AssertionError, TypeError) as error:
-        text = f"device is {device!r}, which is not available: {error}. Leave it out, or type device='cpu'."
-        raise SettingError(text) from error

@@ -49,7 +49,7 @@ def activity(question: Question, memory: int) -> list[Activity]:
     with question.loan.taken(), torch.no_grad():
         if isinstance(question, NodeQuestion):
             importance = _importance(question)
-            _watch(question, question.subject.layers, question.graphs[0], found, importance)
+            _watch(question, question.layers, question.graphs[0], found, importance)
             return found
         assert isinstance(question, GraphQuestion)
         for copies in _batches(question, memory):
@@ -68,11 +68,11 @@ def _all_alike(copies: Copies) -> Callable[[int], Tensor]:
 
 def _importance(question: NodeQuestion) -> Callable[[int], Tensor]:
     """Calls done ↦ `[N]`: for how many targets a node's features still matter then."""
-    graph, hops = question.subject.in_edges, question.num_layers
-    if not question.subject.local:
+    graph, hops = question.node_model.in_edges, question.num_layers
+    if not question.node_model.local:
         return lambda _: torch.full((graph.num_nodes,), float(len(question.index)), device=question.device)
     count = torch.zeros(hops + 1, graph.num_nodes, dtype=torch.double, device=question.device)
-    for part in question.index.to(question.device).split(_TARGETS_AT_ONCE):
+    for part in question.places(torch.arange(len(question.index))).split(_TARGETS_AT_ONCE):
         near = reach(graph, part, hops)
         count.index_put_((near.hops, near.node), count.new_ones(()), accumulate=True)
     within = count.cumsum(dim=0)

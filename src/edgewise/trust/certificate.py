@@ -37,7 +37,7 @@ def follow(question: Question) -> AtOne:
     if question.lowering is None:
         raise NotCertifiable("the model is not lowered (a layer or an operation of it is not known)")
     plan = Plan.of(question.lowering.program)
-    return AtOne(plan, Differences(question.lowering, question.index.to(question.device), question.target))
+    return AtOne(plan, Differences(question.lowering, question.places(torch.arange(len(question.index))), question.target))
 
 
 def spreads(
@@ -182,7 +182,7 @@ def _prove(question: Question, verdict: "_Verdict", level: str, pieces: int, dra
     ends = torch.linspace(0, 1, pieces + 1, dtype=torch.double).tolist()
     for spread in spreads(follow(question), level, list(pairwise(ends)), memory, draw.columns(question)):
         found, slots = spread.slopes, spread.slots
-        verdict.add(found.position, slots.edge[found.slot], slots.call[found.slot], _refined(spread))
+        verdict.add(found.position, question.columns(slots.edge[found.slot]), slots.call[found.slot], _refined(spread))
 
 
 def _refined(spread: Spread) -> Interval:

@@ -61,8 +61,8 @@ def _sums_messages(module: Any) -> bool:
 
 def layer_findings(question: Question, found: Measurements, layer: int) -> LayerFindings:
     """Of one call."""
-    call, balance, active = question.trace.calls[layer], found.balance, found.activity[layer]
-    inseparable = "" if call.separable else "its own term cannot be told apart from its edges"
+    calls, balance, active = question.trace.calls_of(layer), found.balance, found.activity[layer]
+    inseparable = "" if question.separable[layer] else "its own term cannot be told apart from its edges"
     weight, gap = float(balance.value.abs().sum()), balance.gap[:, layer]
     missing = float(gap.sum()) / weight if weight else torch.nan
     parts = (balance.edges, balance.own, balance.constant, balance.rest)
@@ -71,7 +71,7 @@ def layer_findings(question: Question, found: Measurements, layer: int) -> Layer
     )
     return LayerFindings(
         layer=layer,
-        name=f"{call.name} ({type(call.module).__name__})",
+        name=", ".join(dict.fromkeys(f"{call.name} ({type(call.module).__name__})" for call in calls)),
         gap=_measured("gap", gap, question.index, inseparable, "lower"),
         missing=_number(missing, inseparable or "the explained numbers are all 0"),
         edges=edges,

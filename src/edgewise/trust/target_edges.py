@@ -56,7 +56,7 @@ class Draw:
 
     def columns(self, question: Question) -> Callable[[Tensor], Tensor]:
         """The same for the columns of the one graph of a node task."""
-        return lambda column: self.keeps(question, torch.zeros_like(column), column)
+        return lambda column: self.keeps(question, torch.zeros_like(column), question.columns(column))
 
 
 _SALT = 20_250_803  # so that the draw has nothing to do with the scores of `random`

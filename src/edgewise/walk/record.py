@@ -78,6 +78,11 @@ def _read_off(call: ModelCall, layers: Layers, data: Data, graphs: Tensor | None
     trace = record(call, layers, data)
     if trace.flow is None:
         raise ModelError("The model's layers send messages in both directions (flow=), so its walks have no direction.")
+    if not trace.is_chain:
+        raise ModelError(
+            "The model has layers of several message-passing calls side by side, so a step of a walk has no single Jacobian. "
+            "Use ew.explain(…, level='layer') instead."
+        )
     refuse_skips(trace.bypass)
     try:
         program = compile_program(trace, data, readout=graphs is not None, fallback=module_layer)

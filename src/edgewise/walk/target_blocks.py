@@ -1,6 +1,6 @@
 """Networks for the targets of a question, in blocks that fit into memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +73,10 @@ class TargetBlock:
     first_edge: Tensor
     of_graphs: bool
     boxes: list[Box | None]
+    columns: Callable[[Tensor], Tensor]
+    """Columns of the user's graph, from columns of the network's."""
+    nodes: Callable[[Tensor], Tensor]
+    """Nodes of the user's graph, from nodes of the network's."""
 
     @property
     def num_targets(self) -> int:
@@ -101,16 +105,16 @@ def _node_blocks(
         place = positions.to(question.device)
         with question.loan.taken():
             front = ends(
-                network.calls, question.target.select(place).value, question.index[positions].to(question.device)
+                network.calls, question.target.select(place).value, question.places(positions)
             )
         zeros = torch.zeros_like(positions)
         yield TargetBlock(network, front, torch.arange(len(positions), device=question.device), positions, zeros, zeros,
-                    of_graphs=False, boxes=found)  # fmt: skip
+                    of_graphs=False, boxes=found, columns=question.columns, nodes=question.nodes)  # fmt: skip
 
 
 def _node_network(question: NodeQuestion, view: RelevanceRule, *, bounded: bool) -> tuple[Network, list[Box | None]]:
     """Kept with the subject: the next question about the same model and graph needs no new one."""
-    subject = question.subject
+    subject = question.node_model
     key = ("walks", view)
     if key not in subject.kept:
         with subject.loan.taken():
@@ -139,7 +143,8 @@ def _graph_blocks(question: GraphQuestion, view: RelevanceRule, memory: int, *, 
             nodes, edges = (torch.bincount(of, minlength=len(part)).cpu() for of in (owner, copies.owner))
             starts = (nodes.cumsum(0) - nodes, edges.cumsum(0) - edges)
             yield TargetBlock(
-                network, front, owner, part, *starts, of_graphs=True, boxes=boxes(network) if bounded else []
+                network, front, owner, part, *starts, of_graphs=True, boxes=boxes(network) if bounded else [],
+                columns=question.columns, nodes=question.nodes,
             )
 
 

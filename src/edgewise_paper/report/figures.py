@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewise_paper.architectures import ARCHITECTURES
-from edgewise_paper.comparison import Compared
-from edgewise_paper.comparison import published
+from edgewise_paper.comparison import Compared, published
 from edgewise_paper.report.canvas import COLOURS, NAMES, new_figure, save
 from edgewise_paper.report.reasons import MARKED, PAIR
-from edgewise_paper.report.small_graphs import masks, matrices, passes, paths, scatter, stars, trajectories
 from edgewise_paper.report.result_view import ResultView
+from edgewise_paper.report.small_graphs import masks, matrices, passes, paths, scatter, stars, trajectories
 from edgewise_paper.similarity import CODE
 
 if TYPE_CHECKING:

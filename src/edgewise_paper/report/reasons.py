@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from edgewise_paper.architectures import ARCHITECTURES
-from edgewise_paper.comparison import DIFFERS, READ_OFF, Compared
+from edgewise_paper.comparison import DIFFERS, READ_OFF, Compared, published
 from edgewise_paper.graph_classification import EARLY, EARLY_EPOCHS
 from edgewise_paper.negative_evidence import CONSTANT, EPSILON
-from edgewise_paper.comparison import published
 from edgewise_paper.report.document import number
 from edgewise_paper.report.result_view import ResultView, correlation
 from edgewise_paper.similarity import CODE, COMPUTATION_GRAPH, ONE_VECTOR, SPREAD, WIDE

@@ -23,8 +23,8 @@ from edgewise_paper.report.document import (
 from edgewise_paper.report.figures import draw_all
 from edgewise_paper.report.html import as_page
 from edgewise_paper.report.markdown import as_markdown
-from edgewise_paper.report.sections import SECTIONS, label
 from edgewise_paper.report.result_view import ResultView
+from edgewise_paper.report.sections import SECTIONS, label
 from edgewise_paper.runner import Reproduction
 from edgewise_paper.task import Row
 

@@ -1,21 +1,10 @@
 """What decides how a network comes out of training."""
 
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from types import FrameType
-from typing import Any
-from edgewise_paper.architectures import LINEAR
-from edgewise_paper.registry import Experiment, choose
-from edgewise_paper.store import Store
-from edgewise_paper.task import PaperOptions, Task, TaskOutcome
-from edgewise_paper.workers import TaskReport, Worker, end, first_ready
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from edgewise_paper.architectures import LINEAR
 from edgewise_paper.task import Task, fingerprint
 
 NODE_EPOCHS, GRAPH_EPOCHS, SENTENCE_EPOCHS = 1000, 2000, 100

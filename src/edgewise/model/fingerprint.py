@@ -1,0 +1,186 @@
+"""The content of a model at one moment, to say later whether and where it has changed.
+
+Versions of tensors do not see an edit through `.data`, and identities do not see one in place, so contents are compared.
+"""
+
+import dataclasses
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data, HeteroData
+
+from edgewise.model.twin import model_lock, unwrapped
+
+DEPTH = 4
+_PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size, range, slice, Enum)
+_NOT_THE_FUNCTION = frozenset(
+    [
+        "training",
+        "_parameters",
+        "_buffers",
+        "_modules",
+        "_non_persistent_buffers_set",
+        "_is_full_backward_hook",
+        "inspector",
+    ]
+    + ["_trainer", "trainer", "_fabric", "fabric", "_compiled_call_impl", "_flat_weights", "_flat_weight_refs"]
+)
+
+
+class Fingerprint:
+    """Parameters, buffers and attributes of a model as they were.
+
+    Attributes are compared by value where they are plain values, tensors, arrays or containers of these (four levels deep), and by
+    identity where they are other objects. `training` and cached graphs do not count: they do not belong to the function in eval
+    mode. `written` names attributes that a forward pass leaves behind (`"gat.attention"`), which do not count either.
+
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Dropout(0.5))
+    >>> before = Fingerprint(model)
+    >>> before.changed(model)
+    ''
+    >>> model[0].bias.data += 1
+    >>> before.changed(model)
+    'parameter 0.bias'
+    """
+
+    def __init__(self, model: nn.Module, written: Iterable[str] = ()) -> None:
+        self._written = frozenset(written)
+        with model_lock(model), torch.no_grad():
+            self._modules = dict(unwrapped(model).named_modules())
+            self._parts = {name: _photograph(module) for name, module in self._modules.items()}
+
+    def changed(self, model: nn.Module) -> str:
+        """What has changed first, in words such as `parameter convs.0.bias`; empty if nothing has."""
+        return next(self._differences(model), "")
+
+    def differences(self, model: nn.Module) -> list[str]:
+        """Everything that has changed."""
+        return list(self._differences(model))
+
+    def _differences(self, model: nn.Module) -> Iterator[str]:
+        with model_lock(model), torch.no_grad():
+            modules = dict(unwrapped(model).named_modules())
+            yield from self._replaced(modules)
+            for name, module in modules.items():
+                if module is self._modules.get(name):
+                    yield from self._differences_of(name, module)
+
+    def _replaced(self, modules: dict[str, nn.Module]) -> Iterator[str]:
+        for name, module in self._modules.items():
+            if name not in modules:
+                yield f"module {name} was removed"
+            elif modules[name] is not module:
+                yield f"module {name or 'model'} was replaced"
+        yield from (f"module {name} was added" for name in modules if name not in self._modules)
+
+    def _differences_of(self, name: str, module: nn.Module) -> Iterator[str]:
+        place = f"{name}." if name else ""
+        for word, before, now in zip(_WORDS, self._parts[name], _contents(module), strict=True):
+            for key in before if before.keys() == now.keys() else dict.fromkeys([*before, *now]):
+                if not _same(before.get(key, _ABSENT), now.get(key, _ABSENT)) and place + key not in self._written:
+                    yield f"{word} {place}{key}"
+
+
+_WORDS = ("parameter", "buffer", "attribute")
+_ABSENT = object()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Container:
+    """A container as it was: its class, its keys or positions, and its parts."""
+
+    kind: type
+    parts: dict[Any, Any]
+
+
+def _contents(module: nn.Module) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """(parameters, buffers, attributes) that are there now."""
+    attributes = {}
+    for key, value in list(vars(module).items()):
+        if key in _NOT_THE_FUNCTION or key.startswith("_cached"):
+            continue
+        if "_hooks" not in key:
+            attributes[key] = value
+        elif value and "forward" in key:
+            attributes[key] = list(value.values())  # which hooks, in which order; their numbers mean nothing
+    return module._parameters, module._buffers, attributes  # type: ignore[return-value]
+
+
+def _photograph(module: nn.Module) -> list[dict[str, Any]]:
+    return [{key: _frozen(value, DEPTH) for key, value in list(part.items())} for part in _contents(module)]
+
+
+def _parts_of(value: Any) -> dict[Any, Any] | None:
+    """What a container holds, by key or position; `None` for anything else."""
+    if type(value) in (list, tuple):
+        return dict(enumerate(value))
+    if type(value) in (dict, OrderedDict):
+        return dict(value)
+    if isinstance(value, (Data, HeteroData)):
+        return value.to_dict()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: getattr(value, item.name, None) for item in dataclasses.fields(value)}
+    return None
+
+
+def _frozen(value: Any, depth: int) -> Any:
+    """A copy of what is compared by content, and everything else itself."""
+    if value is None or isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, (np.ndarray, set)):
+        return value.copy()
+    parts = _parts_of(value) if depth else None
+    if parts is None:
+        return value
+    return _Container(type(value), {key: _frozen(part, depth - 1) for key, part in parts.items()})
+
+
+def _same(before: Any, now: Any) -> bool:
+    """Whether a value is what it was when it was frozen."""
+    if before is now:
+        return True
+    if isinstance(before, Tensor):
+        return isinstance(now, Tensor) and _same_tensor(before, now)
+    if isinstance(before, _Container):
+        return type(now) is before.kind and _same_parts(before.parts, _parts_of(now) or {})
+    if type(before) is not type(now):
+        return False
+    if isinstance(before, np.ndarray):
+        return np.array_equal(before, now, equal_nan=before.dtype.kind in "fc")
+    if isinstance(before, (set, *_PLAIN)):
+        return before == now or (isinstance(before, float) and math.isnan(before) and math.isnan(now))
+    return False
+
+
+def _same_parts(before: dict[Any, Any], now: dict[Any, Any]) -> bool:
+    return list(before) == list(now) and all(_same(part, now[key]) for key, part in before.items())
+
+
+def _same_tensor(before: Tensor, now: Tensor) -> bool:
+    if (before.dtype, before.shape, before.device, before.layout) != (now.dtype, now.shape, now.device, now.layout):
+        return False
+    if before.layout != torch.strided:
+        return all(_same_tensor(a, b) for a, b in zip(_dense_parts(before), _dense_parts(now), strict=True))
+    if torch.equal(before, now):
+        return True
+    if not (before.is_floating_point() or before.is_complex()):
+        return False
+    return bool(((before == now) | (before.isnan() & now.isnan())).all())
+
+
+def _dense_parts(tensor: Tensor) -> list[Tensor]:
+    """The tensors that a sparse one consists of."""
+    if tensor.layout == torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]

@@ -1,0 +1,360 @@
+"""Edges and nodes keep their identities through a forward pass: followed operation by operation, never matched by number.
+
+A model is run once while every tensor carries labels: which axis runs over columns of the given `edge_index`, which over
+nodes, and who owns each entry. Masks, relations, flips, sorts, poolings and added loops move the labels as they move the
+data (`label_rules`). When a layer begins to propagate, the labels say which column owns each message (`ownership`).
+
+The operations are seen by a `TorchDispatchMode`, below `torch.jit.script` and autograd, and only in this thread. An operation
+that nobody knows loses the labels of its result. What is lost is refused once a layer sends messages on it.
+"""
+
+import copy
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch_geometric.data import Data
+from torch_geometric.nn import MessagePassing
+
+from edgewise.model.axis_labels import AtenCall, operation_kind
+from edgewise.model.column_selection import GivenColumns
+from edgewise.model.hooks import Layers
+from edgewise.model.label_rules import CROSSING, ELEMENT_NAMES, FACTORIES, RULES, elementwise, is_integer
+from edgewise.model.ownership import Propagation
+from edgewise.model.shadow import (
+    CONSTANT,
+    CROSSED,
+    EDGE,
+    MIXED,
+    NODE,
+    NOTHING,
+    OWN,
+    Labels,
+    Mark,
+    ShadowMemory,
+    plain,
+)
+from edgewise.shapes import Slots
+
+_ESCAPES = frozenset(("tolist", "numpy", "__array__", "__dlpack__", "data_ptr"))
+_ORDERS = frozenset(("sort", "argsort", "topk", "nonzero"))
+_TABLES = frozenset(("index", "index_select", "gather", "embedding"))
+
+
+@dataclass(frozen=True)
+class FollowedCall:
+    """One `propagate` call. Layers count calls on a path: calls side by side are one layer."""
+
+    name: str
+    module: MessagePassing
+    layer: int
+    """The most `propagate` calls on any path from the features up to this one."""
+    slots: Slots
+    """[messages]: the column of `data.edge_index` that owns each message, or edges + node for an added self-loop."""
+    sender_rows: Tensor
+    """[rows]: the node of each row of the table of senders; negative where a row is no node and sends nothing."""
+    receiver_rows: Tensor
+    """[rows]: the same for receivers."""
+    backward: Tensor
+    """[messages]: whether a message runs against its column, from `edge_index[1]` to `edge_index[0]`."""
+
+
+def follow(
+    model: nn.Module, layers: Layers, run: Callable[[], Any], data: Data
+) -> tuple[Any, list[FollowedCall]]:
+    """Run a model on `data` and say who owns each message: what `run()` returned, and the calls in order.
+
+    >>> from torch_geometric.nn import GCNConv
+    >>> data = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1], [1, 2, 1]]))       # 0→1, 1→2, a loop on 1
+    >>> conv = GCNConv(3, 2)
+    >>> _, [call] = follow(conv, [("conv", conv)], lambda: conv(data.x, data.edge_index), data)
+    >>> call.slots                                        # the loops of nodes 0 and 2 were added
+    tensor([0, 1, 3, 2, 5])
+
+    Raises:
+        ModelError: A message whose owner is not certain; the text names the layer.
+    """
+    follower = Follower(model, data)
+    with follower.watching(layers):
+        output = run()
+    return output, follower.calls
+
+
+def _origins(data: Data) -> Iterator[tuple[Tensor, Mark]]:
+    """The tensors of a graph, with what is known of them at the start."""
+    data = copy.copy(data)  # asking it what its attributes are leaves notes in it
+    for key in data.keys():
+        value = data[key]
+        if isinstance(value, Tensor):
+            yield plain(value), _origin(data, key, plain(value))
+
+
+def _origin(data: Data, key: str, value: Tensor) -> Mark:
+    axis = data.__cat_dim__(key, value) % max(value.dim(), 1) if value.dim() else 0
+    if key == "edge_index" or ("index" not in key and data.is_edge_attr(key)):
+        return Mark({(axis, EDGE): torch.arange(value.size(axis), device=value.device)}, OWN)
+    if "index" in key or "edge" in key:
+        return Mark({}, CROSSED)
+    if data.is_node_attr(key):
+        return Mark({(axis, NODE): torch.arange(value.size(axis), device=value.device)}, of_nodes=True)
+    return Mark({}, of_nodes=True)
+
+
+class Follower(TorchDispatchMode):
+    """The memory of labels, kept up to date with every operation."""
+
+    def __init__(self, model: nn.Module, data: Data) -> None:
+        super().__init__()
+        self.calls: list[FollowedCall] = []
+        self.escaped = False
+        self._memory = ShadowMemory()
+        self._columns = GivenColumns(plain(data.edge_index).detach().clone(), int(data.num_nodes))
+        self._handed: dict[nn.Module, list[Tensor]] = {}
+        self._paused = False
+        self._thread = threading.get_ident()
+        for parameter in model.parameters():
+            self._memory.note(parameter, NOTHING)
+        for tensor, mark in _origins(data):
+            self._memory.note(tensor, mark)
+
+    # --- one operation ---
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self._paused:
+            return func(*args, **kwargs)
+        call = self._begun(func, args, kwargs)
+        result = func(*args, **kwargs)
+        call.outputs = list(_tensors((result,)))
+        self._note(call)
+        return result
+
+    def _begun(self, func: Any, args: Any, kwargs: Any) -> AtenCall:
+        kind, inputs = operation_kind(func), list[Tensor]()
+        plain_args = [_stripped(value, inputs) for value in args]
+        read = {name: value for name, value in kwargs.items() if name not in kind.writes}
+        plain_kwargs = {name: _stripped(value, inputs) for name, value in read.items()}
+        marks = [self._memory.read(tensor) for tensor in inputs]
+        return AtenCall(kind, plain_args, plain_kwargs, inputs, marks, self._columns.pick, self.escaped)
+
+    def _note(self, call: AtenCall) -> None:
+        name = call.kind.name
+        if name == "_local_scalar_dense":
+            self.escaped |= bool(call.marks[0].reach and call.marks[0].labels)
+        if not call.inputs or name in FACTORIES or name.startswith("new_") or name.endswith("_like"):
+            fresh = Mark({}, CROSSED if self.escaped else CONSTANT)
+            for tensor in call.outputs:
+                self._memory.note(tensor, fresh)
+            return
+        found = self._labels(call)
+        each = found if isinstance(found, list) else [found] * len(call.outputs)
+        mark = self._common(call, each)
+        for tensor, labels in zip(call.outputs, each, strict=True):
+            self._write(call, tensor, mark._replace(labels=labels))
+        for position in call.kind.writes:
+            self._spoil(call, position, mark)
+
+    def _labels(self, call: AtenCall) -> Labels | list[Labels]:
+        kind = call.kind
+        if not call.outputs or kind.reshapes_in_place or not any(mark.labels for mark in call.marks):
+            return _element_of_lost(call)
+        rule = RULES.get(kind.name)
+        if rule is None and (kind.elementwise or kind.name in ELEMENT_NAMES):
+            rule = elementwise
+        return {} if rule is None else rule(call)
+
+    def _common(self, call: AtenCall, each: list[Labels]) -> Mark:
+        """What the results of an operation have in common."""
+        reach = max(mark.edge_reach for mark in call.marks)
+        if reach == OWN and (call.kind.name in CROSSING or _crosses(call, each)):
+            reach = CROSSED
+        if self.escaped and reach == CONSTANT:
+            reach = CROSSED
+        return Mark(
+            {},
+            reach,
+            any(mark.of_nodes for mark in call.marks),
+            _contracts(call, each),
+            max(mark.depth for mark in call.marks),
+        )
+
+    def _write(self, call: AtenCall, tensor: Tensor, mark: Mark) -> None:
+        if not tensor.is_floating_point():
+            mark = mark._replace(depth=0, contracted=mark.contracted and is_integer(tensor))
+        if call.kind.writes and self._memory.knows(tensor):
+            values = call.marks[1:]
+            constant = not any(value.reach or value.of_nodes for value in values)
+            self._memory.overwrite(tensor, self._memory.read(tensor), mark, by_constant=constant)
+        else:
+            self._memory.note(tensor, mark)
+
+    def _spoil(self, call: AtenCall, position: int | str, mark: Mark) -> None:
+        """An argument that was written to and not returned."""
+        written = call.args[position] if isinstance(position, int) and position < len(call.args) else None
+        for tensor in _tensors((written,)):
+            if self._memory.knows(tensor) and not any(tensor is output for output in call.outputs):
+                self._memory.overwrite(tensor, NOTHING, mark, by_constant=False)
+
+    # --- the layers ---
+
+    @contextmanager
+    def watching(self, layers: Layers) -> Iterator[None]:
+        """Active, with hooks on the layers; messages are not fused with their sum."""
+        modules = {module: name for name, module in reversed(layers)}
+        with ExitStack() as stack:
+            for module, name in modules.items():
+                stack.callback(setattr, module, "fuse", module.fuse)
+                module.fuse = False
+                for handle in self._hooks(name, module):
+                    stack.callback(handle.remove)
+            stack.enter_context(_Escapes(self._notice))
+            stack.enter_context(self)
+            yield
+
+    def _hooks(self, name: str, module: MessagePassing) -> Iterator[Any]:
+        def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
+            self._handed[module] = list(self._handed_columns([*args, *kwargs.values()]))
+
+        def leave(module: nn.Module, args: Any, output: Any) -> None:
+            self._handed.pop(module, None)
+
+        def before(module: MessagePassing, inputs: Any) -> None:
+            edge_index, size, kwargs = inputs
+            call = self._followed(name, module, edge_index, size, kwargs)
+            self.calls.append(call)
+            running.append(call)
+
+        def after(module: MessagePassing, inputs: Any, output: Any) -> None:
+            self._propagated(running.pop(), output)
+
+        running: list[FollowedCall] = []
+        yield module.register_forward_pre_hook(self._aside(enter), with_kwargs=True)
+        yield module.register_forward_hook(self._aside(leave))
+        yield module.register_propagate_forward_pre_hook(self._aside(before))
+        yield module.register_propagate_forward_hook(self._aside(after))
+
+    def _aside(self, hook: Callable[..., None]) -> Callable[..., None]:
+        """A hook whose own operations are not followed, and that does not see other threads."""
+
+        def aside(*arguments: Any) -> None:
+            if threading.get_ident() != self._thread:
+                return
+            self._paused = True
+            try:
+                hook(*arguments)
+            finally:
+                self._paused = False
+
+        return aside
+
+    def _handed_columns(self, arguments: list[Any]) -> Iterator[Tensor]:
+        for tensor in _tensors(arguments):
+            labels = self._memory.read(tensor).labels.get((1, EDGE))
+            if labels is not None and is_integer(tensor):
+                yield labels
+
+    def _followed(self, name: str, module: MessagePassing, edge_index: Any, size: Any, kwargs: Any) -> FollowedCall:
+        propagation = Propagation(
+            name, module, edge_index, size, kwargs, self._handed.get(module), self._columns, self._memory.read
+        )
+        owned = propagation.owned()
+        layer = max((self._memory.read(tensor).depth for tensor in _tensors(kwargs.values())), default=0)
+        return FollowedCall(
+            name, module, layer, owned.slots, owned.sender_rows, owned.receiver_rows, owned.backward
+        )
+
+    def _propagated(self, call: FollowedCall, output: Any) -> None:
+        for tensor in _tensors((output,)):
+            labels = {(call.module.node_dim % max(tensor.dim(), 1), NODE): call.receiver_rows}
+            self._memory.replace(tensor, Mark(labels, CROSSED, of_nodes=True, depth=call.layer + 1))
+
+    def _notice(self, tensor: Tensor) -> None:
+        """A tensor goes to Python as numbers."""
+        if self._paused or not self._memory.knows(tensor):
+            return
+        mark = self._memory.read(tensor)
+        self.escaped |= bool(mark.reach and (mark.labels or tensor.numel() > 1))
+
+
+class _Escapes(TorchFunctionMode):
+    """Sees the ways from tensors to Python that are no operations."""
+
+    def __init__(self, notice: Callable[[Tensor], None]) -> None:
+        super().__init__()
+        self._notice = notice
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in _ESCAPES:
+            self._notice(plain(args[0]))
+        return func(*args, **(kwargs or {}))
+
+
+def _stripped(value: Any, tensors: list[Tensor]) -> Any:
+    """An argument without PyG's wrappers; its tensors are added to the list."""
+    if isinstance(value, Tensor):
+        tensors.append(plain(value))
+        return tensors[-1]
+    if isinstance(value, (list, tuple)):
+        return [_stripped(item, tensors) for item in value]
+    return value
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    """The tensors in nested lists, tuples and dictionaries."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield plain(value)
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+        elif isinstance(value, dict):
+            yield from _tensors(value.values())
+
+
+def _element_of_lost(call: AtenCall) -> Labels | list[Labels]:
+    """Without labels there is one thing to note: a single number of unlabelled data, on its way to Python."""
+    rule = RULES[call.kind.name] if call.kind.name in ("select", "unbind") else None
+    return rule(call) if rule and call.marks[0].reach != CONSTANT and call.first.dim() == 1 else {}
+
+
+def _num_edge_axes(labels: Labels) -> int:
+    return sum(kind == EDGE for _, kind in labels)
+
+
+def _crosses(call: AtenCall, each: list[Labels]) -> bool:
+    """Whether an axis of edges was summed up or chosen from, or an entry has several owners."""
+    own = [vector for mark in call.marks for vector in mark.labels.values()]
+    for labels in each:
+        if _num_edge_axes(labels) < _num_edge_axes(call.own):
+            return True
+        new = (v for (_, kind), v in labels.items() if kind == EDGE and not any(v is known for known in own))
+        if any(bool((vector == MIXED).any()) for vector in new):
+            return True
+    return False
+
+
+def _contracts(call: AtenCall, each: list[Labels]) -> bool:
+    """Whether several nodes may have got one number: by arithmetic on numbers of nodes, or by a table."""
+    if not call.outputs or not is_integer(call.outputs[0]) or call.kind.name in _ORDERS:
+        return False
+    name, edges = call.kind.name, any(_num_edge_axes(labels) for labels in each)
+    inherited = call.marks[:1] if name in _TABLES and call.own else call.marks
+    if any(mark.contracted for mark in inherited):
+        return True
+    if name in _TABLES:
+        return edges and not call.marks[0].has_edges and not _one_to_one(call.first, call.inputs[-1])
+    return edges and (call.kind.elementwise or name in ELEMENT_NAMES) and name != "clone"
+
+
+def _one_to_one(table: Tensor, index: Tensor) -> bool:
+    """Whether a table gives the numbers in `index` different values; negative ones stand for "none"."""
+    if table.dim() != 1 or not is_integer(index):
+        return table.dim() == 1
+    values = table[index.reshape(-1).unique()]
+    values = values[values >= 0]
+    return len(values.unique()) == len(values)
