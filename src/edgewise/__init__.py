@@ -18,6 +18,7 @@ _WHERE = {
     "heal": "edgewise.adapters.heal",
     "EdgewiseExplainer": "edgewise.adapters.to_pyg",
     "Score": "edgewise.score",
+    "Question": "edgewise.api.question",
     # results
     "Explanation": "edgewise.results.explanation",
     "ExplanationSet": "edgewise.results.explanation_set",
@@ -41,7 +42,9 @@ _WHERE = {
     "SettingError": "edgewise.errors",
     "FileError": "edgewise.errors",
     "MissingExtraError": "edgewise.errors",
+    "StaleQuestionError": "edgewise.errors",
     "LocalityWarning": "edgewise.errors",
+    "OutputWarning": "edgewise.errors",
 }
 
 _PACKAGES = {"metrics": "edgewise.metrics", "trust": "edgewise.trust", "datasets": "edgewise.datasets"}
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
     from edgewise.api.check import check as check
     from edgewise.api.compare import compare as compare
     from edgewise.api.explain import explain as explain
+    from edgewise.api.question import Question as Question
     from edgewise.api.walk_relevance import subgraph_relevance as subgraph_relevance
     from edgewise.api.walk_relevance import walk_relevance as walk_relevance
     from edgewise.api.walks import walks as walks
@@ -70,7 +74,9 @@ if TYPE_CHECKING:
     from edgewise.errors import LocalityWarning as LocalityWarning
     from edgewise.errors import MissingExtraError as MissingExtraError
     from edgewise.errors import ModelError as ModelError
+    from edgewise.errors import OutputWarning as OutputWarning
     from edgewise.errors import SettingError as SettingError
+    from edgewise.errors import StaleQuestionError as StaleQuestionError
     from edgewise.metrics.cosine import similarity as similarity
     from edgewise.results.comparison import Comparison as Comparison
     from edgewise.results.explanation import Explanation as Explanation

@@ -29,8 +29,14 @@ class LocalityWarning(UserWarning):
     """The model is not local, so every target is explained on the whole graph: slower and right."""
 
 
+class OutputWarning(UserWarning):
+    """What the model returns looks like probabilities, but nothing says so."""
+
+
+class StaleQuestionError(EdgewiseError):
+    """The model or the data have changed since the question was asked."""
+
+
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
     """The error for an optional package that is absent."""
-    return MissingExtraError(
-        f"{purpose} needs {package}, which is not installed. Run: pip install 'edgewise[{extra}]'"
-    )
+    return MissingExtraError(f"{purpose} needs {package}, which is not installed. Run: pip install 'edgewise[{extra}]'")

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from edgewise.errors import InputError
 from edgewise.program.execution import LoweredEngine
-from edgewise.question import Question, pose, sub_target
+from edgewise.question import PosedQuestion, pose, sub_target
 from edgewise.shapes import LayerWeight, SelfWeight
 
 if TYPE_CHECKING:
@@ -45,20 +45,32 @@ class Score:
         task: str = "node",
         mode: str | None = None,
         of: str = "logit",
+        output: str | None = None,
         forward: Callable[..., Tensor] | None = None,
         device: Any = None,
     ) -> None:
-        question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+        question = pose(
+            model,
+            data,
+            index,
+            target=target,
+            task=task,
+            mode=mode,
+            of=of,
+            output=output,
+            forward=forward,
+            device=device,
+        )
         self._set(question, torch.arange(len(question.index)))
 
     @classmethod
-    def of_block(cls, question: Question, positions: Tensor) -> "Score":
+    def of_block(cls, question: PosedQuestion, positions: Tensor) -> "Score":
         """The score of some of a question's targets; `positions` `[targets]` are places in `question.index`."""
         score = cls.__new__(cls)
         score._set(question, positions)
         return score
 
-    def _set(self, question: Question, positions: Tensor) -> None:
+    def _set(self, question: PosedQuestion, positions: Tensor) -> None:
         """Take from the question and its engine what methods read; `positions` are the targets of this score."""
         self._question = question
         self._engine: Engine = question.engine(positions)

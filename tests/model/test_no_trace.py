@@ -24,6 +24,9 @@ class Fuse:
     def __init__(self):
         self.at, self.error, self.calls, self.went_off = None, RuntimeError, 0, False
 
+    def __deepcopy__(self, memo):
+        return self  # a copy of the model burns the same fuse
+
     def light(self, at, error=RuntimeError):
         self.at, self.error, self.calls, self.went_off = at, error, 0, False
 

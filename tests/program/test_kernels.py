@@ -15,7 +15,6 @@ import edgewise as ew
 import zoo
 from checks import LEVELS, assert_close, own_scores_of, scores_of
 from edgewise.program import kernels
-from edgewise.question import proof
 from zoo import CLASSES, FEATURES, WIDTH, Chain, ChainWithWeights, mlp
 
 if importlib.util.find_spec("numba") is None:
@@ -52,9 +51,7 @@ def explain_compiled(*args, **options):
         spy = Spy()
         patch.setattr(kernels, "_WORTH_IT", 0)
         patch.setattr(kernels, "_kernels", lambda: spy)
-        proof._kept.clear()
         found = ew.explain(*args, **options)
-    proof._kept.clear()
     assert found.settings["way"] == "lowered"
     return found, spy.called
 
@@ -66,9 +63,7 @@ def walks_both_ways(*args, **options):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kernels, "_WORTH_IT", 0)
             patch.setattr(kernels, "_kernels", lambda chosen=kernels_or_none: chosen)
-            proof._kept.clear()
             found.append(ew.walks(*args, **options))
-    proof._kept.clear()
     return *found, spy.called
 
 
@@ -84,9 +79,7 @@ def assert_walks_agree(model, data, **options):
 def explain_plain(*args, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_kernels", lambda: None)
-        proof._kept.clear()
         found = ew.explain(*args, **options)
-    proof._kept.clear()
     return found
 
 
@@ -231,7 +224,6 @@ def test_without_numba_everything_works_all_the_same(monkeypatch):
     monkeypatch.setattr(kernels, "_WORTH_IT", 0)
     monkeypatch.setitem(sys.modules, "edgewise.program.kernels.loops", None)  # importing it raises ImportError
     monkeypatch.delattr(kernels, "loops", raising=False)
-    proof._kept.clear()
     data, model = zoo.graph(zoo._EVERYTHING, 8), zoo.randomise(MODELS["gcn, relu"]())
     found = ew.explain(model, data, method="occlusion", level="layer")
     assert kernels._kernels() is None

@@ -40,7 +40,7 @@ import oracles
 import zoo
 from checks import LEVELS, assert_close, own_scores_of, quietly, scores_of
 from edgewise.program import layers as lowered_layers
-from edgewise.question import node_model, proof
+from edgewise.question import node_model
 from zoo import CLASSES, EDGE_FEATURES, FEATURES, WIDTH, Chain, ChainWithAttributes, ChainWithWeights, Residual, mlp
 
 # A gradient of 0 may come out as 1e-17 the other way round; no generic score is that small.
@@ -62,9 +62,7 @@ def through_the_model():
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore", ew.LocalityWarning)
         patch.setattr(node_model, "lower_nodes", lambda *_: None)
-        proof._kept.clear()
         yield
-    proof._kept.clear()
 
 
 def assert_same(found, expected, what):
@@ -80,7 +78,6 @@ def assert_ways_agree(model, data, *, methods=METHODS, ways=("lowered",), **aske
     for method in methods:
         for level in LEVELS:
             options = {"method": method, "level": level, **METHODS[method], **asked}
-            proof._kept.clear()
             found = ew.explain(model, data, **options)
             with through_the_model():
                 expected = ew.explain(model, data, **options)
@@ -447,9 +444,7 @@ def _deaf_to_weights(conv, calls, data):
 def test_a_lowering_that_does_not_reproduce_the_model_is_never_used(monkeypatch, wrong):
     model, data = zoo.randomise(LAYERS["gcn"]()), everything()
     monkeypatch.setitem(lowered_layers._KNOWN, GCNConv, wrong)
-    proof._kept.clear()
     found = ew.explain(model, data, level="layer")
-    proof._kept.clear()
     assert found.settings["way"] == "copies"
     numbers = oracles.Numbers(model, data)
     assert_close(scores_of(found), oracles.layer_gradient(numbers, *numbers.ones())[0], 1e-9)
@@ -458,7 +453,6 @@ def test_a_lowering_that_does_not_reproduce_the_model_is_never_used(monkeypatch,
 def test_the_log_says_which_way_was_taken_and_why_not(caplog):
     data = everything()
     for name, way, reason in [("gcn", "lowered", ""), ("transformer", "copies", "TransformerConv is not among")]:
-        proof._kept.clear()
         caplog.clear()
         with caplog.at_level(logging.DEBUG, logger="edgewise"):
             found = ew.explain(zoo.BY_NAME[name].build(), data, index=[1])

@@ -35,7 +35,7 @@ from edgewise.graph.copies import side_by_side
 from edgewise.graph.inputs import read_index
 from edgewise.model.borrow import random_state_kept
 from edgewise.model.call import ModelCall
-from edgewise.question import Question
+from edgewise.question import PosedQuestion
 from edgewise.question.target import Target, predicted_classes
 
 
@@ -70,7 +70,7 @@ def from_pyg(algorithm: ExplainerAlgorithm, *, train: Any = None) -> Method:
     # PyG keeps some coefficients on the class, where the next instance changes them: copy them now.
     coefficients = dict(getattr(algorithm, "coeffs", {}))
 
-    def outside(question: Question, *, seed: int) -> Iterator[tuple[int, SparseScores]]:
+    def outside(question: PosedQuestion, *, seed: int) -> Iterator[tuple[int, SparseScores]]:
         own: Any = copy.deepcopy(algorithm)
         if coefficients:
             own.coeffs = dict(coefficients)
@@ -99,7 +99,7 @@ def _description(algorithm: ExplainerAlgorithm, coefficients: dict[str, Any]) ->
     return f"{name_of(algorithm)}({numbers})"
 
 
-def _trained(question: Question, algorithm: PGExplainer, train: Any, seed: int) -> None:
+def _trained(question: PosedQuestion, algorithm: PGExplainer, train: Any, seed: int) -> None:
     """Train a copy of a PGExplainer if that was asked for; refuse one that is not trained."""
     wanted = algorithm.epochs
     done = getattr(algorithm, "_curr_epoch", wanted - 1) + 1  # without PyG's private counter, trust the user
@@ -135,7 +135,7 @@ class ExplainerRun:
     are worked out from the question, so that the class explained is always the question's.
     """
 
-    def __init__(self, question: Question, algorithm: ExplainerAlgorithm, seed: int) -> None:
+    def __init__(self, question: PosedQuestion, algorithm: ExplainerAlgorithm, seed: int) -> None:
         self.question, self.algorithm, self.seed = question, algorithm, seed
         self.name = name_of(algorithm)
         with question.loan.taken():
@@ -163,10 +163,11 @@ class ExplainerRun:
         """The masks of all targets, one after another, as (number of targets done, scores)."""
         for position, index in enumerate(self.question.index.tolist()):
             with self._guarded(index):
-                mask = self._mask(position, index)
+                place = int(self.question.places(torch.tensor([position]))[0])
+                mask = self._mask(position, place)
             column = mask.nonzero().view(-1)
             none = torch.zeros_like(column)
-            yield 1, SparseScores(none + position, none, column, mask[column], of_self=False)
+            yield 1, SparseScores(none + position, none, self.question.columns(column), mask[column], of_self=False)
 
     @contextmanager
     def _guarded(self, index: int) -> Iterator[None]:

@@ -16,7 +16,7 @@ from edgewise.algorithms.occlusion import Repeated, edge_drops, lowered_drops
 from edgewise.arguments import whole_number
 from edgewise.errors import InputError
 from edgewise.groups import occurrence
-from edgewise.question import Question, pose
+from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
 from edgewise.results.explanation import Explanation
 from edgewise.results.explanation_set import ExplanationSet
@@ -39,7 +39,7 @@ def eig_search(score: Score, level: str, *, w_base: float, undirected: bool) -> 
 
 
 def lowered_eig_search(
-    question: Question, level: str, memory: int, *, w_base: float, undirected: bool
+    question: PosedQuestion, level: str, memory: int, *, w_base: float, undirected: bool
 ) -> Iterator[tuple[int, SparseScores]] | None:
     """EiG-Search for all targets of a lowered model where it is occlusion; None otherwise."""
     if w_base != 0 or undirected:
@@ -93,7 +93,7 @@ class KnownScores:
     score: Tensor
     """`[n]`."""
 
-    def check_graphs(self, question: Question) -> None:
+    def check_graphs(self, question: PosedQuestion) -> None:
         """Refuse another graph than the explained one."""
         for position, (edge_index, _) in enumerate(self.graphs):
             if not torch.equal(question.source_edge_index(position).cpu(), edge_index.cpu()):

@@ -14,7 +14,7 @@ from edgewise.algorithms.copy_scores import CopyScores, SparseScores, has_own_te
 from edgewise.groups import occurrence
 from edgewise.program.perturbation import Differences
 from edgewise.program.perturbation_output import drops
-from edgewise.question import Question
+from edgewise.question import PosedQuestion
 from edgewise.score import Score
 from edgewise.shapes import LayerWeight
 
@@ -136,14 +136,14 @@ _BYTES_A_PAIR = 256  # of a (slot, node) pair: its change, with what a call make
 _SLOT_TABLE = 2**21  # slots × nodes in a block: small enough to stay in the cache
 
 
-def lowered_occlusion(question: Question, level: str, memory: int) -> Iterator[tuple[int, SparseScores]]:
+def lowered_occlusion(question: PosedQuestion, level: str, memory: int) -> Iterator[tuple[int, SparseScores]]:
     """Occlusion for all targets of a lowered model: differences instead of forward passes, in blocks of edges."""
     return lowered_drops(question, level, memory, of_self=(False, True))
 
 
 @torch.no_grad()
 def lowered_drops(
-    question: Question, level: str, memory: int, of_self: tuple[bool, ...]
+    question: PosedQuestion, level: str, memory: int, of_self: tuple[bool, ...]
 ) -> Iterator[tuple[int, SparseScores]]:
     """Drops of a lowered model, block by block: of edges (`of_self=(False,)`), of own terms (`(True,)`), or of both.
 
@@ -152,14 +152,15 @@ def lowered_drops(
     """
     lowering = question.lowering
     assert lowering is not None
-    differences = Differences(lowering, question.index.to(question.device), question.target)
+    differences = Differences(lowering, question.places(torch.arange(len(question.index))), question.target)
     size = max(min(_SLOT_TABLE, memory // _BYTES_A_PAIR) // lowering.in_edges.num_nodes, 1)
     slots = [differences.slots(level, of_self=kind) for kind in of_self]
     total, done = max(sum(len(part) for part in slots), 1), 0
     for block in (block for part in slots for block in part.split(size)):
         found = drops(differences, block)
         layer = block.call[found.slot].clamp(min=0)
-        entries = SparseScores(found.position, layer, block.item[found.slot], found.score, of_self=block.of_self)
+        lift = question.nodes if block.of_self else question.columns
+        entries = SparseScores(found.position, layer, lift(block.item[found.slot]), found.score, of_self=block.of_self)
         before, done = done, done + len(block)
         yield done * len(question.index) // total - before * len(question.index) // total, entries
 

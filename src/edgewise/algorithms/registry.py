@@ -52,11 +52,17 @@ class Method:
     """What an explanation's settings say besides."""
 
     @property
+    def differentiates(self) -> bool:
+        """Whether its scores are gradients, or are found along them."""
+        return self.name in _BY_GRADIENTS
+
+    @property
     def is_drawn(self) -> bool:
         """Whether nothing is computed and scores are drawn when they are looked at (`random`)."""
         return self.function is None and self.outside is None and self.walking is None
 
 
+_BY_GRADIENTS = ("gradient", "positive_gradient", "integrated_gradients", "gnn_explainer")
 _ROWS = (
     Method("gradient", gradient, "1 backward pass", "Pope et al., CVPR 2019"),
     Method("positive_gradient", positive_gradient, "1 backward pass", "He et al., KDD 2025", {"epsilon": 0.0}),

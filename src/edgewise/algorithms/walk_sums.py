@@ -15,7 +15,7 @@ from torch import Tensor
 from edgewise.algorithms.copy_scores import SparseScores
 from edgewise.errors import SettingError
 from edgewise.program.layers.affine import AffineLayer
-from edgewise.question import Question
+from edgewise.question import PosedQuestion
 from edgewise.walk.network import Network
 from edgewise.walk.prefixes import Prefixes, starting
 from edgewise.walk.search.exhaustive import count_walks
@@ -37,11 +37,11 @@ def _sparse(
     """Scores of a block `[n]` as entries of the question: positions instead of targets, columns of the user's own graph."""
     device = column.device
     position, first = block.positions.to(device)[target], block.first_edge.to(device)[target]
-    return SparseScores(position, layer, column - first, score.to(dtype), of_self=False)
+    return SparseScores(position, layer, block.columns(column - first), score.to(dtype), of_self=False)
 
 
 def lrp(
-    question: Question, level: str, memory: int, *, rule: str, epsilon: float, gamma: float | Sequence[float],
+    question: PosedQuestion, level: str, memory: int, *, rule: str, epsilon: float, gamma: float | Sequence[float],
     attention: str, norm: str | None,
 ) -> Iterator[tuple[int, SparseScores]]:  # fmt: skip
     """Score an edge (in a layer) by the sum of the relevance, under the rule, of all walks through it.
@@ -76,7 +76,7 @@ _PIECES = 8  # pieces that wait before their keys are summed up
 
 
 def goat_walks(
-    question: Question, level: str, memory: int, *, attention: str, norm: str | None
+    question: PosedQuestion, level: str, memory: int, *, attention: str, norm: str | None
 ) -> Iterator[tuple[int, SparseScores]]:
     """Score an edge by Σ over the walks through it of relevance / number of distinct factors.
 

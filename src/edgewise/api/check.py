@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from edgewise.algorithms.gradient import gradients_at_one
 from edgewise.arguments import whole_number
 from edgewise.progress import progress_bar
-from edgewise.question import GraphQuestion, Question, pose
+from edgewise.question import GraphQuestion, PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
 from edgewise.score import Score
 from edgewise.trust.activity import activity
@@ -39,6 +39,7 @@ def check(
     task: str = "node",
     mode: str | None = None,
     of: str = "logit",
+    output: str | None = None,
     forward: Callable[..., Tensor] | None = None,
     edges: int | None = 2000,
     memory: Any = None,
@@ -62,6 +63,7 @@ def check(
         task: `"node"` or `"graph"`.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         edges: About how many (target, edge) pairs to ask about where each pair costs work of its own: a random part if there
             are more, all of them with `None`. For a model that is not local, whose targets cannot share a pass, it is a
@@ -83,9 +85,31 @@ def check(
     >>> report.layers[0].gap.value, report.statement("Proposition 1").verdict
     (tensor([0.], dtype=torch.float64), 'holds')
     """
-    budget, size, most = read_memory(memory), read_batch_size(batch_size), read_edges(edges)
-    seed = whole_number("seed", seed)
-    question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+    own = {"edges": edges, "memory": memory, "batch_size": batch_size, "seed": seed}
+    _checked(**own)
+    question = pose(
+        model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
+    )
+    return check_question(question, **own, progress=progress)
+
+
+def _checked(*, edges: Any, memory: Any, batch_size: Any, seed: Any) -> tuple[int, int | None, int | None, int]:
+    """(bytes, targets in a block, pairs to ask about, seed), checked."""
+    return read_memory(memory), read_batch_size(batch_size), read_edges(edges), whole_number("seed", seed)
+
+
+def check_question(
+    question: PosedQuestion,
+    *,
+    edges: int | None = 2000,
+    memory: Any = None,
+    batch_size: int | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> Report:
+    """The same for a question that is posed already."""
+    budget, size, most, seed = _checked(edges=edges, memory=memory, batch_size=batch_size, seed=seed)
+    question.check_slopes()
     with question.borrowed(), progress_bar(progress, 6, "check", "step") as advance:
         draw = draw_about(question, most, budget, seed)
         if most is not None and _one_by_one(question):
@@ -97,7 +121,7 @@ def check(
     return Report(asked, layers, whole, softmax, statements(Facts(asked, layers, whole, softmax)))
 
 
-def _one_by_one(question: Question) -> bool:
+def _one_by_one(question: PosedQuestion) -> bool:
     """Whether targets cannot share a pass; known once the model has run for some of them."""
     if question.lowering is not None:
         return False
@@ -105,7 +129,7 @@ def _one_by_one(question: Question) -> bool:
 
 
 def _measure(
-    question: Question, draw: Draw, seed: int, memory: int, batch_size: int | None, advance: Callable[[float], Any]
+    question: PosedQuestion, draw: Draw, seed: int, memory: int, batch_size: int | None, advance: Callable[[float], Any]
 ) -> Measurements:
     """Everything that a report needs; `draw` says about which edges to ask where each costs work of its own."""
     drops = {level: drops_of(question, level, memory) for level in LEVELS}

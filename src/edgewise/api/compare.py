@@ -5,16 +5,17 @@ The front door: it reads the arguments, runs the methods (`metrics/runs.py`), la
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
-from edgewise.api.explain import explain
+from edgewise.api.explain import explain_question
 from edgewise.arguments import one_of, share, whole_number
 from edgewise.metrics.pairwise import PairwiseAgreement
 from edgewise.metrics.runs import Contender, check_some_ran, read_levels, read_methods, read_seeds, run_all
 from edgewise.progress import progress_bar
-from edgewise.question import pose
+from edgewise.question import PosedQuestion, pose
 from edgewise.results.comparison import Agreement, Comparison, Key, Running
 from edgewise.results.explanation import ORDERS
 from edgewise.results.explanation_set import ExplanationSet
@@ -41,6 +42,7 @@ def compare(
     task: str = "node",
     mode: str | None = None,
     of: str = "logit",
+    output: str | None = None,
     forward: Callable[..., Tensor] | None = None,
     memory: Any = None,
     batch_size: int | None = None,
@@ -69,6 +71,7 @@ def compare(
         task: `"node"` or `"graph"`.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         memory: A budget for one block of targets, such as `"2GB"`.
         batch_size: Targets in a block, instead of `memory`.
@@ -86,32 +89,75 @@ def compare(
     >>> round(found.pair("gradient", "occlusion").mean, 4), round(found.pair("gradient", "full").mean, 4)
     (1.0, 0.8944)
     """
-    contenders = read_methods(methods, yardsticks=yardsticks)
-    level_names, numbers = read_levels(levels), read_seeds(seeds)
-    k, by = whole_number("k", k, at_least=1, such_as=10), one_of("`by`", by, ORDERS)
-    resamples = whole_number("resamples", resamples, at_least=1, such_as=1000)
-    confidence = share("confidence", confidence, such_as=0.95)
-    asked = {"target": target, "task": task, "mode": mode, "of": of, "forward": forward, "device": device}
+    own: dict[str, Any] = {
+        "methods": methods, "levels": levels, "seeds": seeds, "k": k, "by": by, "yardsticks": yardsticks,
+        "resamples": resamples, "confidence": confidence,
+    }  # fmt: skip
+    _read(**own)
     question = pose(
-        model, data, index, **asked
-    )  # a mistake in the question itself is raised here, before any method runs
-    options = {**asked, "memory": memory, "batch_size": batch_size}
+        model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
+    )
+    return compare_question(question, **own, memory=memory, batch_size=batch_size, progress=progress)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """The arguments of `compare` that say what is compared, checked."""
+
+    contenders: list[Contender]
+    levels: tuple[str, ...]
+    seeds: tuple[int, ...]
+    k: int
+    by: str
+    resamples: int
+    confidence: float
+
+
+def _read(
+    *,
+    methods: Any = CORE,
+    levels: Any = ("input", "layer"),
+    seeds: Any = (0,),
+    k: Any = 10,
+    by: Any = "support",
+    yardsticks: bool = True,
+    resamples: Any = 1000,
+    confidence: Any = 0.95,
+) -> _Request:
+    return _Request(
+        read_methods(methods, yardsticks=yardsticks),
+        read_levels(levels),
+        read_seeds(seeds),
+        whole_number("k", k, at_least=1, such_as=10),
+        one_of("`by`", by, ORDERS),
+        whole_number("resamples", resamples, at_least=1, such_as=1000),
+        share("confidence", confidence, such_as=0.95),
+    )
+
+
+def compare_question(
+    question: PosedQuestion, *, memory: Any = None, batch_size: Any = None, progress: bool = False, **own: Any
+) -> Comparison:
+    """The same for a question that is posed already: it is posed once, whatever the number of methods."""
+    asked = _read(**own)
 
     def run(contender: Contender, level: str, seed: int) -> ExplanationSet:
-        own = {"method": contender.method, "level": level, "seed": seed, **contender.settings}
-        return as_set(explain(model, data, index, **own, **options), "compare")
+        settings = {"method": contender.method, "level": level, "seed": seed, **contender.settings}
+        found = explain_question(question, **settings, memory=memory, batch_size=batch_size)
+        return as_set(found, "compare")
 
-    total = len(level_names) * sum(len(numbers) if one.draws else 1 for one in contenders)
+    total = len(asked.levels) * sum(len(asked.seeds) if one.draws else 1 for one in asked.contenders)
     running: list[Running] = []
     cells: dict[Key, Agreement] = {}
     with progress_bar(progress, total, "compare", "run") as advance:
-        for level in level_names:
-            runs = run_all(contenders, level, numbers, run, advance)
+        for level in asked.levels:
+            runs = run_all(asked.contenders, level, asked.seeds, run, advance)
             check_some_ran(runs)
-            table = PairwiseAgreement(runs, level, question.num_layers, k, by)
-            cells |= table.agreements(resamples, confidence)
+            table = PairwiseAgreement(runs, level, question.num_layers, asked.k, asked.by)
+            cells |= table.agreements(asked.resamples, asked.confidence)
             running += table.running()
-    names = tuple(one.label for one in contenders)
+    names = tuple(one.label for one in asked.contenders)
     return Comparison(
-        names, level_names, numbers, question.index, question.num_layers, k, by, confidence, tuple(running), cells
-    )
+        names, asked.levels, asked.seeds, question.index, question.num_layers, asked.k, asked.by, asked.confidence,
+        tuple(running), cells,
+    )  # fmt: skip

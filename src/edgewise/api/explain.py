@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from edgewise.algorithms.copy_scores import CopyScores, SparseScores
 from edgewise.algorithms.registry import Method, find_method, read_settings
-from edgewise.errors import SettingError
+from edgewise.arguments import one_of, whole_number
 from edgewise.progress import progress_bar
-from edgewise.question import Question, pose
+from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
 from edgewise.results.builder import SetBuilder
 from edgewise.results.explanation import Explanation
@@ -31,6 +31,7 @@ def explain(
     task: str = "node",
     mode: str | None = None,
     of: str = "logit",
+    output: str | None = None,
     forward: Callable[..., Tensor] | None = None,
     top: int | None = None,
     memory: Any = None,
@@ -38,6 +39,7 @@ def explain(
     device: Any = None,
     seed: int = 0,
     progress: bool = False,
+    stopped: str | None = None,
     **settings: Any,
 ) -> Explanation | ExplanationSet:
     """Why the model predicts what it predicts: a signed score for every edge, or every layer and edge.
@@ -53,13 +55,15 @@ def explain(
         task: `"node"` or `"graph"`.
         mode: `"multiclass"`, `"binary"` (one logit), `"regression"`, or `None` to infer it from the width of the output.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off its last operation.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         top: Keep only the strongest entries of each target.
         memory: A budget for one block of targets, such as `"2GB"`.
         batch_size: Targets in a block, instead of `memory`.
         device: Where to compute, such as `"cuda"`; the model and the data stay where they are.
-        seed: Of the methods that draw random numbers; per target, whatever the order.
+        seed: Random seed; results do not depend on the order of targets.
         progress: Show a progress bar.
+        stopped: `"keep"` takes autograd's number where `detach` or `no_grad` in `forward` stops gradients; `None` refuses it.
         **settings: The method's own settings, such as `epochs=100`.
 
     Returns:
@@ -72,11 +76,41 @@ def explain(
     >>> explain(conv, data, index=2, target=1).scores        # the logit is 2·1 + 2·(−3)
     tensor([ 2., -6.])
     """
-    chosen = find_method(method, level)
-    own_settings = read_settings(chosen, settings)
-    budget, batch_size = read_memory(memory), read_batch_size(batch_size)
-    _check_numbers(seed, top)
-    question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+    find_method(method, level)  # a wrong name is said before the model is run
+    asked: dict[str, Any] = {
+        "target": target,
+        "task": task,
+        "mode": mode,
+        "of": of,
+        "output": output,
+        "forward": forward,
+        "device": device,
+    }
+    sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
+    own: dict[str, Any] = {"seed": seed, "top": top, "progress": progress, "stopped": stopped}
+    _check(method, level, settings, **own, **sizes)
+    question = pose(model, data, index, **asked)
+    return explain_question(question, method=method, level=level, **own, **sizes, **settings)
+
+
+def explain_question(
+    question: PosedQuestion,
+    *,
+    method: str | Method = "gradient",
+    level: str = "input",
+    top: int | None = None,
+    memory: Any = None,
+    batch_size: int | None = None,
+    seed: int = 0,
+    progress: bool = False,
+    stopped: str | None = None,
+    **settings: Any,
+) -> Explanation | ExplanationSet:
+    """The same for a question that is posed already."""
+    chosen, own_settings = _check(method, level, settings, seed, top, stopped, memory, batch_size, progress=progress)
+    budget = read_memory(memory)
+    if chosen.differentiates and stopped != "keep":
+        question.check_slopes()
     parts = SetBuilder(question, chosen, level, top)
     with question.borrowed(), progress_bar(progress, len(question.index), f"{chosen.name} ({level})") as advance:
         direct, way = _direct(chosen, question, level, budget, own_settings, seed)
@@ -91,30 +125,37 @@ def explain(
                 advance(len(positions))
         if chosen.is_drawn:
             advance(len(question.index))  # drawn when looked at
-    notes = {
-        "of": question.target.of,
-        "mode": question.target.mode,
-        "task": task,
-        "seed": seed,
-        "top": top,
-        "way": parts.way,
-        "bypass": question.trace.bypass,
-        "hops": question.hops,
-        "flow": question.trace.flow,
-    }
+    notes = {**question.notes, "seed": seed, "top": top, "way": parts.way, "stopped": stopped}
     found = parts.assemble({**own_settings, **chosen.notes, **notes})
     return found[0] if question.single else found
 
 
-def _check_numbers(seed: Any, top: Any) -> None:
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise SettingError(f"seed is {seed!r}; needed is a whole number.")
-    if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
-        raise SettingError(f"top is {top!r}; needed is a whole number of at least 1, or None for all edges.")
+def _check(
+    method: Any,
+    level: Any,
+    settings: dict[str, Any],
+    seed: Any,
+    top: Any,
+    stopped: Any,
+    memory: Any,
+    batch_size: Any,
+    *,
+    progress: bool = False,
+) -> tuple[Method, dict[str, Any]]:
+    """The method and its settings; everything is checked before any work."""
+    chosen = find_method(method, level)
+    own_settings = read_settings(chosen, settings)
+    read_memory(memory)
+    read_batch_size(batch_size)
+    whole_number("seed", seed)
+    whole_number("top", top, at_least=1, or_none="for all edges")
+    if stopped is not None:
+        one_of("stopped", stopped, ("keep",), also="or None")
+    return chosen, own_settings
 
 
 def _direct(
-    method: Method, question: Question, level: str, memory: int, settings: dict[str, Any], seed: int
+    method: Method, question: PosedQuestion, level: str, memory: int, settings: dict[str, Any], seed: int
 ) -> tuple[Iterator[tuple[int, SparseScores]] | None, str]:
     """All targets at once, if the method knows how to for this question; and the way it takes."""
     seeded = {"seed": seed} if method.seeded else {}
@@ -128,7 +169,7 @@ def _direct(
 
 
 def _run(
-    method: Method, question: Question, positions: Tensor, level: str, settings: dict[str, Any], seed: int
+    method: Method, question: PosedQuestion, positions: Tensor, level: str, settings: dict[str, Any], seed: int
 ) -> tuple[Score, CopyScores]:
     assert method.function is not None
     score = Score.of_block(question, positions)

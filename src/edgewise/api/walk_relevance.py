@@ -12,7 +12,7 @@ from torch import Tensor
 
 from edgewise.errors import InputError
 from edgewise.model.call import Forward
-from edgewise.question import Question, pose
+from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import DEFAULT_MEMORY
 from edgewise.results.walk_set import Walk, WalkSet
 from edgewise.walk.sums import inside, relevance
@@ -34,6 +34,7 @@ def walk_relevance(
     task: str = "node",
     mode: str | None = None,
     of: str = "logit",
+    output: str | None = None,
     forward: Forward | None = None,
     device: Any = None,
 ) -> Tensor:
@@ -53,6 +54,7 @@ def walk_relevance(
         task: `"node"` or `"graph"`.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: How to call the model, as for `explain`.
         device: Where to compute, such as `"cuda"`.
 
@@ -65,10 +67,12 @@ def walk_relevance(
     tensor([6., 0.], dtype=torch.float64)
     """
     how = read_rule(rule, epsilon, gamma, attention, norm)
-    question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+    question = pose(
+        model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
+    )
     _check_single(question, "walk_relevance scores the walks of one target")
     (block,) = _blocks(question, how)
-    nodes = _read_walks(walks, question, block).to(question.device)  # [n, L + 1]
+    nodes = question.local_nodes(_read_walks(walks, question, block).to(question.device))  # [n, L + 1]
     root = nodes[:, -1] if block.of_graphs else torch.zeros(len(nodes), dtype=torch.long, device=nodes.device)
     return relevance(block.network, block.front, root, nodes).cpu()
 
@@ -88,6 +92,7 @@ def subgraph_relevance(
     task: str = "node",
     mode: str | None = None,
     of: str = "logit",
+    output: str | None = None,
     forward: Forward | None = None,
     device: Any = None,
 ) -> Tensor:
@@ -107,6 +112,7 @@ def subgraph_relevance(
         task: `"node"` or `"graph"`.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: How to call the model, as for `explain`.
         device: Where to compute, such as `"cuda"`.
 
@@ -119,23 +125,31 @@ def subgraph_relevance(
     tensor([6.], dtype=torch.float64)
     """
     how = read_rule(rule, epsilon, gamma, attention, norm)
-    question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+    question = pose(
+        model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
+    )
     if task == "graph":
         _check_single(question, "`nodes` are numbered within one graph")
     found = torch.zeros(len(question.index), dtype=torch.double)
     for block in _blocks(question, how):
-        allowed = _read_nodes(nodes, block.network.num_nodes).to(question.device)  # [N], bool
+        allowed = _read_nodes(nodes, _num_nodes(question)).to(question.device)  # [N], bool
+        allowed = allowed[question.nodes(torch.arange(block.network.num_nodes, device=question.device))]
         sums = inside(block.network, block.front, allowed)  # one per end of the front
         found[block.positions] = sums.new_zeros(block.num_targets).index_add_(0, block.owner, sums).cpu()
     return found
 
 
-def _blocks(question: Question, how: RelevanceRule) -> Iterator[TargetBlock]:
+def _num_nodes(question: PosedQuestion) -> int:
+    """Nodes of the user's graph (of the one graph, in a graph task)."""
+    return int(question.sizes(torch.zeros(1, dtype=torch.long))[0][0])
+
+
+def _blocks(question: PosedQuestion, how: RelevanceRule) -> Iterator[TargetBlock]:
     """The targets with their networks; sums need no bounds, and one prefix of a target at a time."""
     return target_blocks(question, how, DEFAULT_MEMORY, beam=1, bounded=False)
 
 
-def _check_single(question: Question, why: str) -> None:
+def _check_single(question: PosedQuestion, why: str) -> None:
     """Refuse more than one target."""
     if len(question.index) != 1:
         raise InputError(f"{why}, got {len(question.index)} targets. Use index=0, for example, or another int.")
@@ -148,7 +162,7 @@ def _check_nodes(name: str, nodes: Tensor, size: int) -> None:
         raise InputError(f"`{name}` must name nodes 0 to {size - 1} of the graph, got {int(outside[0])}.")
 
 
-def _read_walks(walks: Any, question: Question, block: TargetBlock) -> Tensor:
+def _read_walks(walks: Any, question: PosedQuestion, block: TargetBlock) -> Tensor:
     """`[n, L + 1]`: given walks as rows of nodes, source first."""
     listed = walks.walks if isinstance(walks, WalkSet) else walks
     length = block.network.num_calls + 1
@@ -162,7 +176,7 @@ def _read_walks(walks: Any, question: Question, block: TargetBlock) -> Tensor:
             f"`walks` must be sequences of {length} nodes (one more than the {length - 1} layers), from the source to the "
             f"explained node. Use walks=[({', '.join(['0'] * length)})], for example."
         ) from error
-    _check_nodes("walks", nodes, block.network.num_nodes)
+    _check_nodes("walks", nodes, _num_nodes(question))
     if not block.of_graphs and bool((nodes[:, -1] != question.index[0]).any()):
         raise InputError(
             f"`walks` must end at the explained node, {int(question.index[0])}: the source comes first, got "

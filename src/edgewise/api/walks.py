@@ -12,7 +12,7 @@ import torch
 from edgewise.arguments import one_of, whole_number
 from edgewise.model.call import Forward
 from edgewise.progress import progress_bar
-from edgewise.question import Question, pose
+from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import read_memory
 from edgewise.question.target import Target
 from edgewise.results.settings import Settings
@@ -65,6 +65,7 @@ def walks(
     norm: str | None = None,
     width: int = 1,
     limit: int = LIMIT,
+    output: str | None = None,
     forward: Forward | None = None,
     memory: int | str | None = None,
     device: Any = None,
@@ -80,6 +81,7 @@ def walks(
         task: `"node"` or `"graph"`.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: How to call the model, as for `explain`.
         device: Where to compute, such as `"cuda"`.
         k: How many walks of each target.
@@ -106,9 +108,22 @@ def walks(
     1 walk to node 2 (class 1, logit 6), proven
       0 → 1 → 2: +6
     """
-    how = read_rule(rule, epsilon, gamma, attention, norm)
-    asked = _read(k, search, sign, how, budget, width, limit, memory)
-    question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+    own: dict[str, Any] = {
+        "k": k, "search": search, "sign": sign, "rule": rule, "epsilon": epsilon, "gamma": gamma, "attention": attention,
+        "norm": norm, "budget": budget, "width": width, "limit": limit, "memory": memory,
+    }  # fmt: skip
+    _request(**own)  # a wrong setting is said before the model is run
+    question = pose(
+        model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
+    )
+    return walks_of_question(question, **own, progress=progress)
+
+
+def walks_of_question(question: PosedQuestion, *, progress: bool = False, **own: Any) -> WalkSet | list[WalkSet]:
+    """The same for a question that is posed already; `own` are the arguments of `walks` that a search takes."""
+    asked = _request(**own)
+    if asked.how.rule.is_gradient:
+        question.check_slopes()
     found: list[WalkSet | None] = [None] * len(question.index)
     with progress_bar(progress, len(question.index), "walks") as advance:
         for block in target_blocks(question, asked.how, asked.memory, beam=max(asked.k, 16)):
@@ -117,6 +132,25 @@ def walks(
             advance(block.num_targets)
     done = [one for one in found if one is not None]
     return done[0] if question.single else done
+
+
+def _request(
+    *,
+    k: Any = 1,
+    search: str = "exact",
+    sign: str = "positive",
+    rule: str = "gradient",
+    epsilon: float = 1e-9,
+    gamma: Any = 0.25,
+    attention: str = "full",
+    norm: str | None = None,
+    budget: Any = None,
+    width: Any = 1,
+    limit: Any = 10**6,
+    memory: Any = None,
+) -> WalkRequest:
+    """The arguments of a search, with the defaults of `walks`."""
+    return _read(k, search, sign, read_rule(rule, epsilon, gamma, attention, norm), budget, width, limit, memory)
 
 
 def _read(
@@ -152,11 +186,11 @@ def _search(asked: WalkRequest, block: TargetBlock) -> SearchResult:
     return {"emp_neu": emp_neu, "amp_ave": amp_ave, "amp_ave_additive": amp_ave_additive}[asked.search](*about)
 
 
-def _answer(question: Question, asked: WalkRequest, block: TargetBlock) -> Iterator[tuple[int, WalkSet]]:
+def _answer(question: PosedQuestion, asked: WalkRequest, block: TargetBlock) -> Iterator[tuple[int, WalkSet]]:
     """The walk sets of one block, each with its position in the question; nodes are numbered as the user does."""
     found = _search(asked, block)
     target, score, nodes = found.target.cpu(), found.score.cpu().tolist(), found.nodes.cpu()  # [n], [n], [n, L + 1]
-    rows = (nodes - block.first_node[target].view(-1, 1)).tolist()
+    rows = block.nodes(nodes - block.first_node[target].view(-1, 1)).tolist()
     start = torch.searchsorted(
         target, torch.arange(block.num_targets + 1)
     ).tolist()  # walks of t: start[t]:start[t + 1]
@@ -175,7 +209,7 @@ def _answer(question: Question, asked: WalkRequest, block: TargetBlock) -> Itera
         )  # fmt: skip
 
 
-def _settings(question: Question, asked: WalkRequest, chosen: Target) -> Settings:
+def _settings(question: PosedQuestion, asked: WalkRequest, chosen: Target) -> Settings:
     """What a walk set says about how it was found."""
     return Settings(
         {

@@ -6,20 +6,25 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch_geometric.data import Batch, Data
+
 from edgewise.errors import FileError
 from edgewise.files import write_whole
+from edgewise.question import pose
 from edgewise.report.page.html import page_html
 from edgewise.report.page.page_data import Names, contents
 from edgewise.report.page.page_figures import inline_script
 from edgewise.report.page.page_run import find
 from edgewise.report.page.page_words import settings_rows
-from edgewise.report.page.request import ask
+from edgewise.report.page.request import read_page, read_target, task_of
 from edgewise.results.node_labels import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor, nn
+
+    from edgewise.question import PosedQuestion
 
 LONGEST_TITLE = 90
 METHODS = ("gradient", "positive_gradient", "occlusion", "gnn_explainer", "random")
@@ -45,6 +50,7 @@ def write_page(
     class_names: Any = None,
     title: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    output: str | None = None,
     forward: Callable[..., Tensor] | None = None,
     memory: Any = None,
     batch_size: int | None = None,
@@ -79,6 +85,7 @@ def write_page(
         class_names: A name for every class, or `{class: name}`.
         title: The heading of the page.
         settings: Further rows under "What made this page", such as file names.
+        output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         memory: A budget for one block of targets, such as `"2GB"`.
         batch_size: Targets in a block, instead of `memory`.
@@ -98,22 +105,62 @@ def write_page(
     ...     page.name, page.stat().st_size < 2_000_000
     ('why.html', True)
     """
-    path = Path(path)
-    inline_script()  # without Bokeh, or a place to write to, the work need not begin
-    _check_folder(path)
-    options = {"target": target, "task": task, "mode": mode, "of": of or "logit", "forward": forward, "device": device}
-    sizes = {"memory": memory, "batch_size": batch_size}
-    asked = ask(
-        model, data, index,
-        methods=methods, levels=levels, walks=walks, edges=edges, check=check, seed=seed,
-        options=options, sizes=sizes, own_settings=method_settings,
+    own: dict[str, Any] = {
+        "methods": methods, "levels": levels, "walks": walks, "check": check, "edges": edges, "seed": seed,
+    }  # fmt: skip
+    _begin(Path(path))
+    read_page(**own, own_settings=method_settings)
+    task = task or task_of(data)
+    if task == "graph" and isinstance(data, Data) and not isinstance(data, Batch):
+        data = [data]  # a set of one, like everything else on the page
+    question = pose(
+        model, data, index, target=read_target(target), task=task, mode=mode, of=of or "logit", output=output,
+        forward=forward, device=device,
     )  # fmt: skip
+    return page_of_question(
+        path, question, **own, node_names=node_names, node_classes=node_classes, class_names=class_names, title=title,
+        settings=settings, memory=memory, batch_size=batch_size, progress=progress, **method_settings,
+    )  # fmt: skip
+
+
+def page_of_question(
+    path: str | Path,
+    question: PosedQuestion,
+    *,
+    methods: Sequence[Any] = METHODS,
+    levels: Sequence[str] = ("input", "layer"),
+    walks: int | None = 5,
+    check: bool = True,
+    edges: int = 60,
+    node_names: Any = None,
+    node_classes: Any = None,
+    class_names: Any = None,
+    title: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    memory: Any = None,
+    batch_size: int | None = None,
+    seed: int = 0,
+    progress: bool = False,
+    **method_settings: Any,
+) -> Path:
+    """The same for a question that is posed already."""
+    path = Path(path)
+    _begin(path)
+    asked = read_page(
+        methods=methods, levels=levels, walks=walks, check=check, edges=edges, seed=seed, own_settings=method_settings
+    ).about(question, {"memory": memory, "batch_size": batch_size})
     found = find(asked, progress=progress)
     told = contents(asked, found, Names(node_names, node_classes, class_names))
     heading = plain_text(title, longest=LONGEST_TITLE) if title else _title(told)
     page = page_html(heading, {**told, "title": heading}, settings_rows(asked, found, settings), found)
     write_whole(path, lambda file: file.write(page.encode()))
     return path
+
+
+def _begin(path: Path) -> None:
+    """Without Bokeh, or a place to write to, the work need not begin."""
+    inline_script()
+    _check_folder(path)
 
 
 def _check_folder(path: Path) -> None:

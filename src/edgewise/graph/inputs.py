@@ -19,11 +19,19 @@ TASKS = ("node", "graph")
 
 
 def read_graph(data: Any, where: str = "data") -> Data:
+    """One graph, checked in full: structure and values."""
+    graph = read_structure(data, where)
+    check_values(graph, where)
+    return graph
+
+
+def read_structure(data: Any, where: str = "data") -> Data:
     """A shallow copy of one graph with a plain, checked `edge_index`; the caller's object and tensors stay untouched.
 
-    `where` is what the caller calls the graph, for the error texts: `data`, or `data[3]` in a list.
+    `where` is what the caller calls the graph, for the error texts: `data`, or `data[3]` in a list. Features are not looked
+    at: where a part of a large graph is explained, values are checked there alone (`check_values`).
 
-    >>> read_graph(Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]]), edge_weight=torch.ones(3)))
+    >>> read_structure(Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]]), edge_weight=torch.ones(3)))
     Traceback (most recent call last):
     edgewise.errors.InputError: `data.edge_weight` must have 2 rows, one for each edge, got shape [3].
     """
@@ -41,7 +49,6 @@ def read_graph(data: Any, where: str = "data") -> Data:
         )
     edge_index = _plain_edge_index(edge_index, where)
     _check_same_device(data, where)
-    _check_finite(data, where)
     _check_edges(edge_index, x.size(0), where)
     _check_lengths(data, x.size(0), edge_index.size(1), where)
     return _plain_copy(data, edge_index, x.size(0))
@@ -142,7 +149,7 @@ def _check_same_device(data: Data, where: str) -> None:
         )
 
 
-def _check_finite(data: Data, where: str) -> None:
+def check_values(data: Data, where: str = "data") -> None:
     """No NaN and no infinity in what a model reads."""
     for key in ("x", "edge_attr", "edge_weight"):
         value = data.get(key)

@@ -17,7 +17,7 @@ from edgewise.arguments import one_of
 from edgewise.errors import InputError, ModelError
 from edgewise.graph.copies import Copies
 from edgewise.metrics.edge_choice import Choice, Chosen, choose
-from edgewise.question import NodeQuestion, Question, pose
+from edgewise.question import NodeQuestion, PosedQuestion, pose
 from edgewise.question.memory import blocks, estimated_blocks, read_batch_size, read_memory
 from edgewise.question.proof import close, random_weight, warn_not_local
 from edgewise.question.target import Target
@@ -62,7 +62,7 @@ class Outcome:
     undefined: Conditions
 
 
-def ask(found: ExplanationSet, model: nn.Module, data: Any, options: Options) -> Question:
+def ask(found: ExplanationSet, model: nn.Module, data: Any, options: Options) -> PosedQuestion:
     """The question that an explanation answered, put to the model again."""
     known = found.settings
     question = pose(
@@ -88,7 +88,7 @@ def ask(found: ExplanationSet, model: nn.Module, data: Any, options: Options) ->
     return question
 
 
-def _check_graphs(found: ExplanationSet, question: Question) -> None:
+def _check_graphs(found: ExplanationSet, question: PosedQuestion) -> None:
     """Refuse data whose edges are not those of the explanations."""
     for position in range(len(found.graphs)):
         mine, theirs = found.graph(position)[0], question.source_edge_index(position)
@@ -143,7 +143,7 @@ def _condition(chosen: Chosen, text: str) -> Tensor:
 class _Masking:
     """Runs of some targets with ω the mask, and 1 minus the mask; normalisation, attention and self edges stay."""
 
-    def __init__(self, question: Question, positions: Tensor) -> None:
+    def __init__(self, question: PosedQuestion, positions: Tensor) -> None:
         self._score = Score.of_block(question, positions)
 
     def outputs(self, mask: ExplanationSet) -> tuple[Tensor, Tensor]:
@@ -160,7 +160,7 @@ class _Masking:
 class _Removing:
     """Runs of some targets with columns dropped from `edge_index`."""
 
-    def __init__(self, question: Question, positions: Tensor) -> None:
+    def __init__(self, question: PosedQuestion, positions: Tensor) -> None:
         self._removal = Removal(question, positions)
 
     def outputs(self, mask: ExplanationSet) -> tuple[Tensor, Tensor]:
@@ -186,19 +186,19 @@ class Removal:
     of the edges are gone; otherwise each target is run on the whole graph.
     """
 
-    def __init__(self, question: Question, positions: Tensor) -> None:
+    def __init__(self, question: PosedQuestion, positions: Tensor) -> None:
         self._question = question
         self._graphs = question.copies(positions)
         if isinstance(question, NodeQuestion) and len(self._graphs) == 1 and question.hops is not None:
-            targets = question.index[positions].to(question.device)
+            targets = question.places(positions)
             if not _stay_true(question, self._graphs[0], targets):
                 warn_not_local("without some edges a copy gives another output", "target is run on the whole graph")
-                self._graphs = question.subject.wholes(targets)
+                self._graphs = question.node_model.wholes(targets)
         several = len(self._graphs) > 1
         owner = [_column_owner(graph) + (i if several else 0) for i, graph in enumerate(self._graphs)]
         self.owner = torch.cat(owner).cpu()
         """`[columns]`: the target that each column belongs to, a position in `positions`."""
-        self.edge_id = torch.cat([_column_edge(graph) for graph in self._graphs]).cpu()
+        self.edge_id = question.columns(torch.cat([_column_edge(graph) for graph in self._graphs])).cpu()
         """`[columns]`: the column of the original graph."""
 
     def output(self, kept: Tensor) -> Tensor:
@@ -209,7 +209,7 @@ class Removal:
         return torch.cat(rows)
 
 
-def _run(question: Question, graph: Data, kept: Tensor) -> Tensor:
+def _run(question: PosedQuestion, graph: Data, kept: Tensor) -> Tensor:
     """The model's output on a graph with the `kept` columns alone."""
     return question.call(graph.edge_subgraph(kept.to(graph.edge_index.device)))
 

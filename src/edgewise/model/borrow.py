@@ -95,23 +95,3 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
             with torch.no_grad():
                 for module, photo in zip(modules, photos, strict=True):
                     _restore(module, photo)
-
-
-class Loan:
-    """A model that is borrowed when needed; loans may nest."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model, self._depth = model, 0
-
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """The model, ours for a while."""
-        self._depth += 1
-        try:
-            if self._depth > 1:
-                yield
-            else:
-                with borrowed(self._model):
-                    yield
-        finally:
-            self._depth -= 1

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
 from edgewise.errors import EdgewiseError, ModelError
+from edgewise.model.head import Head, HeadInput, logits_of
 from edgewise.model.norms import norms_of_each_graph
 
 EXTRAS = ("edge_weight", "edge_attr", "batch")
@@ -26,9 +27,24 @@ class ModelCall:
     forward: Forward | None = None
     changes_input: bool = False
     """Whether the model writes into its features: it then gets a copy each time."""
+    head: Head | None = None
+    """The last operation, if it makes probabilities: what goes into it is what the call gives."""
+    stated: str = ""
+    """`"prob"` or `"log_prob"`: what the model is said to return where its head cannot be seen."""
 
     def __call__(self, data: Data) -> Tensor:
-        """The output, `[rows, columns]`."""
+        """The logits (or values), `[rows, columns]`."""
+        if self.head is None:
+            rows = self.own_output(data)
+            return logits_of(rows, self.stated) if self.stated else rows
+        with HeadInput(self.head) as seen:
+            self.own_output(data)
+        if seen.rows is None:
+            raise ModelError(f"The model ended without {self.head.function}, which it had in its first run.")
+        return _as_rows(seen.rows, self.describe(data))
+
+    def own_output(self, data: Data) -> Tensor:
+        """What the model itself returns, `[rows, columns]`."""
         if self.changes_input:
             data = with_own_x(data)
         try:

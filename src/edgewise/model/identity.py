@@ -76,7 +76,7 @@ def follow(model: nn.Module, layers: Layers, run: Callable[[], Any], data: Data)
     Raises:
         ModelError: A message whose owner is not certain; the text names the layer.
     """
-    follower = _Follower(model, data)
+    follower = Follower(model, data)
     with follower.watching(layers):
         output = run()
     return output, follower.calls
@@ -102,7 +102,7 @@ def _origin(data: Data, key: str, value: Tensor) -> Mark:
     return Mark({}, of_nodes=True)
 
 
-class _Follower(TorchDispatchMode):
+class Follower(TorchDispatchMode):
     """The memory of labels, kept up to date with every operation."""
 
     supports_higher_order_operators = True  # they lose the labels, as unknown operations do

@@ -40,6 +40,7 @@ class Operation:
     kwargs: Any = None
     shapes: list[tuple[int, ...]] = field(default_factory=list)
     """Of the tensors that came out."""
+    result: Any = None
 
     @property
     def is_layer(self) -> bool:
@@ -49,30 +50,45 @@ class Operation:
 
 @dataclass(frozen=True)
 class Residual:
-    """An operation whose `arguments` (numbers of flattened leaves) are a call's own input, carried around that call."""
+    """An operation whose `arguments` (numbers of flattened leaves) are a layer's own input, carried around that layer."""
 
     position: int
     arguments: tuple[int, ...]
-    call: int
+    layer: int
 
 
-def find_skips(operations: list[Operation], output: list[Key]) -> tuple[tuple[Residual, ...], tuple[str, ...]]:
-    """The residuals, and the long skips in words."""
-    layers = [number for number, operation in enumerate(operations) if operation.is_layer]
-    residuals: list[Residual] = []
+def find_skips(
+    operations: list[Operation], output: list[Key], layers: list[int]
+) -> tuple[tuple[Residual, ...], tuple[str, ...]]:
+    """The residuals, and the long skips in words; `layers` has the layer of each call."""
+    groups = _by_layer(operations, layers)
+    residuals: dict[int, Residual] = {}
     bypass: list[str] = []
-    for layer, following in zip(layers, [*layers[1:], None], strict=True):
-        for use in _uses(operations, layer):
-            reached = _reached(operations, use, layer)
-            if following is not None and following in reached and use < following:
-                goes_around = True
-            else:
-                goes_around = following is None and not bypass and not operations[use].jumps and _hits(reached, output)
-            if goes_around and len(operations[layer].calls) == 1:
-                residuals.append(_residual(operations[use], operations[layer]))
-            elif _hits(reached, output):
-                bypass.append(f"{operations[use].name} carries the input of {operations[layer].name} past it")
-    return tuple(residuals), tuple(dict.fromkeys(bypass))
+    uses = (
+        (layer, number, use)
+        for layer, group in sorted(groups.items())
+        for number in group
+        for use in _uses(operations, number)
+    )
+    for layer, number, use in uses:
+        following = groups.get(layer + len(operations[number].calls), [])
+        reached = _reached(operations, use, groups[layer])
+        last = not following and not bypass and not operations[use].jumps
+        goes_around = any(later in reached and use < later for later in following) or (last and _hits(reached, output))
+        if goes_around and len(operations[number].calls) == 1:
+            residuals[operations[use].position] = _residual(operations[use], operations[number], layer)
+        elif _hits(reached, output):
+            bypass.append(f"{operations[use].name} carries the input of {operations[number].name} past it")
+    return tuple(residuals.values()), tuple(dict.fromkeys(bypass))
+
+
+def _by_layer(operations: list[Operation], layers: list[int]) -> dict[int, list[int]]:
+    """Layer ↦ the numbers of its operations."""
+    groups: dict[int, list[int]] = {}
+    for number, operation in enumerate(operations):
+        if operation.is_layer:
+            groups.setdefault(layers[operation.calls[0]], []).append(number)
+    return groups
 
 
 def _uses(operations: list[Operation], layer: int) -> Iterator[int]:
@@ -83,11 +99,11 @@ def _uses(operations: list[Operation], layer: int) -> Iterator[int]:
             yield number
 
 
-def _reached(operations: list[Operation], start: int, layer: int) -> dict[Any, None]:
-    """Numbers of the operations, and keys of the tensors, that depend on an operation other than through the layer."""
+def _reached(operations: list[Operation], start: int, group: list[int]) -> dict[Any, None]:
+    """Numbers of the operations, and keys of the tensors, that depend on an operation other than through a layer's calls."""
     reached: dict[Any, None] = dict.fromkeys(key for key in operations[start].outputs if key is not None)
     for number in range(start + 1, len(operations)):
-        if number != layer and any(key in reached for key in operations[number].inputs if key is not None):
+        if number not in group and any(key in reached for key in operations[number].inputs if key is not None):
             reached[number] = None
             reached.update(dict.fromkeys(key for key in operations[number].outputs if key is not None))
     return reached
@@ -97,6 +113,6 @@ def _hits(reached: dict[Any, None], output: list[Key]) -> bool:
     return any(key in reached for key in output if key is not None)
 
 
-def _residual(operation: Operation, layer: Operation) -> Residual:
-    arguments = tuple(i for i, key in enumerate(operation.inputs) if key == layer.own_input)
-    return Residual(operation.position, arguments, layer.calls[0])
+def _residual(operation: Operation, call: Operation, layer: int) -> Residual:
+    arguments = tuple(i for i, key in enumerate(operation.inputs) if key == call.own_input)
+    return Residual(operation.position, arguments, layer)

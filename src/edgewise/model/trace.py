@@ -12,8 +12,10 @@ from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
 from edgewise.errors import ModelError
 from edgewise.model.call import ModelCall, with_own_x
+from edgewise.model.depth import layers_of_calls, origins, plain_owners
 from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
-from edgewise.model.messages import match_messages, own_term
+from edgewise.model.identity import follow
+from edgewise.model.messages import own_term
 from edgewise.model.residuals import Key, Operation, Residual, find_skips, keys_of
 from edgewise.shapes import Slots
 from edgewise.trees import tree_leaves
@@ -25,6 +27,8 @@ class Call:
 
     name: str
     module: MessagePassing
+    layer: int
+    """The most calls on a path from the features up to this one: calls side by side share a layer."""
     separable: bool
     """Whether the node's own term can be scaled apart from the edges."""
     message_width: int
@@ -36,6 +40,8 @@ class Call:
     """What the layer handed to `propagate`: normalised weights, for one."""
     edge_features: Tensor | None
     """What its attention read of each message's edge."""
+    backward: bool = False
+    """Whether some messages run against the columns that own them."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,10 @@ class Trace:
     input_key: Key
     """Of the features, as they were when the model got them."""
     changes_input: bool
+    operation_names: tuple[str, ...] = ()
+    """Of all operations outside the layers, and of the layers, in order."""
+    is_followed: bool = False
+    """Whether owners of messages had to be followed through the pass; otherwise every layer got the graph's own edges."""
 
     starts_plainly: bool | None = None
     """Whether nobody but the first layer reads x, as its features; kept when the operations are dropped."""
@@ -72,9 +82,33 @@ class Trace:
         return first.own_input == self.input_key and first.inputs.count(self.input_key) == 1
 
     @property
+    def num_layers(self) -> int:
+        """The depth: the most calls on one path from the features to the output."""
+        return 1 + max(call.layer for call in self.calls)
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether each layer is one call."""
+        return len(self.calls) == self.num_layers
+
+    def calls_of(self, layer: int) -> list[Call]:
+        """The calls of one layer, side by side."""
+        return [call for call in self.calls if call.layer == layer]
+
+    @property
+    def separable(self) -> list[bool]:
+        """Per layer: whether a self edge can be scored."""
+        found = [True] * self.num_layers
+        for call in self.calls:
+            found[call.layer] = found[call.layer] and call.separable
+        return found
+
+    @property
     def flow(self) -> str | None:
         """The direction of the messages, `None` if the calls differ."""
         flows = {call.module.flow for call in self.calls}
+        if any(call.backward for call in self.calls):
+            return None
         return flows.pop() if len(flows) == 1 else None
 
 
@@ -96,23 +130,29 @@ class _CallLog:
     def on_message(self, module: MessagePassing, inputs: Any, output: Tensor) -> None:
         self.messages[len(self.calls) - 1] = output.numel() // max(output.size(module.node_dim), 1), output.dtype
 
-    def describe(self, data: Data) -> tuple[Call, ...]:
+    def check(self) -> None:
+        """Every call must have made messages that can be weighted."""
         if not self.calls:
             raise ModelError("The model ran without a single message-passing call. Are its PyG layers used in forward?")
-        return tuple(self._describe(number, data) for number in range(len(self.calls)))
+        for number, (module, _, _) in enumerate(self.calls):
+            if number not in self.messages:
+                raise ModelError(
+                    f"Layer {self.names[module]} ran fused on a sparse adjacency, so it made no messages to weight. Call it "
+                    f"with a plain `edge_index` [2, edges], torch.int64."
+                )
 
-    def _describe(self, number: int, data: Data) -> Call:
-        module, edge_index, arguments = self.calls[number]
-        name = self.names[module]
-        if number not in self.messages:
-            raise ModelError(
-                f"Layer {name} ran fused on a sparse adjacency: it makes no messages to weight. Call it with a "
-                f"plain edge_index [2, edges], torch.int64."
-            )
-        slots = match_messages(edge_index, data.edge_index, data.num_nodes, name)
+    def describe(self, data: Data, layers: list[int], owners: list[tuple[Slots, bool]]) -> tuple[Call, ...]:
+        """The calls, each with its layer, the owners of its messages, and whether some run against their column."""
+        return tuple(self._describe(number, data, layers[number], *owners[number]) for number in range(len(self.calls)))
+
+    def _describe(self, number: int, data: Data, layer: int, slots: Slots, backward: bool) -> Call:  # noqa: FBT001
+        module, _, arguments = self.calls[number]
         adds_loops = bool((slots >= data.edge_index.size(1)).any())
         separable = own_term(module, adds_loops=adds_loops) is not None
-        return Call(name, module, separable, *self.messages[number], slots, arguments, self.edge_features.get(number))
+        features = self.edge_features.get(number)
+        return Call(
+            self.names[module], module, layer, separable, *self.messages[number], slots, arguments, features, backward
+        )
 
 
 def _before_change(func: Any, args: Any) -> Any:
@@ -158,6 +198,7 @@ class _Recorder(OperationMode):
                     args=before,
                     kwargs=kwargs,
                     shapes=_shapes(result),
+                    result=result,
                 )
             )
         return result
@@ -224,8 +265,14 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         recorder.watching(layers),
     ):
         output = call(data)
-    calls = log.describe(data)
-    residuals, bypass = find_skips(recorder.operations, keys_of(output))
+    log.check()
+    numbers = layers_of_calls(recorder.operations, origins(call.model, data), keys_of(output))
+    owners = None if numbers is None else plain_owners(log.calls, recorder.operations, data, log.names)
+    followed = owners is None or numbers is None
+    if owners is None or numbers is None:
+        numbers, owners = _follow(call, layers, data)
+    calls = log.describe(data, numbers, owners)
+    residuals, bypass = find_skips(recorder.operations, keys_of(output), numbers)
     return Trace(
         calls,
         output,
@@ -236,4 +283,12 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         keys_of(output)[0],
         input_key,
         changes_input=data.x._version != before,
+        operation_names=tuple(operation.name for operation in recorder.operations),
+        is_followed=followed,
     )
+
+
+def _follow(call: ModelCall, layers: Layers, data: Data) -> tuple[list[int], list[tuple[Slots, bool]]]:
+    """Layers and owners of all calls, by a pass in which columns and nodes are followed through every operation."""
+    _, calls = follow(call.model, layers, lambda: call(data), data)
+    return [one.layer for one in calls], [(one.slots, bool(one.backward.any())) for one in calls]

@@ -11,6 +11,7 @@ from torch_geometric.nn import GCNConv, MessagePassing, SGConv
 from edgewise.errors import ModelError
 from edgewise.model.call import ModelCall
 from edgewise.model.hooks import Layers, OperationMode, message_hooks
+from edgewise.model.identity import Follower
 from edgewise.model.messages import match_messages, scaled_own_terms
 from edgewise.model.residuals import Residual
 from edgewise.model.trace import Trace
@@ -29,37 +30,47 @@ class WeightedGraph:
         self._known: dict[int, tuple[Tensor, Slots, bool]] = {}
 
     def slots(self, call: int, used: Tensor, layer: str) -> tuple[Slots | None, bool]:
-        """The owner of each message (None: edge by edge), and whether self edges are among them."""
+        """The owner of each message of a plain model (None: edge by edge), and whether self edges are among them."""
+        if used.shape == self.data.edge_index.shape and used.data_ptr() == self.data.edge_index.data_ptr():
+            return None, False
         known = self._known.get(call)
         if known is None or (known[0] is not used and not torch.equal(known[0], used)):
             slots = match_messages(used, self.data.edge_index, self.data.num_nodes, layer)
             known = self._known[call] = (used, slots, bool((slots >= self.num_edges).any()))
-        same = known[1].numel() == self.num_edges and used.data_ptr() == self.data.edge_index.data_ptr()
-        return (None if same else known[1]), known[2]
+        return known[1], known[2]
 
 
 class _Run:
     """One forward pass under weights: counts the calls, weights the messages, scales the own terms."""
 
-    def __init__(self, graph: WeightedGraph, trace: Trace, weight: LayerWeight, own: SelfWeight | None) -> None:
-        self.graph, self.trace, self.weight, self.own = graph, trace, weight, own
+    def __init__(
+        self, graph: WeightedGraph, trace: Trace, weight: LayerWeight, own: SelfWeight | None, watch: Follower | None
+    ) -> None:
+        self.graph, self.trace, self.weight, self.own, self.watch = graph, trace, weight, own, watch
         self.count = 0
         self.messages: Tensor | None = None
 
     def on_propagate(self, module: MessagePassing, inputs: Any) -> None:
-        if self.count >= len(self.trace.calls) or self.trace.calls[self.count].module is not module:
+        call = self.trace.calls[self.count] if self.count < len(self.trace.calls) else None
+        if call is None or call.module is not module:
             raise ModelError(
                 "The model made other message-passing calls than in its first run, so its layers cannot be "
-                "numbered. A forward pass must not depend on chance or on the numbers in the data."
+                "numbered. A forward pass must be deterministic, and must not branch on numbers in the data."
             )
-        row = self.weight[self.count]
-        slots, has_loops = self.graph.slots(self.count, inputs[0], self.trace.calls[self.count].name)
+        row = self.weight[call.layer]
+        slots, has_loops = self._slots(inputs[0], call.name)
         if has_loops:
-            row = torch.cat(
-                [row, row.new_ones(self.graph.data.num_nodes) if self.own is None else self.own[self.count]]
-            )
+            mine = row.new_ones(self.graph.data.num_nodes) if self.own is None else self.own[call.layer]
+            row = torch.cat([row, mine])
         self.messages = row if slots is None else row[slots]
         self.count += 1
+
+    def _slots(self, used: Tensor, layer: str) -> tuple[Slots | None, bool]:
+        """Owners of the messages of this call; followed in this very pass where weights may change which edges are used."""
+        if self.watch is None:
+            return self.graph.slots(self.count, used, layer)
+        slots = self.watch.calls[-1].slots
+        return slots, bool((slots >= self.graph.num_edges).any())
 
     def on_message(self, module: MessagePassing, inputs: Any, output: Tensor) -> Tensor:
         assert self.messages is not None
@@ -71,8 +82,12 @@ class _Run:
         return output * weight
 
     def scale(self, call: int, rows: Tensor) -> Tensor:
+        """Rows of the receivers of a call, times its self weights."""
+        return self.scale_layer(self.trace.calls[call].layer, rows)
+
+    def scale_layer(self, layer: int, rows: Tensor) -> Tensor:
         assert self.own is not None
-        return rows * self.own[call].to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
+        return rows * self.own[layer].to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
 
 
 class _ScaledResiduals(OperationMode):
@@ -88,7 +103,7 @@ class _ScaledResiduals(OperationMode):
         if residual is not None:
             leaves, form = tree_flatten((args, kwargs))
             for i in residual.arguments:
-                leaves[i] = self.run.scale(residual.call, leaves[i])
+                leaves[i] = self.run.scale_layer(residual.layer, leaves[i])
             args, kwargs = tree_unflatten(leaves, form)
         return func(*args, **kwargs)
 
@@ -101,8 +116,11 @@ class WeightedModel:
 
     def __call__(self, graph: WeightedGraph, weight: LayerWeight, own: SelfWeight | None = None) -> Tensor:
         """The model's output under ω `[L, edges]` and s `[L, nodes]`."""
-        run = _Run(graph, self.trace, weight, own)
         with ExitStack() as stack:
+            watch = Follower(self.call.model, graph.data) if self.trace.is_followed else None
+            if watch is not None:  # its hooks come first: who owns a message is known before it is weighted
+                stack.enter_context(watch.watching(self.layers))
+            run = _Run(graph, self.trace, weight, own, watch)
             stack.enter_context(message_hooks(self.layers, run.on_propagate, run.on_message))
             if own is not None:
                 stack.enter_context(scaled_own_terms(self.layers, run))
@@ -112,6 +130,6 @@ class WeightedModel:
         if run.count != len(self.trace.calls):
             raise ModelError(
                 f"The model made {run.count} message-passing calls, {len(self.trace.calls)} in its first run. "
-                f"A forward pass must not depend on chance or on the numbers in the data."
+                f"A forward pass must be deterministic, and must not branch on numbers in the data."
             )
         return output

@@ -25,7 +25,7 @@ from edgewise.model.trace import Call, Trace
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, Source
 from edgewise.program.layers import lower_layer
 from edgewise.program.layers.base import Layer, Unsupported
-from edgewise.program.operations import is_aligned, out_of_place, plain_name, row_arguments
+from edgewise.program.operations import is_aligned, is_unchanged, out_of_place, plain_name, row_arguments
 from edgewise.trees import tree_flatten, tree_unflatten
 
 Fallback: TypeAlias = Callable[[Operation, Data], list[Any]]
@@ -130,16 +130,19 @@ class _Compiler:
         self._emit(operation)
 
     def _emit(self, operation: Operation) -> None:
-        """An operation as a step, after those that it waits for.
+        """An operation as a step, after those that it waits for; one that changes no number is no step.
 
         `which` says which tensor arguments have a row for each node: all of them, or (`linear`) the first one alone.
         """
+        if self._changes_nothing(operation):
+            self.known[operation.outputs[0]] = self.known[operation.inputs[0]]
+            return
         kwargs = {key: value for key, value in operation.kwargs.items() if key != "inplace"}
         which = "all" if self.whole else row_arguments(operation.function, operation.args, kwargs)
         if which is None:
             raise Unsupported(f"{operation.name} is not known to work row by row")
         leaves, form = tree_flatten((operation.args, kwargs))
-        residual = {i: r.call for r in self.trace.residuals if r.position == operation.position for i in r.arguments}
+        residual = {i: r.layer for r in self.trace.residuals if r.position == operation.position for i in r.arguments}
         seen = 0  # tensors so far
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
@@ -152,6 +155,18 @@ class _Compiler:
         self.steps.append(step)
         self.known[operation.outputs[0]] = value
         self.lost.update(key for key in operation.outputs[1:] if key not in self.known)
+
+    def _changes_nothing(self, operation: Operation) -> bool:
+        """A `clone`, a `detach`, a dropout that is off: the value stays what it was, and so does its derivative."""
+        if (
+            not is_unchanged(operation.function, operation.args, operation.kwargs)
+            or operation.inputs[0] not in self.known
+        ):
+            return False
+        if any(residual.position == operation.position for residual in self.trace.residuals):
+            return False
+        before, after = operation.args[0], operation.result
+        return isinstance(after, Tensor) and before.dtype == after.dtype and before.shape == after.shape
 
     def _check_shapes(self, operation: Operation, step: RowStep) -> None:
         """Rows must stay rows: [nodes, width]; other shapes only between two calls, and without constants of nodes."""

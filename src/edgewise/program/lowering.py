@@ -92,7 +92,7 @@ def _compiled(trace: Trace, data: Data, *, whole: bool) -> Program | None:
 
 def lower_nodes(trace: Trace, data: Data, in_edges: InEdges) -> Lowering | None:
     """A lowering for node tasks, not yet proved; None (and a line in the debug log) if a part of the model is not known."""
-    if trace.flow is None:
+    if trace.flow is None or not trace.is_chain:
         return None
     program = _compiled(trace, data, whole=False)
     if program is None:
@@ -102,7 +102,7 @@ def lower_nodes(trace: Trace, data: Data, in_edges: InEdges) -> Lowering | None:
 
 def lower_graphs(trace: Trace, copies: Copies) -> LoweredGraphs | None:
     """An engine for a batch of graphs, not yet proved; None (and a line in the debug log) if it cannot be lowered."""
-    program = _compiled(trace, copies.data, whole=True)
+    program = _compiled(trace, copies.data, whole=True) if trace.is_chain else None
     if program is None:
         return None
     data = copies.data

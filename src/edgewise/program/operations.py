@@ -89,6 +89,11 @@ def row_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return None
 
 
+def is_unchanged(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
+    """Whether an operation gives back the numbers of its first argument, as dropout does in eval mode."""
+    return plain_name(function) in _UNCHANGED and row_arguments(function, args, kwargs or {}) is not None
+
+
 def is_element_wise(function: Any) -> bool:
     """Whether each number of the result depends on one number of each row argument."""
     return plain_name(function) in _ELEMENT_WISE or plain_name(function) in _INFIX

@@ -4,21 +4,22 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
-from edgewise.errors import ModelError
+from edgewise.errors import ModelError, StaleQuestionError
 from edgewise.graph.copies import Copies, JoinedGraphs, side_by_side
 from edgewise.graph.inputs import read_graphs, read_index
 from edgewise.graph.stores import attributes
-from edgewise.model.borrow import Loan
-from edgewise.model.call import ModelCall, check_model, takes_data
+from edgewise.model.call import takes_data
 from edgewise.model.trace import Trace, record
 from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.lowering import lower_graphs
-from edgewise.question.proof import NOT_REPEATABLE, Fingerprint, close, keep, random_weight, recall, warn_not_local
-from edgewise.question.question import Question, placed
+from edgewise.question.output import read_output
+from edgewise.question.posed_question import Asked, PosedQuestion
+from edgewise.question.proof import NOT_REPEATABLE, Audit, close, random_weight, warn_not_local
+from edgewise.question.subject import DataMark, Subject, on_device
 from edgewise.question.target import choose_target
 
 _FEW = 4
@@ -26,62 +27,73 @@ _GRAPHS_AT_ONCE = 512
 _FEW_ENOUGH = 2**20  # nodes and edges of which engines are kept
 
 
-class GraphQuestion(Question):
+class GraphQuestion(PosedQuestion):
     """Whole graphs, a target each."""
 
     task = "graph"
 
-    def __init__(
-        self, model: Any, data: Any, index: Any, forward: Any, device: Any, asked: tuple[Any, Any, str]
-    ) -> None:
-        watched = isinstance(model, nn.Module) and forward is None and isinstance(data, (list, tuple))
-        watched = watched and all(type(graph) is Data for graph in data)
-        mark = Fingerprint(model, list(data), device) if watched else None
-        kept = recall(mark)
-        if isinstance(kept, GraphQuestion) and self._resume(kept, index, asked):
-            return
-        self._start(model, data, index, forward, device)
-        self.target = choose_target(self._run_all(), *asked)
-        keep(mark, self, int(self._shelf.counts.sum()) * self.trace.node_width)
-
-    def _resume(self, kept: "GraphQuestion", index: Any, asked: tuple[Any, Any, str]) -> bool:
-        """Take over what the last question about the same graphs found out, if it was about all that is asked now."""
-        chosen, single = read_index(index, len(kept.graphs), "graph")
-        if not torch.equal(chosen, kept.index):
-            return False
-        self.__dict__.update(kept.__dict__)
-        self.single = single
-        if not self._together:
-            self._give_up_batches()
-        self.target = choose_target(kept.target.truth, *asked)
-        return True
-
-    def _start(self, model: Any, data: Any, index: Any, forward: Any, device: Any) -> None:
-        layers = check_model(model)
-        self.graphs = read_graphs(data)
-        self.index, single = read_index(index, len(self.graphs), "graph")
+    def __init__(self, model: Any, data: Any, index: Any, asked: Asked) -> None:
+        self.asked, self._data = asked, data
+        graphs = read_graphs(data)
+        self.index, single = read_index(index, len(graphs), "graph")
         self.single = single or (isinstance(data, Data) and not isinstance(data, Batch))
-        self._sources = [attributes(graph)["edge_index"] for graph in self.graphs]
-        model, layers, self.graphs = placed(model, layers, self.graphs, device)
-        self.call, self.layers, self.loan = ModelCall(model, forward), layers, Loan(model)
-        self.device = self.graphs[0].edge_index.device
-        self._together, self._proved = True, False
+        self._sources = [attributes(graph)["edge_index"] for graph in graphs]
+        self._given = graphs
+        self._mark = DataMark(graphs)
+        self.graphs = on_device(graphs, asked.device)
+        first = side_by_side([self.graphs[int(self.index[0])]]).data
+        self.subject = Subject(model, asked.forward, asked.device, first)
+        self.layers, self.device = self.subject.layers, self.graphs[0].edge_index.device
+        self._together, self._proved, self.locality, self.audit = True, False, "whole graphs", Audit()
         self._engines: dict[tuple[int, ...], Engine] = {}
-        self._shelf = JoinedGraphs(self.graphs, simple=forward is None and not takes_data(model))
+        self._joined_graphs = JoinedGraphs(
+            self.graphs, simple=asked.forward is None and not takes_data(self.subject.call.model)
+        )
+        self._read_model()
+        self._choose(self._run_all())
+
+    def of(self, index: Any, target: Any = None) -> "GraphQuestion":
+        """The same question about other graphs."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.asked = replace(self.asked, target=target)
+        other.index, other.single = read_index(index, len(self.graphs), "graph")
+        other._engines = {}
+        other._choose(other._run_all())
+        return other
+
+    def check_fresh(self) -> None:
+        """Refuse if the model or the graphs have changed since."""
+        self.subject.check_fresh()
+        what = self._mark.changed(read_graphs(self._data))
+        if what:
+            raise StaleQuestionError(
+                f"The data have changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
+            )
+
+    def _read_model(self) -> None:
+        """What the recorded pass says about the model."""
+        self.output, trace = read_output(self.subject.first, self.asked.output, self.asked.mode)
+        self.trace = trace.without_tensors()
+        call = self.output.apply(self.subject.call)
+        self.call = replace(call, changes_input=self.trace.changes_input)
+        self.weighted = WeightedModel(self.call, self.layers, self.trace)
+        self.num_layers = self.trace.num_layers
 
     def _run_all(self) -> Tensor:
-        """Learn the model's calls, and its output for every graph."""
+        """The model's output for every graph."""
         with self.borrowed():
-            first = side_by_side([self.graphs[int(self.index[0])]]).data
-            self.trace = record(self.call, self.layers, first).without_tensors()
-            self.call = replace(self.call, changes_input=self.trace.changes_input)
-            self.weighted = WeightedModel(self.call, self.layers, self.trace)
-            self.num_layers = len(self.trace.calls)
             return self._truth()
+
+    def _choose(self, rows: Tensor) -> None:
+        asked = self.asked
+        self.target = choose_target(
+            rows, asked.target, asked.mode, asked.of, self.output.lost, several=self.output.several
+        )
 
     def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Of the graph of each target."""
-        nodes, edges = self._shelf.counts[self.index[positions]].to(self.device).unbind(1)
+        nodes, edges = self._joined_graphs.counts[self.index[positions]].to(self.device).unbind(1)
         return nodes, edges
 
     def _truth(self) -> Tensor:
@@ -92,7 +104,9 @@ class GraphQuestion(Question):
             if len(self.index) == 1:
                 return alone
             if self._few_agree(few, alone):
-                return torch.cat([self.call(self._shelf.take(part).data) for part in self.index.split(_GRAPHS_AT_ONCE)])
+                return torch.cat(
+                    [self.call(self._joined_graphs.take(part).data) for part in self.index.split(_GRAPHS_AT_ONCE)]
+                )
             if not close(self._run_alone(few[0]), alone[:1]):
                 raise ModelError(NOT_REPEATABLE)
             self._give_up_batches()
@@ -129,7 +143,7 @@ class GraphQuestion(Question):
         chosen = self.index[positions]
         with self.loan.taken(), torch.no_grad():
             if self._together:
-                copies = self._shelf.take(chosen)
+                copies = self._joined_graphs.take(chosen)
                 if close(self.call(copies.data), self.target.truth[positions.to(self.device)]):
                     return [copies]
                 self._give_up_batches()
@@ -142,12 +156,12 @@ class GraphQuestion(Question):
             return self._engines[key]
         with self.borrowed():
             if self._together:
-                copies = self._shelf.take(chosen)
-                trace = record(self.call, self.layers, copies.data)
+                copies = self._joined_graphs.take(chosen)
+                trace = self.output.shorten(record(self.subject.call, self.layers, copies.data))
                 if close(trace.output, self.target.truth[positions.to(self.device)]):
                     engine = CopiesEngine(self.weighted, copies)
                     lowered = self._lowered(trace, copies, engine)
-                    if lowered is not None and int(self._shelf.counts.sum()) < _FEW_ENOUGH:
+                    if lowered is not None and int(self._joined_graphs.counts.sum()) < _FEW_ENOUGH:
                         self._engines[key] = lowered  # for the next method that is asked about the same graphs
                     return lowered or engine
                 self._give_up_batches()

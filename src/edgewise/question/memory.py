@@ -10,7 +10,7 @@ from torch import Tensor
 from edgewise.errors import SettingError
 from edgewise.graph.computation_graph import reach
 from edgewise.program.lowering import Lowering
-from edgewise.question import KEPT, GraphQuestion, NodeQuestion, Question
+from edgewise.question import KEPT, GraphQuestion, NodeQuestion, PosedQuestion
 
 DEFAULT_MEMORY = 512 * 2**20
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -41,7 +41,7 @@ def read_batch_size(batch_size: Any) -> int | None:
     return batch_size
 
 
-def blocks(question: Question, memory: int, batch_size: int | None, *, alike: bool = False) -> Iterator[Tensor]:
+def blocks(question: PosedQuestion, memory: int, batch_size: int | None, *, alike: bool = False) -> Iterator[Tensor]:
     """Positions in `index`, block by block, in order; `alike`: graphs with about as many edges together."""
     if alike and batch_size is None and isinstance(question, GraphQuestion):
         order = question.sizes(torch.arange(len(question.index)))[1].cpu().argsort(stable=True)
@@ -95,7 +95,7 @@ def growing_blocks(
         size = max(1, fits if growth is None else min(fits, size * growth))
 
 
-def estimated_blocks(question: Question, memory: int, batch_size: int | None) -> Iterator[Tensor]:
+def estimated_blocks(question: PosedQuestion, memory: int, batch_size: int | None) -> Iterator[Tensor]:
     """The same where the model itself is run, lowered or not."""
     everyone = torch.arange(len(question.index))
     if batch_size is not None:
@@ -109,11 +109,11 @@ def estimated_blocks(question: Question, memory: int, batch_size: int | None) ->
         begin += max(fits, 1)
 
 
-def _bytes(question: Question, positions: Tensor) -> Tensor:
+def _bytes(question: PosedQuestion, positions: Tensor) -> Tensor:
     """An estimate for each target."""
     if isinstance(question, NodeQuestion):
-        subject = question.subject
-        near = reach(subject.in_edges, question.index[positions].to(question.device), question.num_layers + subject.rim)
+        subject = question.node_model
+        near = reach(subject.in_edges, question.places(positions), question.num_layers + subject.rim)
         degree = subject.in_edges.start.diff()[near.node] * (near.hops < question.num_layers + subject.rim)
         nodes = torch.bincount(near.target, minlength=len(positions))
         edges = torch.bincount(near.target, weights=degree.double(), minlength=len(positions)).long()

@@ -1,7 +1,7 @@
-"""What is explained, without the question: a model on one graph, run once and looked through."""
+"""A model on one graph (or a cut of one), recorded and proved: the ways in which it can be run for many of its nodes."""
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,13 +13,12 @@ from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
 from edgewise.errors import ModelError
 from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies, neighbourhoods, whole_graph
-from edgewise.model.borrow import Loan
-from edgewise.model.call import ModelCall
-from edgewise.model.hooks import Layers
-from edgewise.model.trace import record
+from edgewise.model.trace import Trace
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
 from edgewise.program.lowering import Lowering, lower_nodes
-from edgewise.question.proof import NOT_REPEATABLE, close, random_weight, warn_not_local
+from edgewise.question.output import Output, read_output
+from edgewise.question.proof import NOT_REPEATABLE, Audit, close, random_weight, scale_of_change, warn_not_local
+from edgewise.question.subject import Subject
 
 log = logging.getLogger("edgewise")
 
@@ -30,50 +29,103 @@ _READ_RECEIVERS_ONLY = (
 )
 
 
+@dataclass(frozen=True)
+class Known:
+    """What an earlier recording of the same model found out, to be taken over."""
+
+    scale: Tensor
+    """`[columns]`: how much weights change each column of the output."""
+    is_lowered: bool
+    local: bool
+    output: Output
+
+
+def rim_of(trace: Trace) -> int:
+    """How many hops beyond its layers a model reads: one, if a layer may read the degree of a sender."""
+    return 0 if all(isinstance(call.module, _READ_RECEIVERS_ONLY) for call in trace.calls) else 1
+
+
 class NodeModel:
     """A model on one graph whose nodes are explained; knows the ways in which it can be run for many of them."""
 
-    def __init__(self, call: ModelCall, layers: Layers, graph: Data, loan: Loan) -> None:
-        self.call, self.layers, self.graph, self.loan = call, layers, graph, loan
+    def __init__(
+        self,
+        subject: Subject,
+        graph: Data,
+        asked: tuple[str | None, str | None],
+        known: Known | None = None,
+    ) -> None:
+        self.subject, self.graph, self.layers, self.loan = subject, graph, subject.layers, subject.loan
         self.device = graph.edge_index.device
         self.kept: dict[Any, Any] = {}
         """What else was learned about the same model and graph."""
-        with loan.taken():
-            self.trace = record(call, layers, graph)
-            self.call = replace(call, changes_input=self.trace.changes_input)
-            self.num_layers = len(self.trace.calls)
+        self.audit = Audit()
+        self._known = known
+        with self.loan.taken():
+            trace = subject.recorded(graph)
+            if known is None:
+                self.output, self.trace = read_output(trace, *asked)
+            else:
+                self.output, self.trace = known.output, known.output.shorten(trace)
+            self.call = replace(self.output.apply(subject.call), changes_input=trace.changes_input)
+            self.num_layers = self.trace.num_layers
             self._check_rows()
-            self.weighted = WeightedModel(self.call, layers, self.trace)
+            self.weighted = WeightedModel(self.call, self.layers, self.trace)
             self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, self.trace.flow or "source_to_target")
-            known = all(isinstance(c.module, _READ_RECEIVERS_ONLY) for c in self.trace.calls)
-            self.rim = 0 if known else 1
+            self.rim = rim_of(self.trace)
             self._whole = WeightedGraph(graph)
-            self.local = self.trace.flow is not None
-            if not self.local:
+            self.local = self.trace.flow is not None and (known is None or known.local)
+            if not self.local and known is None:
                 self._give_up_copies("its layers send messages in both directions")
             self.lowering = self._proved_lowering()
 
     def _check_rows(self) -> None:
         if len(self.trace.output) != self.graph.num_nodes:
             raise ModelError(
-                f"The model gave {len(self.trace.output)} rows for {self.graph.num_nodes} nodes; a node task needs a row for "
-                f"each node. For one prediction per graph, type task='graph'."
+                f"A node task needs a row for each of the {self.graph.num_nodes} nodes, the model gave "
+                f"{len(self.trace.output)} rows. For one prediction per graph, use task='graph'."
             )
+
+    @property
+    def known(self) -> Known:
+        """What a question about other targets may take over."""
+        return Known(self.scale, self.lowering is not None, self.local, self.output)
+
+    @property
+    def scale(self) -> Tensor:
+        """`[columns]`: how much weights change each column of the output."""
+        if self._known is not None:
+            return self._known.scale
+        if not hasattr(self, "_scale"):
+            self._scale = scale_of_change(self._probe(), self.trace.output)
+        return self._scale
 
     # --- the lowered way ----------------------------------------------------------------------------------------------
 
     def _proved_lowering(self) -> Lowering | None:
         """The lowered model, if it gives the model's output for every node, at ω = 1 and at random ω and s."""
-        lowering = lower_nodes(self.trace, self.graph, self.in_edges)
-        self.trace = self.weighted.trace = self.trace.without_tensors()
+        trace = self.trace
+        lowering = None
+        if self._known is None or self._known.is_lowered:
+            lowering = lower_nodes(trace, self.graph, self.in_edges)
+        self.trace = self.weighted.trace = trace.without_tensors()
         if lowering is None:
             return None
         plain = lowering.settle()
+        if self._known is not None:
+            return lowering if close(plain, self.trace.output, self.scale) else None
         random = lowering.run_all(*self._random_weights())[lowering.program.output]
-        if close(plain, self.trace.output) and close(random, self._probe()):
+        if close(plain, self.trace.output, self.scale) and close(random, self._probe(), self.scale):
+            self._note(plain, random)
             return lowering
         log.debug("not lowered: the program does not reproduce the model's output")
         return None
+
+    def _note(self, plain: Tensor, random: Tensor) -> None:
+        """How well the lowered program agrees with the model."""
+        if len(plain):
+            self.audit.value_error = float((plain - self.trace.output).abs().max())
+            self.audit.weighted_error = float(((random - self._probe()).abs() / self.scale.clamp(min=1e-30)).max())
 
     def _random_weights(self) -> tuple[Tensor, Tensor]:
         sizes = (self.graph.edge_index.size(1), self.graph.num_nodes)
@@ -130,19 +182,16 @@ class NodeModel:
                 random = engine.output(*(random_weight(i, self.num_layers, output) for i in ids))
         except ModelError:
             return False  # the model raises on the copies: whole graph
-        return close(plain, output[targets]) and close(random, self._probe()[targets])
+        if not close(plain, output[targets], self.scale):
+            return False
+        return close(random, self._probe()[targets], self.scale)
 
     def _check_repeatable(self) -> None:
         with torch.no_grad():
             again = self.call(self.graph)
-        if not close(again, self.trace.output):
+        if not close(again, self.trace.output, self.scale):
             raise ModelError(NOT_REPEATABLE)
 
     def _give_up_copies(self, why: str) -> None:
         self.local = False
         warn_not_local(why, "target is explained on the whole graph")
-
-    def warn_again(self) -> None:
-        """A kept subject says again what it said the first time."""
-        if not self.local and self.lowering is None:
-            warn_not_local("as before", "target is explained on the whole graph")

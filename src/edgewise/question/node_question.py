@@ -1,84 +1,198 @@
-"""Questions about nodes of one graph."""
+"""Questions about nodes of one graph: cut first, then recorded, lowered and proved on the cut."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.engines import Engine
-from edgewise.errors import InputError
+from edgewise.errors import InputError, ModelError, StaleQuestionError
+from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies
-from edgewise.graph.inputs import read_graph, read_index
-from edgewise.model.borrow import Loan
-from edgewise.model.call import Forward, ModelCall, check_model
-from edgewise.question.node_model import NodeModel
-from edgewise.question.proof import Fingerprint, keep, recall
-from edgewise.question.question import Question, placed
+from edgewise.graph.cut import Cut, cut_out, part_of, whole, worth_cutting
+from edgewise.graph.inputs import check_values, read_index, read_structure
+from edgewise.question.locality import confirmed, is_proved
+from edgewise.question.node_model import Known, NodeModel, rim_of
+from edgewise.question.posed_question import Asked, PosedQuestion
+from edgewise.question.proof import warn_not_local
+from edgewise.question.subject import DataMark, Subject, on_device
 from edgewise.question.target import choose_target
 
+_TINY = 48
+"""Nodes of the cut on which depth and rim are found."""
 
-class NodeQuestion(Question):
+
+class NodeQuestion(PosedQuestion):
     """Nodes of one graph."""
 
     task = "node"
 
-    def __init__(
-        self, model: Any, data: Any, index: Any, forward: Any, device: Any, asked: tuple[Any, Any, str]
-    ) -> None:
-        self.subject = _subject(model, data, forward, device)
-        self.graphs, self.trace, self.loan = [self.subject.graph], self.subject.trace, self.subject.loan
-        self.call = self.subject.call
-        self.num_layers, self.device, self.lowering = (
-            self.subject.num_layers,
-            self.subject.device,
-            self.subject.lowering,
+    def __init__(self, model: Any, data: Any, index: Any, asked: Asked) -> None:
+        _check_one_graph(data)
+        self.asked, self._data = asked, data
+        structure = read_structure(data)
+        self.index, self.single = read_index(index, structure.num_nodes, "node")
+        (self._graph,) = on_device([structure], asked.device)
+        self._sources = [data.edge_index if type(data.edge_index) is Tensor else structure.edge_index]
+        graph = self._graph
+        self._grouped: list[InEdges] = []  # shared by all questions that `of` makes of this one
+        example = cut_tiny(graph, self.index[:1].to(graph.edge_index.device)).data if worth_cutting(graph) else graph
+        check_values(example)
+        self.subject = Subject(model, asked.forward, asked.device, example)
+        self._cut_and_prove(None)
+        self._choose()
+
+    def of(self, index: Any, target: Any = None) -> "NodeQuestion":
+        """The same question about other nodes; on the whole graph nothing has to be run again."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.asked, other._slope = replace(self.asked, target=target), self._slope
+        other.index, other.single = read_index(index, self.cut.num_nodes, "node")
+        if not self.cut.is_whole:
+            other._cut_and_prove(self.node_model.known)
+        other._choose()
+        return other
+
+    def check_fresh(self) -> None:
+        """Refuse if the model, or the data of the cut, have changed since."""
+        self.subject.check_fresh()
+        what = self._mark.changed([self._data])
+        if what:
+            raise StaleQuestionError(
+                f"The data have changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
+            )
+
+    # --- the cut ------------------------------------------------------------------------------------------------------
+
+    def _cut_and_prove(self, known: Known | None) -> None:
+        self.cut = self._find_cut()
+        if known is None or not self.cut.is_whole:
+            check_values(self.cut.data)
+        self._mark = DataMark([self._data], self.cut)
+        asked = (self.asked.output, self.asked.mode)
+        self.node_model = NodeModel(self.subject, self.cut.data, asked, known)
+        if self.cut.is_whole:
+            self.locality = "whole graph"
+        elif known is None:
+            self._check_locality()
+        elif self.node_model.lowering is None and known.is_lowered:
+            raise ModelError(
+                "The model runs differently around these nodes than around those that were asked about first. Ask a new "
+                "question about them: ew.Question(model, data, index)."
+            )
+        self._read_off()
+
+    def _find_cut(self) -> Cut:
+        graph = self._graph
+        if not worth_cutting(graph):
+            return whole(graph)
+        targets = self.index.to(graph.edge_index.device)
+        first = self.subject.first
+        if hasattr(self, "cut") and not self._grouped and first.flow is not None:
+            self._grouped.append(InEdges.of(graph.edge_index, graph.num_nodes, first.flow))  # pays from now on
+        in_edges = self._grouped[0] if self._grouped else None
+        return cut_out(graph, targets, first.num_layers + rim_of(first), flow=first.flow, in_edges=in_edges)
+
+    def _check_locality(self) -> None:
+        """Local by proof, or by one pass over the whole graph; a model that is not local is run on the whole graph."""
+        if is_proved(self.node_model, self.subject.first, self.subject.example):
+            self.locality = "proved"
+            return
+        self.locality = confirmed(self.node_model, self._graph, self.cut, self.index)
+        if not self.locality:
+            warn_not_local(
+                "what lies outside a neighbourhood changes the output", "target is explained on the whole graph"
+            )
+            check_values(self._graph)
+            self.cut = whole(self._graph)
+            self._mark = DataMark([self._data])
+            self.node_model = NodeModel(self.subject, self._graph, (self.asked.output, self.asked.mode))
+            self.locality = "whole graph"
+
+    def _read_off(self) -> None:
+        model = self.node_model
+        self.graphs, self.trace, self.output = [self.cut.data], model.trace, model.output
+        self.call, self.layers, self.num_layers = model.call, model.layers, model.num_layers
+        self.device, self.lowering, self.audit = model.device, model.lowering, model.audit
+
+    def _choose(self) -> None:
+        rows = self.trace.output[self.places(torch.arange(len(self.index)))]
+        asked = self.asked
+        self.target = choose_target(
+            rows, asked.target, asked.mode, asked.of, self.output.lost, several=self.output.several
         )
-        self._sources = [data.edge_index if type(data.edge_index) is Tensor else self.subject.graph.edge_index]
-        self.index, self.single = read_index(index, self.graphs[0].num_nodes, "node")
-        self.target = choose_target(self.trace.output[self.index.to(self.device)], *asked)
+
+    # --- what is asked of a question ----------------------------------------------------------------------------------
+
+    def labels(self) -> Tensor | None:
+        """The labels of the explained nodes."""
+        y = self._data.get("y")
+        if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1 or len(y) != self.cut.num_nodes:
+            return None
+        return y.cpu()[self.index]
 
     def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Of the one graph."""
-        graph = self.graphs[0]
-        counts = (graph.num_nodes, graph.edge_index.size(1))
+        counts = (self.cut.num_nodes, self.cut.num_edges)
         nodes, edges = (torch.tensor([count], device=self.device) for count in counts)
         return nodes, edges
 
     @property
     def hops(self) -> int | None:
         """The number of layers, if the model is local."""
-        return self.num_layers if self.subject.local else None
+        return self.num_layers if self.node_model.local else None
+
+    def columns(self, local: Tensor) -> Tensor:
+        """Columns of the user's graph."""
+        return self.cut.columns(local)
+
+    def nodes(self, local: Tensor) -> Tensor:
+        """Nodes of the user's graph."""
+        return self.cut.nodes(local)
+
+    def local_nodes(self, nodes: Tensor) -> Tensor:
+        """Nodes of the cut; a node that cannot reach the target is refused."""
+        everyone = self.cut.nodes(torch.arange(self.cut.data.num_nodes, device=nodes.device))
+        outside = ~torch.isin(nodes, everyone)
+        if bool(outside.any()):
+            raise InputError(
+                f"Node {int(nodes[outside][0])} is more than {self.num_layers} hops from the explained nodes, so no walk leads "
+                f"from it to them."
+            )
+        return self.cut.places(nodes)
+
+    def places(self, positions: Tensor) -> Tensor:
+        """Targets as nodes of the cut."""
+        return self.cut.places(self.index[positions].to(self.device))
 
     def copies(self, positions: Tensor) -> list[Copies]:
-        """Neighbourhoods side by side, or the whole graph for each target."""
+        """Neighbourhoods side by side, or the whole graph for each target; columns are those of the cut."""
         with self.loan.taken():
-            return self.subject.copies(self.index[positions].to(self.device))
+            return self.node_model.copies(self.places(positions))
 
     def engine(self, positions: Tensor) -> Engine:
-        """Copies of neighbourhoods, lowered or not, or the whole graph."""
+        """Copies of neighbourhoods, lowered or not, or the whole graph; columns and nodes are the user's."""
         with self.borrowed():
-            return self.subject.engine(self.index[positions].to(self.device))
+            engine = self.node_model.engine(self.places(positions))
+        engine.edge_id, engine.self_node = self.columns(engine.edge_id), self.nodes(engine.self_node)
+        return engine
 
 
-def _subject(model: Any, data: Any, forward: Forward | None, device: Any) -> NodeModel:
-    """The subject, kept from the last question if nothing changed since."""
+def cut_tiny(graph: Data, target: Tensor) -> Cut:
+    """A few nodes around a target, all edges among them: enough to see which layers a model has."""
+    sender, receiver = graph.edge_index
+    near = sender[(receiver == target[0]).nonzero().view(-1)[:_TINY]]
+    kept = torch.zeros(graph.num_nodes, dtype=torch.bool, device=sender.device)
+    kept[near] = True
+    kept[target] = True
+    node_id, edge_id = kept.nonzero().view(-1), (kept[sender] & kept[receiver]).nonzero().view(-1)
+    return Cut(part_of(graph, node_id, edge_id), graph.num_nodes, len(sender), node_id, edge_id)
+
+
+def _check_one_graph(data: Any) -> None:
     if isinstance(data, (list, tuple)) and len(data) and isinstance(data[0], Data):
         raise InputError(
-            f"data is a list of {len(data)} graphs; a node task explains nodes of one graph. Pass data[0], or type "
-            f"task='graph'."
+            f"A node task explains nodes of one graph, got a list of {len(data)} graphs. Use data[0], or task='graph'."
         )
-    watched = (
-        isinstance(model, nn.Module) and isinstance(data, Data) and forward is None
-    )  # a forward= may read anything
-    mark = Fingerprint(model, [data], device) if watched else None
-    kept = recall(mark)
-    if isinstance(kept, NodeModel):
-        kept.warn_again()
-        return kept
-    layers = check_model(model)
-    graph = read_graph(data)
-    model, layers, (graph,) = placed(model, layers, [graph], device)
-    subject = NodeModel(ModelCall(model, forward), layers, graph, Loan(model))
-    keep(mark, subject, graph.x.numel() + graph.num_nodes * subject.trace.node_width)
-    return subject

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from edgewise.errors import SettingError
+from edgewise.arguments import one_of
 from edgewise.graph.inputs import TASKS
 from edgewise.model.call import Forward
 from edgewise.question.graph_question import GraphQuestion
 from edgewise.question.node_question import NodeQuestion
-from edgewise.question.question import Question
+from edgewise.question.output import check_output
+from edgewise.question.posed_question import Asked, PosedQuestion
 
 
 def pose(
@@ -15,16 +16,15 @@ def pose(
     data: Any,
     index: Any,
     *,
-    target: Any,
-    task: str,
-    mode: str | None,
-    of: str,
-    forward: Forward | None,
-    device: Any,
-) -> Question:
-    """The question of `explain`, checked before any long work."""
-    if task not in TASKS:
-        raise SettingError(f"task is {task!r}; known are {', '.join(TASKS)}.")
-    if task == "node":
-        return NodeQuestion(model, data, index, forward, device, (target, mode, of))
-    return GraphQuestion(model, data, index, forward, device, (target, mode, of))
+    target: Any = None,
+    task: str = "node",
+    mode: str | None = None,
+    of: str = "logit",
+    output: str | None = None,
+    forward: Forward | None = None,
+    device: Any = None,
+) -> PosedQuestion:
+    """The question, checked and proved before any long work."""
+    one_of("task", task, TASKS)
+    asked = Asked(target, mode, of, check_output(output), forward, device)
+    return (NodeQuestion if task == "node" else GraphQuestion)(model, data, index, asked)

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from edgewise.errors import InputError, ModelError, SettingError
 
-MODES = ("multiclass", "binary", "regression")
+MODES = ("multiclass", "binary", "multilabel", "regression")
 NUMBERS = ("logit", "log_prob", "prob")
 
 
@@ -44,10 +44,17 @@ class Target:
         """The logit, the log-probability or the probability of the class, `[targets]`."""
         if self.mode == "binary":
             rows = torch.where(self.column == 1, rows[:, 0], -rows[:, 0])  # class 0 is the negated logit
-            return {"logit": lambda r: r, "log_prob": functional.logsigmoid, "prob": torch.sigmoid}[of](rows)
+            return _one_logit(rows, of)
+        if self.mode == "multilabel":
+            return _one_logit(rows.gather(1, self.column.view(-1, 1)).view(-1), of)
         if of != "logit":
             rows = rows.log_softmax(dim=1) if of == "log_prob" else rows.softmax(dim=1)
         return rows.gather(1, self.column.view(-1, 1)).view(-1)
+
+
+def _one_logit(rows: Tensor, of: str) -> Tensor:
+    """The number of a class that has a logit of its own."""
+    return {"logit": lambda r: r, "log_prob": functional.logsigmoid, "prob": torch.sigmoid}[of](rows)
 
 
 def predicted(rows: Tensor, mode: str) -> Tensor:
@@ -55,14 +62,28 @@ def predicted(rows: Tensor, mode: str) -> Tensor:
     return (rows[:, 0] > 0).long() if mode == "binary" else rows.argmax(dim=1)
 
 
-def choose_target(truth: Tensor, target: Any, mode: str | None, of: str) -> Target:
-    """The target of `explain`: given classes, or the predicted ones."""
+def choose_target(
+    truth: Tensor, target: Any, mode: str | None, of: str, output: str = "logit", *, several: bool = False
+) -> Target:
+    """The target of `explain`: given classes, or the predicted ones.
+
+    `truth` are logits (or values). `output` is what the model returns; `several` says that each column has a sigmoid of its
+    own. A model that is said to return probabilities of several classes, without a head that could be seen, has no logits:
+    `output` is then `"prob, unseen"` or `"log_prob, unseen"`.
+    """
     if mode is not None and mode not in MODES:
         raise SettingError(f"mode is {mode!r}; known are {', '.join(MODES)}, or None to infer it from the output.")
     if of not in NUMBERS:
         raise SettingError(f"of is {of!r}; known are {', '.join(NUMBERS)}.")
     width = truth.size(1)
-    mode = mode or ("binary" if width == 1 else "multiclass")
+    if mode is None and output == "value":
+        mode = "regression"
+    mode = mode or ("binary" if width == 1 else "multilabel" if several else "multiclass")
+    if output.endswith("unseen") and width > 1 and of == "logit":
+        raise SettingError(
+            "`of` must be 'log_prob' or 'prob' where the model returns probabilities of several classes: the softmax cannot "
+            "be seen, so its logits are lost. Use of='log_prob'."
+        )
     if mode == "binary" and width != 1:
         raise InputError(f"mode='binary' needs one logit, the model gives {width} columns. Use mode='multiclass'.")
     if mode == "regression" and of != "logit":

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgewise.algorithms.copy_scores import CopyScores, SparseScores
 from edgewise.algorithms.registry import Method
-from edgewise.question import Question
+from edgewise.question import PosedQuestion
 from edgewise.results.explanation_set import Entries, ExplanationSet, Part, strongest
 from edgewise.results.settings import Settings
 from edgewise.score import Score
@@ -24,7 +24,7 @@ class SetBuilder:
     only the strongest entries of each target are kept.
     """
 
-    def __init__(self, question: Question, method: Method, level: str, top: int | None) -> None:
+    def __init__(self, question: PosedQuestion, method: Method, level: str, top: int | None) -> None:
         self.question, self.method, self.level, self.top = question, method, level, top
         self.edges: list[Part] = []
         self.own: list[Part] = []

@@ -15,7 +15,7 @@ from edgewise.graph.computation_graph import reach
 from edgewise.graph.copies import Copies
 from edgewise.model.hooks import Layers, OperationMode, message_hooks
 from edgewise.program.operations import ACTIVATIONS, plain_name
-from edgewise.question import GraphQuestion, NodeQuestion, Question
+from edgewise.question import GraphQuestion, NodeQuestion, PosedQuestion
 from edgewise.question.memory import blocks
 
 RECTIFIERS = ("relu", "leaky_relu")
@@ -47,13 +47,13 @@ class Activity:
         return float(torch.cat(fixed).double().mean()) if fixed else float("nan")
 
 
-def activity(question: Question, memory: int) -> list[Activity]:
+def activity(question: PosedQuestion, memory: int) -> list[Activity]:
     """The activity after each call, `num_layers` of them; functions before the first call depend on no edge."""
     found = [Activity() for _ in range(question.num_layers)]
     with question.loan.taken(), torch.no_grad():
         if isinstance(question, NodeQuestion):
             importance = _importance(question)
-            _watch(question, question.subject.layers, question.graphs[0], found, importance)
+            _watch(question, question.layers, question.graphs[0], found, importance)
             return found
         assert isinstance(question, GraphQuestion)
         for copies in _batches(question, memory):
@@ -78,11 +78,11 @@ def _importance(question: NodeQuestion) -> Callable[[int], Tensor]:
     Path 0 → 1 → 2, two calls, target 2: before the first call all three nodes matter (1, 1, 1), after it nodes 1 and 2
     (0, 1, 1), after the second only the target (0, 0, 1).
     """
-    graph, hops = question.subject.in_edges, question.num_layers
-    if not question.subject.local:
+    graph, hops = question.node_model.in_edges, question.num_layers
+    if not question.node_model.local:
         return lambda _: torch.full((graph.num_nodes,), float(len(question.index)), device=question.device)
     count = torch.zeros(hops + 1, graph.num_nodes, dtype=torch.double, device=question.device)
-    for part in question.index.to(question.device).split(_TARGETS_AT_ONCE):
+    for part in question.places(torch.arange(len(question.index))).split(_TARGETS_AT_ONCE):
         near = reach(graph, part, hops)
         count.index_put_((near.hops, near.node), count.new_ones(()), accumulate=True)
     within = count.cumsum(dim=0)
@@ -90,7 +90,7 @@ def _importance(question: NodeQuestion) -> Callable[[int], Tensor]:
 
 
 def _watch(
-    question: Question, layers: Layers, data: Any, found: list[Activity], importance: Callable[[int], Tensor]
+    question: PosedQuestion, layers: Layers, data: Any, found: list[Activity], importance: Callable[[int], Tensor]
 ) -> None:
     """Run the model once and count the activations on the way."""
     watcher = _Watcher(found, importance, data.num_nodes)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from edgewise.algorithms.registry import check_level
 from edgewise.arguments import whole_number
 from edgewise.program.perturbation import Differences
-from edgewise.question import Question, pose
+from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import read_memory
 from edgewise.text import counted
 from edgewise.trust.backward_bounds import Return
@@ -97,6 +97,7 @@ def certify(
     task: str = "node",
     mode: str | None = None,
     of: str = "logit",
+    output: str | None = None,
     forward: Callable[..., Tensor] | None = None,
     device: Any = None,
     memory: Any = None,
@@ -119,6 +120,7 @@ def certify(
         task: `"node"`; graph tasks are not certifiable.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
         of: `"logit"`; probabilities are not certifiable.
+        output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         device: Where to compute, such as `"cuda"`.
         memory: A budget for one block of edges, such as `"2GB"`.
@@ -135,12 +137,14 @@ def certify(
     check_level(level)
     pieces = whole_number("pieces", pieces, at_least=1, such_as=5)
     budget, most = read_memory(memory), read_edges(edges)
-    question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+    question = pose(
+        model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
+    )
     with question.borrowed():
         return certificate_of(question, level, pieces, draw_about(question, most, budget, seed), budget)
 
 
-def certificate_of(question: Question, level: str, pieces: int, draw: Draw, memory: int) -> Certificate:
+def certificate_of(question: PosedQuestion, level: str, pieces: int, draw: Draw, memory: int) -> Certificate:
     """What `certify` returns, for a borrowed question and the edges of a draw."""
     pairs = all_target_edges(question, memory, draw)
     shape = (len(pairs),) if level == "input" else (question.num_layers, len(pairs))
@@ -157,12 +161,12 @@ def certificate_of(question: Question, level: str, pieces: int, draw: Draw, memo
 
 
 @torch.no_grad()
-def _prove(question: Question, verdict: "_Verdict", level: str, pieces: int, draw: Draw, memory: int) -> None:
+def _prove(question: PosedQuestion, verdict: "_Verdict", level: str, pieces: int, draw: Draw, memory: int) -> None:
     """Add the bounds of every piece of every edge to the verdict."""
     ends = torch.linspace(0, 1, pieces + 1, dtype=torch.double).tolist()
     for spread in spreads(follow(question), level, list(pairwise(ends)), memory, draw.columns(question)):
         found, slots = spread.slopes, spread.slots
-        verdict.add(found.position, slots.edge[found.slot], slots.call[found.slot], _refined(spread))
+        verdict.add(found.position, question.columns(slots.edge[found.slot]), slots.call[found.slot], _refined(spread))
 
 
 def _refined(spread: Spread) -> Interval:
@@ -213,7 +217,7 @@ _COPIES_OF_A_NUMBER = 64  # both ends of change and slope, and what is made of t
 _ENOUGH = 2**27  # bytes; larger blocks are not faster
 
 
-def follow(question: Question) -> AtOne:
+def follow(question: PosedQuestion) -> AtOne:
     """The model in interval arithmetic at ω = 1; raises `NotCertifiable` with the reason if it cannot be followed."""
     if question.task != "node":
         raise NotCertifiable("task='graph': pooling is not followed, only node tasks are")
@@ -222,7 +226,8 @@ def follow(question: Question) -> AtOne:
     if question.lowering is None:
         raise NotCertifiable("the model is not lowered (it has an unknown layer or operation)")
     plan = Plan.of(question.lowering.program)
-    return AtOne(plan, Differences(question.lowering, question.index.to(question.device), question.target))
+    everyone = question.places(torch.arange(len(question.index)))
+    return AtOne(plan, Differences(question.lowering, everyone, question.target))
 
 
 def spreads(

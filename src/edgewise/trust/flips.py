@@ -15,7 +15,7 @@ from edgewise.algorithms.gradient import gradients_at_one, weight_gradients
 from edgewise.algorithms.occlusion import Repeated, layer_groups, one_per_target, players
 from edgewise.algorithms.registry import check_level
 from edgewise.errors import SettingError
-from edgewise.question import Question, pose
+from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
 from edgewise.score import Score
 from edgewise.text import counted
@@ -119,6 +119,7 @@ def sign_flips(
     task: str = "node",
     mode: str | None = None,
     of: str = "logit",
+    output: str | None = None,
     forward: Callable[..., Tensor] | None = None,
     device: Any = None,
     memory: Any = None,
@@ -141,6 +142,7 @@ def sign_flips(
         task: `"node"` or `"graph"`.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         device: Where to compute, such as `"cuda"`.
         memory: A budget for one block of targets, such as `"2GB"`.
@@ -158,14 +160,16 @@ def sign_flips(
     check_level(level)
     weights = _read_values(values)
     budget, size, most = read_memory(memory), read_batch_size(batch_size), read_edges(edges)
-    question = pose(model, data, index, target=target, task=task, mode=mode, of=of, forward=forward, device=device)
+    question = pose(
+        model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
+    )
     with question.borrowed():
         draw = draw_about(question, most, budget, seed)
         return flips_of(question, level, weights, draw, budget, size)
 
 
 def flips_of(
-    question: Question, level: str, weights: tuple[float, ...], draw: Draw, memory: int, batch_size: int | None
+    question: PosedQuestion, level: str, weights: tuple[float, ...], draw: Draw, memory: int, batch_size: int | None
 ) -> SignFlips:
     """What `sign_flips` returns, for a borrowed question and the edges of a draw."""
     try:
@@ -194,7 +198,7 @@ def _read_values(values: Any) -> tuple[float, ...]:
 
 @torch.no_grad()
 def _through_bounds(
-    question: Question, level: str, weights: tuple[float, ...], draw: Draw, memory: int
+    question: PosedQuestion, level: str, weights: tuple[float, ...], draw: Draw, memory: int
 ) -> tuple[TargetEdges, tuple[Tensor, Tensor, Tensor]]:
     """The gradients by interval arithmetic: on a single weight the bounds are the gradient, up to the last digits.
 
@@ -238,7 +242,7 @@ _COARSE_NOISE = 1e-6
 
 
 def sampled_gradients(
-    question: Question,
+    question: PosedQuestion,
     level: str,
     weights: tuple[float, ...],
     memory: int,

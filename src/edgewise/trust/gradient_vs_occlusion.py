@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from edgewise.algorithms.occlusion import edge_drops, layer_groups, lowered_drops, players
-from edgewise.question import Question
+from edgewise.question import PosedQuestion
 from edgewise.results.explanation_set import Entries, Part
 from edgewise.score import Score
 from edgewise.trust.target_edges import Draw
@@ -56,7 +56,7 @@ def _distance(edge: WorstEdge | None) -> float:
     return -1.0 if edge is None else abs(edge.gradient - edge.occlusion)
 
 
-def drops_of(question: Question, level: str, memory: int) -> Drops:
+def drops_of(question: PosedQuestion, level: str, memory: int) -> Drops:
     """How to get occlusions: for a lowered model once for all targets, otherwise by passes for each block."""
     if question.lowering is None:
         return lambda score, asked: edge_drops(score, level, among=asked).view(
@@ -76,7 +76,9 @@ def drops_of(question: Question, level: str, memory: int) -> Drops:
     return look_up
 
 
-def effects_of(question: Question, score: Score, gradient: Tensor, level: str, draw: Draw, drops: Drops) -> Effects:
+def effects_of(
+    question: PosedQuestion, score: Score, gradient: Tensor, level: str, draw: Draw, drops: Drops
+) -> Effects:
     """The effects on the targets of a score, whose gradients at ω = 1 are `gradient` `[L, M]`, for the edges of a draw.
 
     z = 6 ω₀ ω₁ of a path with two layers: at layer level each edge has gradient 6 and occlusion 6, so the cosine is 1 and

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric import nn as pyg
 
-from edgewise.question import Question
+from edgewise.question import PosedQuestion
 from edgewise.results.metric_result import Measured, with_reasons
 from edgewise.trust.activity import Activity
 from edgewise.trust.certificate import Certificate
@@ -38,7 +38,7 @@ class Measurements:
     """(target, edge) pairs in all computation graphs."""
 
 
-def asked_question(question: Question, found: Measurements, draw: Draw) -> AskedQuestion:
+def asked_question(question: PosedQuestion, found: Measurements, draw: Draw) -> AskedQuestion:
     """What was asked, for the head of the report."""
     modules = [call.module for call in question.trace.calls]
     return AskedQuestion(
@@ -64,10 +64,10 @@ def _sums_messages(module: Any) -> bool:
     return module.aggr in ("add", "sum", "mean") and not changed
 
 
-def layer_findings(question: Question, found: Measurements, layer: int) -> LayerFindings:
-    """The findings of one call."""
-    call, balance, active = question.trace.calls[layer], found.balance, found.activity[layer]
-    inseparable = "" if call.separable else "its own term cannot be told apart from its edges"
+def layer_findings(question: PosedQuestion, found: Measurements, layer: int) -> LayerFindings:
+    """The findings of one layer."""
+    calls, balance, active = question.trace.calls_of(layer), found.balance, found.activity[layer]
+    inseparable = "" if question.separable[layer] else "its own term cannot be told apart from its edges"
     weight, gap = float(balance.value.abs().sum()), balance.gap[:, layer]
     missing = float(gap.sum()) / weight if weight else torch.nan
     parts = (balance.edges, balance.own, balance.constant, balance.rest)
@@ -76,7 +76,7 @@ def layer_findings(question: Question, found: Measurements, layer: int) -> Layer
     )
     return LayerFindings(
         layer=layer,
-        name=f"{call.name} ({type(call.module).__name__})",
+        name=", ".join(dict.fromkeys(f"{call.name} ({type(call.module).__name__})" for call in calls)),
         gap=_measured("gap", gap, question.index, inseparable, "lower"),
         missing=_number(missing, inseparable or "the explained numbers are all 0"),
         edges=edges,
@@ -91,7 +91,7 @@ def layer_findings(question: Question, found: Measurements, layer: int) -> Layer
     )
 
 
-def whole_findings(question: Question, found: Measurements) -> LayerFindings:
+def whole_findings(question: PosedQuestion, found: Measurements) -> LayerFindings:
     """The findings with one weight per edge, shared by all layers; what is measured per layer is left out."""
     nothing = _measured("gap", torch.full((len(question.index),), torch.nan), question.index, PER_LAYER, "lower")
     names = tuple(dict.fromkeys(name for active in found.activity for name in active.names))
@@ -101,7 +101,7 @@ def whole_findings(question: Question, found: Measurements) -> LayerFindings:
     return LayerFindings(layer=None, name="all layers", gap=nothing, activations=names, **per_layer, **about)
 
 
-def _about_edges(question: Question, found: Measurements, level: str, group: int) -> dict[str, Any]:
+def _about_edges(question: PosedQuestion, found: Measurements, level: str, group: int) -> dict[str, Any]:
     """The findings about single edges: gradient against occlusion, and sign flips."""
     effects = found.effects[level]
     none = effects.products[1, :, group] == 0
@@ -136,7 +136,7 @@ def _flips(flips: SignFlips, proof: Certificate, layer: int | None) -> FlipFindi
     )
 
 
-def softmax_findings(question: Question, found: Measurements) -> SoftmaxFindings:
+def softmax_findings(question: PosedQuestion, found: Measurements) -> SoftmaxFindings:
     """How flat the softmax or sigmoid is at the predictions."""
     likely, pull = probability(question.target), found.pull
     if likely is None:

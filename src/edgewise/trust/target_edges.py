@@ -12,7 +12,7 @@ from torch import Tensor
 
 from edgewise import random_numbers
 from edgewise.arguments import whole_number
-from edgewise.question import Question
+from edgewise.question import PosedQuestion
 from edgewise.question.memory import blocks
 from edgewise.score import Score
 
@@ -60,7 +60,7 @@ class Draw:
     """Between 0 and 1; 1 asks about all edges."""
     seed: int = 0
 
-    def keeps(self, question: Question, position: Tensor, column: Tensor) -> Tensor:
+    def keeps(self, question: PosedQuestion, position: Tensor, column: Tensor) -> Tensor:
         """`[n]`: whether n pairs (target, edge) are asked about; targets in one graph share its edges."""
         if self.chance >= 1:
             return torch.ones_like(column, dtype=torch.bool)
@@ -69,9 +69,9 @@ class Draw:
         )
         return random_numbers.uniform(self.seed, torch.full_like(graph, _SALT), graph, column) < self.chance
 
-    def columns(self, question: Question) -> Callable[[Tensor], Tensor]:
+    def columns(self, question: PosedQuestion) -> Callable[[Tensor], Tensor]:
         """A function: columns of the one graph of a node task ↦ whether they are asked about."""
-        return lambda column: self.keeps(question, torch.zeros_like(column), column)
+        return lambda column: self.keeps(question, torch.zeros_like(column), question.columns(column))
 
 
 _SALT = 20_250_803  # so that the draw has nothing to do with the scores of `random`
@@ -85,7 +85,7 @@ def read_edges(edges: Any) -> int | None:
     return found
 
 
-def draw_about(question: Question, edges: int | None, memory: int, seed: int) -> Draw:
+def draw_about(question: PosedQuestion, edges: int | None, memory: int, seed: int) -> Draw:
     """A draw of about `edges` (target, edge) pairs; everything if there are no more than that."""
     if edges is None:
         return EVERYTHING
@@ -93,7 +93,7 @@ def draw_about(question: Question, edges: int | None, memory: int, seed: int) ->
     return Draw(min(1.0, edges / max(pairs, 1)), seed)
 
 
-def all_target_edges(question: Question, memory: int, draw: Draw = EVERYTHING) -> TargetEdges:
+def all_target_edges(question: PosedQuestion, memory: int, draw: Draw = EVERYTHING) -> TargetEdges:
     """The pairs of every target and the edges that can reach it, or those of a draw."""
     owner, column = [], []
     for positions in blocks(question, memory, None):

@@ -5,7 +5,7 @@ explained nodes whose prefixes fit into memory. In a graph task a block is a num
 its own. Blocks only group targets: their size changes no result.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.arguments import one_of, real_number
 from edgewise.errors import SettingError
-from edgewise.question import GraphQuestion, NodeQuestion, Question
+from edgewise.question import GraphQuestion, NodeQuestion, PosedQuestion
 from edgewise.walk.bounds import Box, boxes
 from edgewise.walk.lrp import Rule
 from edgewise.walk.network import Network
@@ -89,6 +89,10 @@ class TargetBlock:
     """Whether this is a graph task."""
     boxes: list[Box | None]
     """What walks can still bring, per call (`bounds.boxes`); empty if not asked for."""
+    columns: Callable[[Tensor], Tensor]
+    """Columns of the user's graph, from columns of the network's."""
+    nodes: Callable[[Tensor], Tensor]
+    """Nodes of the user's graph, from nodes of the network's."""
 
     @property
     def num_targets(self) -> int:
@@ -97,7 +101,7 @@ class TargetBlock:
 
 
 def target_blocks(
-    question: Question, how: RelevanceRule, memory: int, *, beam: int, bounded: bool = True
+    question: PosedQuestion, how: RelevanceRule, memory: int, *, beam: int, bounded: bool = True
 ) -> Iterator[TargetBlock]:
     """The targets of a question in blocks.
 
@@ -125,17 +129,15 @@ def _node_blocks(
     for positions in torch.arange(len(question.index)).split(size):
         place = positions.to(question.device)
         with question.loan.taken():
-            front = ends(
-                network.calls, question.target.select(place).value, question.index[positions].to(question.device)
-            )
+            front = ends(network.calls, question.target.select(place).value, question.places(positions))
         zeros = torch.zeros_like(positions)
         yield TargetBlock(network, front, torch.arange(len(positions), device=question.device), positions, zeros, zeros,
-                    of_graphs=False, boxes=found)  # fmt: skip
+                    of_graphs=False, boxes=found, columns=question.columns, nodes=question.nodes)  # fmt: skip
 
 
 def _node_network(question: NodeQuestion, how: RelevanceRule, *, bounded: bool) -> tuple[Network, list[Box | None]]:
     """The network and its boxes, kept with the subject: the next question about the same model and graph reuses them."""
-    subject = question.subject
+    subject = question.node_model
     key = ("walks", how)
     if key not in subject.kept:
         with subject.loan.taken():
@@ -165,7 +167,15 @@ def _graph_blocks(question: GraphQuestion, how: RelevanceRule, memory: int, *, b
             nodes, edges = (torch.bincount(of, minlength=len(part)).cpu() for of in (owner, copies.owner))
             starts = (nodes.cumsum(0) - nodes, edges.cumsum(0) - edges)
             yield TargetBlock(
-                network, front, owner, part, *starts, of_graphs=True, boxes=boxes(network) if bounded else []
+                network,
+                front,
+                owner,
+                part,
+                *starts,
+                of_graphs=True,
+                boxes=boxes(network) if bounded else [],
+                columns=question.columns,
+                nodes=question.nodes,
             )
 
 

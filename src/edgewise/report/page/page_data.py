@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from edgewise.question import Question
+    from edgewise.question import PosedQuestion
     from edgewise.report.layout import Position
     from edgewise.report.page.page_run import Findings
-    from edgewise.report.page.request import PageRequest
+    from edgewise.report.page.request import PageAbout
     from edgewise.results.comparison import Agreement
 
 
@@ -49,7 +49,7 @@ class Names:
     classes: Any = None
 
 
-def contents(asked: PageRequest, found: Findings, names: Names) -> dict[str, Any]:
+def contents(asked: PageAbout, found: Findings, names: Names) -> dict[str, Any]:
     """The data of a page, without its title; `targets` has a record for each target, in the order of `index`."""
     question = asked.question
     labels = [one.label for one in asked.contenders]
@@ -114,7 +114,7 @@ class Records:
     edges (`_scores`), the walks, and the drawing of a molecule.
     """
 
-    def __init__(self, asked: PageRequest, found: Findings, names: Names) -> None:
+    def __init__(self, asked: PageAbout, found: Findings, names: Names) -> None:
         self._asked, self._names, self._question = asked, names, asked.question
         self._walks = found.walks
         self._any_set = next(iter(found.sets.values()))
@@ -185,7 +185,7 @@ def _places(scene: Scene) -> dict[int, int]:
     return {node: position for position, node in enumerate(scene.nodes)}
 
 
-def _of_small_graphs(question: Question, keeper: Keeper) -> Tensor:
+def _of_small_graphs(question: PosedQuestion, keeper: Keeper) -> Tensor:
     """`[2, edges]`: (target, column) of all edges of the graphs that are shown whole."""
     small = (keeper.num_nodes <= WHOLE_GRAPH) & (question.task == "graph")
     return torch.stack(enumerated(torch.where(small, keeper.num_edges, 0)))

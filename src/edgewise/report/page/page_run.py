@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edgewise.api.check import check
-from edgewise.api.explain import explain
-from edgewise.api.walks import walks
+from edgewise.api.check import check_question
+from edgewise.api.explain import explain_question
+from edgewise.api.walks import walks_of_question
 from edgewise.errors import EdgewiseError
 from edgewise.metrics.pairwise import PairwiseAgreement
 from edgewise.metrics.runs import Runs, check_some_ran, run_all
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from edgewise.metrics.runs import Contender, RunOne
-    from edgewise.report.page.request import PageRequest
+    from edgewise.report.page.request import PageAbout
     from edgewise.results.comparison import Agreement, Key
     from edgewise.results.explanation_set import ExplanationSet
     from edgewise.results.walk_set import WalkSet
@@ -50,7 +50,7 @@ class Findings:
     """Why there is none; empty if there is one."""
 
 
-def find(asked: PageRequest, *, progress: bool) -> Findings:
+def find(asked: PageAbout, *, progress: bool) -> Findings:
     """Run everything, all targets at once; what a method itself refuses is noted, unless every method refuses."""
     steps = len(asked.contenders) * len(asked.levels) + bool(asked.walks) + asked.check
     with progress_bar(progress, steps, "page", "step") as advance:
@@ -74,40 +74,41 @@ def find(asked: PageRequest, *, progress: bool) -> Findings:
     )
 
 
-def _runner(asked: PageRequest) -> RunOne:
+def _runner(asked: PageAbout) -> RunOne:
     """How one method explains all targets of the page at one level."""
 
     def run(one: Contender, level: str, seed: int) -> ExplanationSet:
         own = {"method": one.method, "level": level, "seed": seed, **one.settings}
-        found: Any = explain(asked.model, asked.data, asked.index, **own, **asked.options, **asked.sizes)
+        found: Any = explain_question(asked.question, **own, **asked.sizes)
         return as_set(found, "a page")
 
     return run
 
 
-def _walks(asked: PageRequest) -> tuple[tuple[WalkSet, ...] | None, str]:
+def _walks(asked: PageAbout) -> tuple[tuple[WalkSet, ...] | None, str]:
     """The best walks of every target, or why there are none."""
     if not asked.walks:
         return None, "No walks were requested."
     memory = {"memory": asked.sizes["memory"]}
     try:
-        return tuple(walks(asked.model, asked.data, asked.index, k=asked.walks, **asked.options, **memory)), ""
+        found: Any = walks_of_question(asked.question, k=asked.walks, **memory)
+        return tuple(found), ""
     except EdgewiseError as error:
         return None, str(error)
 
 
-def _report(asked: PageRequest) -> tuple[Report | None, str]:
+def _report(asked: PageAbout) -> tuple[Report | None, str]:
     """What `check` says about these targets, or why it says nothing."""
     if not asked.check:
         return None, "Not requested."
     try:
-        found = check(asked.model, asked.data, asked.index, seed=asked.seed, **asked.options, **asked.sizes)
+        found = check_question(asked.question, seed=asked.seed, **asked.sizes)
     except EdgewiseError as error:
         return None, str(error)
     return found, ""
 
 
-def _agreements(asked: PageRequest, runs: Mapping[str, list[Runs]]) -> dict[Key, Agreement]:
+def _agreements(asked: PageAbout, runs: Mapping[str, list[Runs]]) -> dict[Key, Agreement]:
     """How alike every two methods are, at each level; nothing if there is only one method."""
     found: dict[Key, Agreement] = {}
     for level, part in runs.items():

@@ -14,7 +14,7 @@ from edgewise.results.node_labels import plain_text
 if TYPE_CHECKING:
     from edgewise.question.target import Target
     from edgewise.report.page.page_run import Findings
-    from edgewise.report.page.request import PageRequest
+    from edgewise.report.page.request import PageAbout
 
 _QUIET = ("of", "mode", "task", "top", "hops", "flow", "bypass", "way", "seed")
 """Settings that are the same for every method, or that no reader needs."""
@@ -98,11 +98,11 @@ def names_of(given: Any, task: str, index: int) -> Any:
         ) from error
 
 
-def settings_rows(asked: PageRequest, found: Findings, given: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+def settings_rows(asked: PageAbout, found: Findings, given: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """The rows under "What made this page": (name, value), at the end those that the user gave."""
     target = asked.question.target
     rows = [
-        ("model", type(asked.model).__name__),
+        ("model", type(asked.question.subject.user_model).__name__),
         ("explained", f"{target.of} ({target.mode}), {asked.question.task} task, {asked.question.num_layers} layers"),
         ("levels", ", ".join(asked.levels)),
         ("edges kept", f"the {asked.edges} strongest of every method, level and layer"),
@@ -118,7 +118,7 @@ def settings_rows(asked: PageRequest, found: Findings, given: Mapping[str, Any] 
     return [*rows, *((str(name), str(value)) for name, value in (given or {}).items())]
 
 
-def _method_rows(asked: PageRequest, found: Findings) -> list[tuple[str, str]]:
+def _method_rows(asked: PageAbout, found: Findings) -> list[tuple[str, str]]:
     """The settings of each method, and how the model was run; once, where the levels do not differ."""
     rows = []
     for one in asked.contenders:

@@ -11,14 +11,11 @@ from edgewise.algorithms.registry import read_settings
 from edgewise.arguments import whole_number
 from edgewise.errors import InputError, SettingError
 from edgewise.metrics.runs import Contender, read_levels, read_methods
-from edgewise.question import pose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from torch import nn
-
-    from edgewise.question import Question
+    from edgewise.question import PosedQuestion
 
 MOST_TARGETS = 60
 """Pages are read by people; larger sets are better exported as tables."""
@@ -28,15 +25,6 @@ MOST_TARGETS = 60
 class PageRequest:
     """What a page shows, checked."""
 
-    model: nn.Module
-    data: Any
-    """A `Data`, or for a graph task a list of them."""
-    index: list[int]
-    """Nodes or graphs, at most `MOST_TARGETS`."""
-    options: Mapping[str, Any]
-    """`target`, `task`, `mode`, `of`, `forward` and `device`, as `explain` takes them."""
-    sizes: Mapping[str, Any]
-    """`memory` and `batch_size`, as `explain` takes them."""
     contenders: Sequence[Contender]
     """The methods with their settings and names."""
     levels: tuple[str, ...]
@@ -46,51 +34,47 @@ class PageRequest:
     """How many edges of every method, level and layer are kept."""
     check: bool
     seed: int
-    question: Question
-    """The same question, posed to the model once: its output, classes and layers."""
+
+    def about(self, question: PosedQuestion, sizes: Mapping[str, Any]) -> PageAbout:
+        """The request together with the question; at most `MOST_TARGETS` targets are shown."""
+        _check_number_of(len(question.index))
+        return PageAbout(**vars(self), question=question.as_set(), sizes=sizes)
 
 
-def ask(
-    model: nn.Module,
-    data: Any,
-    index: Any,
-    *,
-    methods: Any,
-    levels: Any,
-    walks: Any,
-    edges: Any,
-    check: bool,
-    seed: Any,
-    options: dict[str, Any],
-    sizes: dict[str, Any],
-    own_settings: Mapping[str, Any],
+@dataclass(frozen=True)
+class PageAbout(PageRequest):
+    """A request about some targets."""
+
+    question: PosedQuestion
+    """Posed once; every method, the walks and the check ask it."""
+    sizes: Mapping[str, Any]
+    """`memory` and `batch_size`, as `explain` takes them."""
+
+    @property
+    def index(self) -> list[int]:
+        """Nodes or graphs."""
+        listed: list[int] = self.question.index.tolist()
+        return listed
+
+
+def read_page(
+    *, methods: Any, levels: Any, walks: Any, edges: Any, check: bool, seed: Any, own_settings: Mapping[str, Any]
 ) -> PageRequest:
-    """Check the arguments of `write_page`.
+    """Check the arguments of `write_page` that say what is shown.
 
     Args:
-        model: The model.
-        data: One graph or several.
-        index: Nodes or graphs.
         methods: Names, pairs of a name and settings, or objects of `from_pyg`.
         levels: `"input"`, `"layer"` or both.
         walks: How many walks; `None` for none.
         edges: How many edges of every method, level and layer are kept.
         check: Whether `ew.check` is asked.
         seed: Random seed.
-        options: `target`, `task`, `mode`, `of`, `forward` and `device`.
-        sizes: `memory` and `batch_size`.
         own_settings: Settings that go to every method that has one of that name.
     """
     contenders = with_settings(read_methods(methods, yardsticks=False, least=1), own_settings)
     names, kept = read_levels(levels), whole_number("edges", edges, at_least=1, such_as=60)
     asked_walks = 0 if walks is None else whole_number("walks", walks, at_least=0, such_as=5)
-    options = {**options, "target": read_target(options["target"]), "task": options["task"] or _task_of(data)}
-    if options["task"] == "graph" and isinstance(data, Data) and not isinstance(data, Batch):
-        data = [data]  # a set of one, like everything else on the page
-    question = pose(model, data, index, **options)
-    _check_number_of(len(question.index))
-    chosen = question.index.tolist()
-    return PageRequest(model, data, chosen, options, sizes, contenders, names, asked_walks, kept, check, seed, question)
+    return PageRequest(contenders, names, asked_walks, kept, check, seed)
 
 
 def read_target(target: Any) -> Any:
@@ -118,7 +102,8 @@ def with_settings(contenders: Sequence[Contender], given: Mapping[str, Any]) -> 
     return found
 
 
-def _task_of(data: Any) -> str:
+def task_of(data: Any) -> str:
+    """`"node"` for one graph, `"graph"` for several."""
     """One graph is a node task, several are a graph task."""
     return "node" if isinstance(data, Data) and not isinstance(data, Batch) else "graph"
 

@@ -1,0 +1,103 @@
+"""What `print(question)` says before any long work: what is asked, how it will run, and what each method will cost."""
+
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.algorithms.registry import methods
+from edgewise.question import GraphQuestion, PosedQuestion, sub_target
+from edgewise.question.target import predicted
+from edgewise.text import columns, duration
+
+_SAMPLE = 4
+"""Targets on which a pass is timed."""
+_SLOW = 120.0
+"""Seconds from which on a cheaper method is named."""
+
+
+def preflight(question: PosedQuestion, way: str) -> str:
+    """The facts, then a table of methods with estimated seconds and megabytes."""
+    lines = [columns([(name, text) for name, text in _facts(question, way)])]
+    rows, slow = [("method", "level", "seconds", "memory")], []
+    seconds, edges = _pass(question)
+    for name, method in methods().items():
+        for level in method.levels:
+            cost = seconds * _passes(name, level, question, edges, way)
+            rows.append((name, level, _short(cost), f"{_megabytes(question, edges):.0f} MB"))
+            if cost > _SLOW:
+                slow.append(f"{name} ({level})")
+    lines.append(columns(rows))
+    if slow:
+        lines.append(f"Slow here: {', '.join(slow)}. Use gradient, or occlusion if it is fast, for a first look.")
+    return "\n\n".join(lines)
+
+
+def _facts(question: PosedQuestion, way: str) -> list[tuple[str, str]]:
+    target, count = question.target, len(question.index)
+    nodes, edges = _sizes(question)
+    facts = [
+        ("task", f"{question.task}, {count} target{'s' if count > 1 else ''}"),
+        ("model returns", f"{question.output.name}; explained is the {_number(target)}"),
+        ("layers", str(question.num_layers)),
+        ("way", f"{way}; locality: {question.locality}"),
+        ("neighbourhoods", f"{nodes:.0f} nodes and {edges:.0f} edges on average"),
+    ]
+    agreement = _agreement(question)
+    return [*facts, ("agreement with y", agreement)] if agreement else facts
+
+
+def _number(target: Any) -> str:
+    return "value" if target.mode == "regression" else f"{target.of} ({target.mode})"
+
+
+def _agreement(question: PosedQuestion) -> str:
+    """How many predictions are the labels, where there are labels."""
+    labels = question.labels()
+    if labels is None or question.target.mode not in ("multiclass", "binary"):
+        return ""
+    right = int((predicted(question.target.truth, question.target.mode).cpu() == labels).sum())
+    text = f"{right} of {len(labels)} predictions"
+    return text if right >= 0.6 * len(labels) else f"{text}: are the data scaled as in training?"
+
+
+def _sizes(question: PosedQuestion) -> tuple[float, float]:
+    """Nodes and edges that a target sees, on average over a few."""
+    some = torch.arange(min(len(question.index), _SAMPLE))
+    if isinstance(question, GraphQuestion):
+        nodes, edges = question.sizes(some)
+        return float(nodes.double().mean()), float(edges.double().mean())
+    engine = question.engine(some)
+    return len(engine.self_node) / len(some), len(engine.edge_id) / len(some)
+
+
+def _pass(question: PosedQuestion) -> tuple[float, float]:
+    """(seconds of one gradient pass for all targets, edges a target), from a pass over a few of them."""
+    some = torch.arange(min(len(question.index), _SAMPLE))
+    start = time.perf_counter()
+    engine = question.engine(some)
+    with question.borrowed():
+        ones: Tensor = question.target.truth.new_ones(question.num_layers, engine.edge_id.numel()).requires_grad_()
+        value = sub_target(question, some).value(engine.output(ones)).sum()
+        if value.requires_grad:
+            torch.autograd.grad(value, ones, allow_unused=True)
+    taken = time.perf_counter() - start
+    return taken * len(question.index) / len(some), engine.edge_id.numel() / len(some)
+
+
+def _passes(name: str, level: str, question: PosedQuestion, edges: float, way: str) -> float:
+    """About how many gradient passes a method costs."""
+    players = edges * (question.num_layers if level == "layer" else 1)
+    one_each = players / 2 if way != "lowered" else 3.0
+    known = {"gnn_explainer": 100.0, "integrated_gradients": 50.0, "occlusion": one_each, "eig_search": one_each}
+    known |= {"shapley": 25.0 * players, "random": 0.01, "full": 0.05}
+    return known.get(name, 1.0)
+
+
+def _megabytes(question: PosedQuestion, edges: float) -> float:
+    return min(edges * len(question.index) * question.edge_bytes, 512 * 2**20) / 2**20
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.2g}" if seconds < 60 else duration(seconds)

@@ -1,0 +1,196 @@
+"""`ew.Question`: a model, a graph, targets and a number, checked and proved once, then asked in many ways.
+
+Every public function that explains is a thin form of it: `ew.explain(model, data, index, …)` is
+`ew.Question(model, data, index, …).explain(…)`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from edgewise.api.preflight import preflight
+from edgewise.question import pose
+from edgewise.question.memory import read_batch_size, read_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from torch import Tensor, nn
+
+    from edgewise.question import PosedQuestion
+    from edgewise.results.comparison import Comparison
+    from edgewise.results.explanation import Explanation
+    from edgewise.results.explanation_set import ExplanationSet
+    from edgewise.results.walk_set import WalkSet
+    from edgewise.trust.report import Report
+
+
+class Question:
+    """What is asked: why does this model say that about these nodes or graphs?
+
+    The model is recorded, lowered and proved here, on the neighbourhoods of the targets; the methods below then answer
+    without doing so again. `print(question)` shows what was found out and what each method will cost. A question never
+    answers for a model or data that have changed since: it raises `StaleQuestionError`.
+
+    Args:
+        model: A `torch.nn.Module` with PyG message-passing layers; it is never touched (a twin of it is run).
+        data: A `torch_geometric.data.Data`; for `task="graph"` also a list of them or a `Dataset`.
+        index: The node or graph: an int for one answer; a sequence, tensor, slice or mask for a set; `None` for all.
+        target: The class, one or one for each index; `None` is the predicted one.
+        task: `"node"` or `"graph"`.
+        mode: `"multiclass"`, `"binary"` (one logit), `"multilabel"`, `"regression"`, or `None` to infer it.
+        of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off its last operation.
+        forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
+        device: Where to compute, such as `"cuda"`; the model and the data stay where they are.
+        memory: A budget for one block of targets, such as `"2GB"`.
+        batch_size: Targets in a block, instead of `memory`.
+
+    >>> from edgewise.examples import path_model
+    >>> model, data = path_model(gains=[2.0, 3.0])            # 0 ─2→ 1 ─3→ 2, so z = 2·ω₀ · 3·ω₁
+    >>> ask = Question(model, data, index=2)
+    >>> ask.explain().scores, ask.walks()[0].nodes
+    (tensor([6., 6.]), (0, 1, 2))
+    >>> ask.of(1).value
+    tensor([0.])
+    """
+
+    __slots__ = ("_batch_size", "_memory", "_posed")
+    _posed: PosedQuestion
+    _memory: Any
+    _batch_size: int | None
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Any,
+        index: Any = None,
+        *,
+        target: Any = None,
+        task: str = "node",
+        mode: str | None = None,
+        of: str = "logit",
+        output: str | None = None,
+        forward: Callable[..., Tensor] | None = None,
+        device: Any = None,
+        memory: Any = None,
+        batch_size: int | None = None,
+    ) -> None:
+        read_memory(memory)
+        posed = pose(
+            model,
+            data,
+            index,
+            target=target,
+            task=task,
+            mode=mode,
+            of=of,
+            output=output,
+            forward=forward,
+            device=device,
+        )
+        self._fill(posed, memory, read_batch_size(batch_size))
+
+    def _fill(self, posed: PosedQuestion, memory: Any, batch_size: int | None) -> None:
+        for name, value in (("_posed", posed), ("_memory", memory), ("_batch_size", batch_size)):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(
+            f"A question cannot be changed. Use question.of(index) for other targets, or ask a new one: {name}."
+        )
+
+    def of(self, index: Any, target: Any = None) -> Question:
+        """The same question about other targets: what was proved about the model is kept.
+
+        Classes that were given one for each index are not carried over; `target` gives new ones.
+        """
+        self._posed.check_fresh()
+        other = object.__new__(Question)
+        other._fill(self._posed.of(index, target), self._memory, self._batch_size)
+        return other
+
+    # --- what was found out -------------------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> int | list[int]:
+        """What was asked about: an int stays an int."""
+        listed: list[int] = self._posed.index.tolist()
+        return listed[0] if self._posed.single else listed
+
+    @property
+    def target(self) -> Tensor:
+        """`[T]`: the explained classes (or columns)."""
+        return self._posed.target.column.cpu()
+
+    @property
+    def value(self) -> Tensor:
+        """`[T]`: the explained numbers."""
+        return self._posed.target.value(self._posed.target.truth).detach().cpu()
+
+    @property
+    def num_layers(self) -> int:
+        """The depth: the most message-passing calls on one path from the features to the output."""
+        return self._posed.num_layers
+
+    @property
+    def way(self) -> str:
+        """How the model is run: `"lowered"`, `"copies"` or `"whole graph"`."""
+        if self._posed.lowering is not None:
+            return "lowered"
+        return self._posed.engine(torch.tensor([0])).way
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What every answer's settings say about the question."""
+        return self._posed.notes
+
+    def __repr__(self) -> str:
+        posed = self._posed
+        return f"Question({len(posed.index)} {posed.task}s, {posed.target.of} ({posed.target.mode}), {posed.num_layers} layers)"
+
+    def __str__(self) -> str:
+        return preflight(self._posed, self.way)
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def explain(self, method: Any = "gradient", level: str = "input", **options: Any) -> Explanation | ExplanationSet:
+        """A signed score for every edge; options as in `ew.explain`."""
+        from edgewise.api.explain import explain_question
+
+        return explain_question(self._fresh(), method=method, level=level, **{**self._sizes, **options})
+
+    def walks(self, k: int = 1, **options: Any) -> WalkSet | list[WalkSet]:
+        """The most relevant walks; options as in `ew.walks`."""
+        from edgewise.api.walks import walks_of_question
+
+        return walks_of_question(self._fresh(), k=k, **{"memory": self._memory, **options})
+
+    def check(self, **options: Any) -> Report:
+        """How far explanations can be trusted here; options as in `ew.check`."""
+        from edgewise.api.check import check_question
+
+        return check_question(self._fresh(), **{**self._sizes, **options})
+
+    def compare(self, **options: Any) -> Comparison:
+        """How alike methods are here; options as in `ew.compare`."""
+        from edgewise.api.compare import compare_question
+
+        return compare_question(self._fresh(), **{**self._sizes, **options})
+
+    def page(self, path: str | Path, **options: Any) -> Path:
+        """One HTML file about the targets; options as in `ew.write_page`."""
+        from edgewise.api.write_page import page_of_question
+
+        return page_of_question(path, self._fresh(), **{**self._sizes, **options})
+
+    @property
+    def _sizes(self) -> dict[str, Any]:
+        return {"memory": self._memory, "batch_size": self._batch_size}
+
+    def _fresh(self) -> PosedQuestion:
+        self._posed.check_fresh()
+        return self._posed

@@ -1,0 +1,122 @@
+"""Whether nothing outside the cut matters: proved from the program, or confirmed by one pass over the whole graph.
+
+Proved: every operation on features is known to work row by row, every layer is known, and the program that was read off a
+tiny cut is the program of the cut itself, constants included (`x * (100 / x.size(0))` has another constant on each). Anything
+else is only tested: the whole graph is run once and must give the same values, if it fits into memory.
+"""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from edgewise.errors import LocalityWarning, ModelError
+from edgewise.graph.cut import Cut
+from edgewise.graph.inputs import check_values
+from edgewise.model.residuals import Key, keys_of
+from edgewise.model.trace import Trace
+from edgewise.program.compile import compile_program
+from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
+from edgewise.program.layers.base import Unsupported
+from edgewise.program.operations import row_arguments
+from edgewise.question.node_model import NodeModel
+from edgewise.question.proof import close
+
+_LARGEST_PASS = 4 * 2**30
+"""Bytes of messages of a pass over the whole graph that is still worth a confirmation."""
+
+
+def is_proved(model: NodeModel, tiny: Trace, graph: Data) -> bool:
+    """Whether the lowered program of a cut is certain to be the model's around every node; `tiny` was recorded on `graph`."""
+    if (
+        model.lowering is None
+        or model.trace.operation_names != tiny.operation_names
+        or not features_stay_apart(tiny, graph)
+    ):
+        return False
+    try:
+        return same_program(model.lowering.program, compile_program(model.output.shorten(tiny), graph))
+    except (Unsupported, RuntimeError, TypeError, AttributeError, IndexError, KeyError):
+        return False
+
+
+def features_stay_apart(trace: Trace, graph: Data) -> bool:
+    """Whether what is computed from the data before the first layer works row by row: no mean over all nodes, say.
+
+    What comes after the first layer is checked when the program is read off.
+    """
+    tainted = {key: len(value) for key, value in _data_tensors(graph) if value.dim() > 0}
+    made: set[Key] = set()
+    for operation in trace.operations:
+        reads = [key for key in operation.inputs if key in tainted]
+        if operation.is_layer or any(key in made for key in operation.inputs if key is not None):
+            made.update(operation.outputs)
+        elif reads:
+            if row_arguments(operation.function, operation.args, operation.kwargs or {}) is None:
+                return False
+            sizes = [shape[0] if shape else 0 for shape in operation.shapes]
+            tainted.update(zip(operation.outputs, sizes, strict=False))
+    return True
+
+
+def _data_tensors(graph: Data) -> list[tuple[Key, Tensor]]:
+    tensors = [value for value in graph.to_dict().values() if isinstance(value, Tensor)]
+    return list(zip(keys_of(tensors), tensors, strict=True))
+
+
+def same_program(a: Program, b: Program) -> bool:
+    """Whether two programs do the same, up to what belongs to nodes and edges of their graphs."""
+    if len(a.steps) != len(b.steps) or a.output != b.output or a.num_calls != b.num_calls:
+        return False
+    return all(_same_step(one, other) for one, other in zip(a.steps, b.steps, strict=True))
+
+
+def _same_step(a: RowStep | MessageStep, b: RowStep | MessageStep) -> bool:
+    if isinstance(a, MessageStep) or isinstance(b, MessageStep):
+        if not (isinstance(a, MessageStep) and isinstance(b, MessageStep)):
+            return False
+        return type(a.layer) is type(b.layer) and a.output == b.output and _same_source(a.source, b.source)
+    if _function(a.function) != _function(b.function) or a.output != b.output or len(a.leaves) != len(b.leaves):
+        return False
+    return all(_same_leaf(one, other) for one, other in zip(a.leaves, b.leaves, strict=True))
+
+
+def _function(function: Any) -> Any:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _same_source(a: Any, b: Any) -> bool:
+    if isinstance(a, Rows) and isinstance(b, Rows):
+        return a.own_call == b.own_call
+    return isinstance(a, Ref) and isinstance(b, Ref) and a == b
+
+
+def _same_leaf(a: Any, b: Any) -> bool:
+    if isinstance(a, (Ref, Rows)) or isinstance(b, (Ref, Rows)):
+        return _same_source(a, b)
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.shape == b.shape and torch.equal(a, b)
+    return type(a) is type(b) and bool(a == b)
+
+
+def confirmed(model: NodeModel, graph: Data, cut: Cut, index: Tensor) -> str:
+    """`"confirmed"` if the whole graph gives the same values, `"tested"` if it is too large to be run, `""` if it differs."""
+    widest = max(call.message_width for call in model.trace.calls)
+    if graph.edge_index.size(1) * widest * model.trace.output.element_size() > _LARGEST_PASS:
+        warnings.warn(
+            "The model is not known to be local, and the graph is too large to be run as a whole, so its neighbourhoods were "
+            "taken to be enough. Compare a value with your own prediction.",
+            LocalityWarning,
+            stacklevel=2,
+        )
+        return "tested"
+    check_values(graph)
+    targets = index.to(model.device)
+    try:
+        with model.loan.taken(), torch.no_grad():
+            true = model.call(graph)[targets]
+    except ModelError:
+        return ""
+    return "confirmed" if close(model.trace.output[cut.places(targets)], true, model.scale) else ""

@@ -1,0 +1,197 @@
+"""What every question has, whatever the task: a subject, targets, the explained number, and ways to run the model."""
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from edgewise.engines import Engine
+from edgewise.errors import ModelError
+from edgewise.graph.copies import Copies
+from edgewise.model.call import Forward, ModelCall
+from edgewise.model.hooks import Layers
+from edgewise.model.trace import Trace
+from edgewise.program.lowering import Lowering
+from edgewise.question.output import Output
+from edgewise.question.proof import Audit
+from edgewise.question.subject import Loan, Subject
+from edgewise.question.target import Target
+
+SLOPE_TOLERANCE = 1e-2
+"""By which share of its parts a gradient along a random direction may be off."""
+KEPT = 4  # a number in the forward pass is kept about this often: activation, its gradient, a product, a copy
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user said about the question, besides model, data and index."""
+
+    target: Any = None
+    mode: str | None = None
+    of: str = "logit"
+    output: str | None = None
+    forward: Forward | None = None
+    device: Any = None
+
+
+class PosedQuestion(ABC):
+    """The question, checked and proved. Node tasks run cuts of one graph; graph tasks run batches of graphs."""
+
+    task: str
+    asked: Asked
+    subject: Subject
+    graphs: list[Data]
+    index: Tensor
+    """`[T]`: nodes of the user's graph, or numbers of graphs."""
+    single: bool
+    target: Target
+    trace: Trace
+    output: Output
+    num_layers: int
+    device: torch.device
+    call: ModelCall
+    layers: Layers
+    audit: Audit
+    locality: str
+    """How it is known that nothing outside the neighbourhoods matters."""
+    lowering: Lowering | None = None
+
+    @property
+    def loan(self) -> Loan:
+        """The model, to be run."""
+        return self.subject.loan
+
+    @property
+    def hops(self) -> int | None:
+        """How far from its target an edge's receiver may be, counted in layers, to matter; None: any edge may matter."""
+        return None
+
+    @abstractmethod
+    def of(self, index: Any, target: Any) -> "PosedQuestion":
+        """The same question about other targets, with what was proved."""
+
+    def as_set(self) -> "PosedQuestion":
+        """The same question, answered as a set even if it is about one target."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.single = False
+        return other
+
+    @abstractmethod
+    def check_fresh(self) -> None:
+        """Refuse if the model or the data have changed since."""
+
+    @abstractmethod
+    def copies(self, positions: Tensor) -> list[Copies]:
+        """The graphs to run the model itself on: one with a copy for every target, or one for each."""
+
+    @abstractmethod
+    def engine(self, positions: Tensor) -> Engine:
+        """How to run the model for the targets at some positions of `index`."""
+
+    @abstractmethod
+    def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Numbers of nodes and edges of the targets' graphs: one number if all live in one graph."""
+
+    def check_slopes(self) -> None:
+        """Refuse gradients that are not the derivative of what the model computes; looked at once."""
+        if self._slope is None:
+            self._slope = self._find_slope()
+        if self._slope:
+            raise ModelError(self._slope)
+
+    def _find_slope(self) -> str:
+        """Why gradients cannot be trusted; empty if they can, or if that could not be decided."""
+        from edgewise.question.slopes import audit_slopes
+
+        slope = audit_slopes(self)
+        if slope is None or not slope.decided:
+            self.audit.undecided.append(
+                "the slope: the model cannot be run in float64" if slope is None else "the slope at a kink"
+            )
+            return ""
+        self.audit.targets, self.audit.slope_error = 1, slope.error
+        if slope.error <= SLOPE_TOLERANCE:
+            return ""
+        stops = [name for name in self.trace.operation_names if name in ("detach", "detach_", "no_grad", "checkpoint")]
+        named = ", ".join(dict.fromkeys(stops)) or "no_grad, detach or a checkpoint"
+        return (
+            f"Gradients of this model are not the derivative of what it computes: {named} in forward stops "
+            f"them (off by {slope.error:.1%}). "
+            f"Use method='occlusion', or stopped='keep' for autograd's number."
+        )
+
+    def labels(self) -> Tensor | None:
+        """`[T]`: the labels `y` of the targets, where the data have whole numbers there; otherwise None."""
+        return None
+
+    def borrowed(self) -> AbstractContextManager[None]:
+        """The model, ours for a while; calls may nest."""
+        return self.loan.taken()
+
+    def columns(self, local: Tensor) -> Tensor:
+        """Columns of the user's graph, from columns of the graph that is run."""
+        return local
+
+    def nodes(self, local: Tensor) -> Tensor:
+        """Nodes of the user's graph, from nodes of the graph that is run."""
+        return local
+
+    def local_nodes(self, nodes: Tensor) -> Tensor:
+        """Nodes of the graph that is run, from nodes of the user's graph; refused if they are outside it."""
+        return nodes
+
+    def places(self, positions: Tensor) -> Tensor:
+        """Targets as nodes (or numbers) of the graph that is run."""
+        return self.index[positions].to(self.device)
+
+    def ends(self, positions: Tensor, owner: Tensor, column: Tensor) -> Tensor:
+        """`[2, copies]`: the nodes of some columns of the user's graphs at `positions[owner]`."""
+        if self.task == "node":
+            return self.source_edge_index(0).to(column.device)[:, column]
+        parts = [self.graphs[int(self.index[i])].edge_index for i in positions.tolist()]
+        sizes = torch.tensor([part.size(1) for part in parts], device=column.device)
+        return torch.cat(parts, dim=1)[:, (sizes.cumsum(0) - sizes)[owner] + column]
+
+    def source_edge_index(self, position: int) -> Tensor:
+        """The `edge_index` of a target's graph, as the user gave it."""
+        return self._sources[0 if self.task == "node" else int(self.index[position])]
+
+    @property
+    def edge_bytes(self) -> int:
+        """About what a pass needs for one edge copy."""
+        return KEPT * sum(call.message_width + 4 for call in self.trace.calls) * self.trace.output.element_size()
+
+    @property
+    def separable(self) -> list[bool]:
+        """Per layer: whether a self edge can be scored."""
+        return self.trace.separable
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What every answer's settings say about the question."""
+        return {
+            "of": self.target.of,
+            "mode": self.target.mode,
+            "task": self.task,
+            "output": self.output.name,
+            "bypass": self.trace.bypass,
+            "hops": self.hops,
+            "flow": self.trace.flow,
+            "layers": "depth",
+            "locality": self.locality,
+            "model": self.subject.twin.borrowed or "a twin",
+            "audit": self.audit.plain(),
+        }
+
+    _sources: list[Tensor]
+    _slope: str | None = None
+
+
+def sub_target(question: PosedQuestion, positions: Tensor) -> Target:
+    """The questions at some positions."""
+    return question.target.select(positions.to(question.device))

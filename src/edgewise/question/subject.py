@@ -1,0 +1,171 @@
+"""The user's model and data, as a question holds them: never touched, run through a twin, watched for changes."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from edgewise.errors import SettingError, StaleQuestionError
+from edgewise.graph.cut import Cut
+from edgewise.graph.inputs import check_devices
+from edgewise.model.call import Forward, ModelCall, check_model
+from edgewise.model.fingerprint import Fingerprint
+from edgewise.model.trace import Trace, record
+from edgewise.model.twin import Twin, lent, unwrapped, usable_model
+
+_LARGE = 2**22
+"""Numbers of a tensor that is remembered by a checksum instead of a copy."""
+
+
+class Loan:
+    """The model that is run: a twin of the user's, or the user's own if it could not be copied. Loans may nest."""
+
+    def __init__(self, twin: Twin) -> None:
+        self._twin, self._depth, self._lock = twin, 0, RLock()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """The model, ours for a while: no other thread runs this twin meanwhile, and gradients are on."""
+        with self._lock:
+            self._depth += 1
+            try:
+                if self._depth > 1:
+                    yield
+                elif self._twin.borrowed:
+                    with lent(self._twin.model):
+                        yield
+                else:
+                    with torch.inference_mode(mode=False), torch.enable_grad():
+                        yield
+            finally:
+                self._depth -= 1
+
+
+class Subject:
+    """A model that is explained: checked, copied onto the device that was asked for, and remembered as it was."""
+
+    def __init__(self, model: Any, forward: Forward | None, device: Any, example: Data) -> None:
+        self.user_model = model
+        check_model(model)
+        self._mark = Fingerprint(model)
+        moved = _on_device(unwrapped(model), device)
+        check_devices(moved, example)
+        self.twin, self.first = usable_model(
+            moved, lambda ours: record(ModelCall(ours, forward), check_model(ours), example)
+        )
+        self.example = example
+        """The graph on which `first` was recorded."""
+        self.layers = check_model(self.twin.model)
+        self.call, self.loan = ModelCall(self.twin.model, forward), Loan(self.twin)
+
+    def recorded(self, graph: Data) -> Trace:
+        """A pass on a graph, written down; the first one is not made again."""
+        if graph is self.example:
+            return self.first
+        with self.loan.taken():
+            return record(self.call, self.layers, graph)
+
+    def check_fresh(self) -> None:
+        """Refuse if the model has changed since."""
+        what = self._mark.changed(self.user_model)
+        if what:
+            raise StaleQuestionError(
+                f"The model has changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
+            )
+
+
+def _on_device(model: nn.Module, device: Any) -> nn.Module:
+    """The model itself, or a copy of it on another device."""
+    if device is None:
+        return model
+    try:
+        place = torch.device(device)
+        if any(t.device != place for t in [*model.parameters(), *model.buffers()]):
+            return copy.deepcopy(model).to(place)
+        return model
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise SettingError(
+            f"`device` must be one that is available here, got {device!r} ({error}). Leave it out, or use device='cpu'."
+        ) from error
+
+
+def on_device(graphs: list[Data], device: Any) -> list[Data]:
+    """The graphs, or copies of them on another device; the user's stay where they are."""
+    if device is None:
+        return graphs
+    try:
+        return [copy.copy(graph).to(torch.device(device)) for graph in graphs]
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise SettingError(
+            f"`device` must be one that is available here, got {device!r} ({error}). Leave it out, or use device='cpu'."
+        ) from error
+
+
+class DataMark:
+    """What the data of a question was: the tensors of some graphs, or of the cut of one, compared by content."""
+
+    def __init__(self, graphs: list[Any], cut: Cut | None = None) -> None:
+        self._cut = cut
+        self._seen = [self._contents(graph) for graph in graphs]
+
+    def changed(self, graphs: list[Any]) -> str:
+        """The name of an attribute that is another one now; empty if all are the same."""
+        if len(graphs) != len(self._seen):
+            return "the number of graphs"
+        for graph, seen in zip(graphs, self._seen, strict=True):
+            now = self._contents(graph)
+            if now.keys() != seen.keys():
+                return "data." + sorted(now.keys() ^ seen.keys())[0]
+            for key in seen:
+                if not _same(seen[key], now[key]):
+                    return f"data.{key}"
+        return ""
+
+    def _contents(self, graph: Data) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in graph.to_dict().items():
+            if isinstance(value, Tensor):
+                part = self._part(graph, key, value)
+                found[key] = part.detach().clone() if part.numel() < _LARGE else _checksum(part)
+            elif isinstance(value, (int, float, str, bool)):
+                found[key] = value
+        return found
+
+    def _part(self, graph: Data, key: str, value: Tensor) -> Tensor:
+        cut = self._cut
+        if cut is None or cut.node_id is None or cut.edge_id is None or value.layout != torch.strided:
+            return value
+        if key == "edge_index":
+            return value.index_select(1, cut.edge_id.to(value.device))
+        if graph.is_node_attr(key) and len(value) == cut.num_nodes:
+            return value.index_select(0, cut.node_id.to(value.device))
+        if graph.is_edge_attr(key) and len(value) == cut.num_edges:
+            return value.index_select(0, cut.edge_id.to(value.device))
+        return value
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.shape == b.shape and a.dtype == b.dtype and _equal(a, b)
+    return type(a) is type(b) and bool(a == b)
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    if a.layout != torch.strided or b.layout != torch.strided:
+        return a is b or torch.equal(a.to_dense(), b.to_dense())
+    return torch.equal(a, b) or (a.is_floating_point() and bool(((a == b) | (a.isnan() & b.isnan())).all()))
+
+
+def _checksum(tensor: Tensor) -> tuple[Any, ...]:
+    """Numbers that change with the contents, for tensors that are too large to be copied."""
+    flat = tensor.detach().reshape(-1)
+    ramp = (
+        torch.arange(len(flat), device=flat.device, dtype=torch.float64).mul_(0.6180339887498949).remainder_(1).add_(1)
+    )
+    numbers = flat.double()
+    return (tuple(tensor.shape), str(tensor.dtype), float(numbers.dot(ramp)), float(numbers.sum()))

@@ -1,0 +1,216 @@
+"""A question is proved once and asked in many ways; it never answers for a model or data that have changed."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GCNConv, SAGEConv, global_add_pool
+
+import edgewise as ew
+import zoo
+from checks import assert_close, own_scores_of, scores_of
+
+METHODS = ("gradient", "occlusion", "gnn_explainer")
+
+
+def problem(name="gcn_relu"):
+    return zoo.BY_NAME[name].build(), zoo.GRAPHS["everything"]()
+
+
+def large_graph(nodes=3000, features=40, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    edge_index = torch.randint(0, nodes, (2, 2 * nodes), generator=generator)
+    return Data(x=torch.randn(nodes, features, generator=generator, dtype=torch.float64), edge_index=edge_index)
+
+
+def large_model(features=40, seed=0):
+    torch.manual_seed(seed)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = GCNConv(features, 6), GCNConv(6, 3)
+
+        def forward(self, x, edge_index):
+            return self.two(self.one(x, edge_index).relu(), edge_index)
+
+    return Net().double().eval()
+
+
+@pytest.mark.parametrize(
+    "name", ["gcn_relu", "gat", "transformer"] if "transformer" in zoo.BY_NAME else ["gcn_relu", "gat"]
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_function_gives_what_its_question_gives_to_the_last_bit(name, method):
+    model, data = problem(name)
+    options = {"epochs": 3} if method == "gnn_explainer" else {}
+    for level in ("input", "layer"):
+        asked = ew.Question(model, data, [1, 3]).explain(method=method, level=level, **options)
+        called = ew.explain(model, data, [1, 3], method=method, level=level, **options)
+        assert torch.equal(scores_of(asked), scores_of(called))
+
+
+def test_an_int_stays_an_int():
+    model, data = problem()
+    assert ew.Question(model, data, 2).index == 2
+    assert ew.Question(model, data, [2]).index == [2]
+    assert isinstance(ew.Question(model, data, 2).explain(), ew.Explanation)
+    assert isinstance(ew.Question(model, data, [2]).explain(), ew.ExplanationSet)
+
+
+def test_the_same_question_of_other_targets_gives_their_scores():
+    model, data = problem()
+    ask = ew.Question(model, data, [0])
+    for node in range(data.num_nodes):
+        mine = ask.of(node).explain(level="layer")
+        theirs = ew.explain(model, data, node, level="layer")
+        assert_close(mine.scores, theirs.scores, 1e-12)
+        assert mine.target == theirs.target
+
+
+def test_the_same_question_of_other_targets_on_a_large_graph_gives_their_scores():
+    model, data = large_model(), large_graph()
+    ask = ew.Question(model, data, [7])
+    assert ask.settings["locality"] == "proved"
+    for node in (7, 11, 1234):
+        mine = ask.of(node).explain(level="layer")
+        whole = ew.explain(model, data, level="layer")[node] if node == 7 else None
+        theirs = ew.explain(model, data, node, level="layer")
+        assert_close(mine.scores, theirs.scores, 1e-12)
+        if whole is not None:
+            assert_close(mine.scores, whole.scores, 1e-12)
+            assert_close(mine.self_scores, whole.self_scores, 1e-12)
+
+
+@pytest.mark.parametrize("method", ["gradient", "occlusion", "gnn_explainer", "integrated_gradients", "lrp", "random"])
+def test_on_a_cut_every_method_gives_what_it_gives_on_the_whole_graph(method):
+    model, data = large_model(), large_graph()
+    options = {"epochs": 3} if method == "gnn_explainer" else {}
+    cut = ew.explain(model, data, [5, 99], method=method, **options)
+    whole = ew.explain(model, data, method=method, **options)
+    assert_close(cut[0].scores, whole[5].scores, 1e-10)
+    assert_close(cut[1].scores, whole[99].scores, 1e-10)
+
+
+def test_walks_on_a_cut_are_walks_of_the_whole_graph():
+    model, data = large_model(), large_graph()
+    one, every = ew.walks(model, data, 5, k=4), ew.walks(model, data, range(3000), k=4)[5]
+    assert [walk.nodes for walk in one] == [walk.nodes for walk in every]
+    assert one.exact
+    relevance = ew.walk_relevance(model, data, 5, walks=list(one))
+    assert_close(relevance, torch.tensor([walk.score for walk in one], dtype=torch.float64), 1e-10)
+
+
+def test_a_model_that_reads_all_nodes_is_not_cut():
+    class Far(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = SAGEConv(40, 3)
+
+        def forward(self, x, edge_index):
+            return self.conv(x - x.mean(dim=0), edge_index)
+
+    model, data = Far().double().eval(), large_graph()
+    with pytest.warns(ew.LocalityWarning):
+        why = ew.explain(model, data, 5)
+    assert why.settings["locality"] == "whole graph"
+    assert_close(torch.tensor(why.value), model(data.x, data.edge_index)[5].max().detach(), 1e-9)
+
+
+def test_a_constant_that_depends_on_the_number_of_nodes_is_noticed():
+    class Sized(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = SAGEConv(40, 3)
+
+        def forward(self, x, edge_index):
+            return self.conv(x, edge_index) * (100 / x.size(0))
+
+    model, data = Sized().double().eval(), large_graph()
+    with pytest.warns(ew.LocalityWarning):
+        why = ew.explain(model, data, 5)
+    assert_close(torch.tensor(why.value), model(data.x, data.edge_index)[5].max().detach(), 1e-9)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model, data: model.one.bias.data.add_(1),
+        lambda model, data: setattr(model.one, "add_self_loops", False),
+        lambda model, data: setattr(model, "one", copy.deepcopy(model.one)),
+        lambda model, data: data.x.data.mul_(2),
+        lambda model, data: data.__setattr__("x", data.x * 2),
+        lambda model, data: data.__setattr__("edge_index", data.edge_index.flip(0)),
+    ],
+    ids=["bias by .data", "an attribute", "a module", "features in place", "features", "edges"],
+)
+def test_a_question_about_something_that_has_changed_is_refused(change):
+    model, data = large_model(features=4), zoo.graph([(0, 1), (1, 2), (2, 0), (0, 2)], 3)
+    data = Data(x=torch.randn(3, 4, dtype=torch.float64), edge_index=data.edge_index)
+    ask = ew.Question(model, data, [0, 1])
+    ask.explain()
+    change(model, data)
+    if change.__code__.co_consts and "one" in change.__code__.co_names and "deepcopy" in change.__code__.co_names:
+        with torch.no_grad():
+            model.one.bias += 1
+    for answer in (ask.explain, ask.walks, ask.check, lambda: ask.of(2)):
+        with pytest.raises(ew.StaleQuestionError, match="changed since"):
+            answer()
+
+
+def test_a_change_far_away_does_not_matter():
+    model, data = large_model(), large_graph()
+    ask = ew.Question(model, data, [5])
+    before = ask.explain().scores
+    far = torch.ones(3000, dtype=torch.bool)
+    far[ask._posed.cut.node_id] = False
+    data.x[far] += 1
+    assert torch.equal(ask.explain().scores, before)
+
+
+def test_a_question_cannot_be_changed():
+    model, data = problem()
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        ew.Question(model, data, 1).index = 2
+
+
+def test_the_preflight_says_what_will_happen():
+    model, data = problem()
+    data.y = model(data.x, data.edge_index).argmax(dim=1)
+    text = str(ew.Question(model, data, [1, 2]))
+    for word in (
+        "node, 2 targets",
+        "logit",
+        "layers",
+        "lowered",
+        "agreement with y",
+        "2 of 2",
+        "gradient",
+        "shapley",
+        "seconds",
+    ):
+        assert word in text, word
+
+
+def test_questions_about_graphs_hold_too():
+    class Pooled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.head = SAGEConv(4, 6), nn.Linear(6, 2)
+
+        def forward(self, x, edge_index, batch):
+            return self.head(global_add_pool(self.conv(x, edge_index).relu(), batch))
+
+    torch.manual_seed(0)
+    model = Pooled().double().eval()
+    graphs = [Data(x=torch.randn(5, 4, dtype=torch.float64), edge_index=torch.randint(0, 5, (2, 9))) for _ in range(4)]
+    ask = ew.Question(model, graphs, [0, 2], task="graph")
+    assert_close(scores_of(ask.explain()), scores_of(ew.explain(model, graphs, [0, 2], task="graph")), 0.0)
+    one = ask.of(3).explain(level="layer")
+    assert_close(one.scores, ew.explain(model, graphs, 3, task="graph", level="layer").scores, 1e-12)
+    assert own_scores_of(ask.explain()).shape[0] == 2
+    graphs[1].x += 1
+    with pytest.raises(ew.StaleQuestionError):
+        ask.explain()
