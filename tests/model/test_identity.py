@@ -628,17 +628,22 @@ REFUSED = {
     "numbers halved": lambda: one(lambda d: (d.x[::2], pyg_utils.coalesce(d.edge_index // 2))),
     "numbers by a table": lambda: one(lambda d: (d.x, pyg_utils.coalesce(CLUSTERS[d.edge_index]))),
     "weights in another order": lambda: one(lambda d: (d.x, d.edge_index, d.edge_weight.flip(0))),
-    "coalesced weights": lambda: one(lambda d: (d.x, *pyg_utils.coalesce(d.edge_index, d.edge_weight))),
 }
 
 
 @pytest.mark.parametrize("edges", [EDGES, ONE_WAY], ids=["parallel", "one way"])
 @pytest.mark.parametrize("title", REFUSED)
 def test_rows_and_weights_that_contradict_the_columns_are_refused(title, edges):
-    if title == "coalesced weights" and edges is ONE_WAY:
-        pytest.skip("nothing is merged")
     with pytest.raises(ModelError, match=r"Layer \w+"):
         followed(REFUSED[title](), graph(edges))
+
+
+def test_coalesced_columns_are_refused_where_some_were_merged_and_followed_where_none_was():
+    model = one(lambda d: (d.x, *pyg_utils.coalesce(d.edge_index, d.edge_weight)))
+    with pytest.raises(ModelError, match="several columns"):
+        followed(model)
+    (call,) = followed(model, graph(ONE_WAY))
+    assert sorted(call.slots.tolist()) == ALL
 
 
 @pytest.mark.parametrize("edges", [EDGES, ONE_WAY], ids=["parallel", "one way"])

@@ -19,7 +19,7 @@ Picker: TypeAlias = Callable[[Tensor, int, Tensor, Tensor], Tensor]
 """(tensor, axis, labels, positions) -> the labels of those positions, with a merge of columns made visible."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OperationKind:
     """What is the same in every call of one aten operation."""
 
@@ -62,7 +62,7 @@ def _has_elementwise_form(name: str) -> bool:
     )
 
 
-@dataclass
+@dataclass(slots=True)
 class AtenCall:
     """One call: its arguments, what was known of its inputs before, and its results."""
 

@@ -8,7 +8,6 @@ The operations are seen by a `TorchDispatchMode`, below `torch.jit.script` and a
 that nobody knows loses the labels of its result. What is lost is refused once a layer sends messages on it.
 """
 
-import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,11 +21,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
-from edgewise.model.axis_labels import AtenCall, operation_kind
+from edgewise.model.axis_labels import AtenCall, OperationKind, operation_kind
 from edgewise.model.column_selection import GivenColumns
 from edgewise.model.dependence import common_mark
 from edgewise.model.hooks import Layers
-from edgewise.model.label_rules import ELEMENT_NAMES, FACTORIES, RULES, elementwise, is_integer
+from edgewise.model.label_rules import RULES, is_integer, makes_constants, rule_of
 from edgewise.model.ownership import HandedColumns, Propagation
 from edgewise.model.shadow import (
     CONSTANT,
@@ -34,10 +33,10 @@ from edgewise.model.shadow import (
     EDGE,
     NODE,
     NOTHING,
-    OWN,
     Labels,
     Mark,
     ShadowMemory,
+    origins,
     plain,
 )
 from edgewise.shapes import Slots
@@ -82,26 +81,6 @@ def follow(model: nn.Module, layers: Layers, run: Callable[[], Any], data: Data)
     return output, follower.calls
 
 
-def _origins(data: Data) -> Iterator[tuple[Tensor, Mark]]:
-    """The tensors of a graph, with what is known of them at the start."""
-    data = copy.copy(data)  # asking it what its attributes are leaves notes in it
-    for key, value in data.to_dict().items():
-        if isinstance(value, Tensor):
-            yield plain(value), _origin(data, key, plain(value))
-
-
-def _origin(data: Data, key: str, value: Tensor) -> Mark:
-    axis = data.__cat_dim__(key, value) % value.dim() if value.dim() else 0
-    of_numbers = "index" in key and value.dim() > 1  # columns of ends, such as edge_label_index
-    if key == "edge_index" or (not of_numbers and data.is_edge_attr(key)):
-        return Mark({(axis, EDGE): torch.arange(value.size(axis), device=value.device)}, OWN)
-    if of_numbers or "edge" in key:
-        return Mark({}, CROSSED)
-    if key != "ptr" and data.is_node_attr(key):
-        return Mark({(axis, NODE): torch.arange(value.size(axis), device=value.device)}, of_nodes=True)
-    return Mark({}, of_nodes=True)
-
-
 class Follower(TorchDispatchMode):
     """The memory of labels, kept up to date with every operation."""
 
@@ -114,24 +93,32 @@ class Follower(TorchDispatchMode):
         self._memory = ShadowMemory()
         self._columns = GivenColumns(plain(data.edge_index).detach().clone(), int(data.num_nodes))
         self._handed: dict[nn.Module, list[HandedColumns]] = {}
+        self._inside: Mark | None = None
+        """While a layer propagates: what holds for everything that it makes. Labels begin again with its result."""
         self._thread = threading.get_ident()
         for parameter in model.parameters():
             self._memory.note(parameter, NOTHING)
-        for tensor, mark in _origins(data):
+        for tensor, mark in origins(data):
             self._memory.note(tensor, mark)
 
     # --- one operation ---
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        call = self._begun(func, args, kwargs)
+        kind = operation_kind(func)
+        if self._inside is not None and not kind.writes:
+            result = func(*args, **kwargs)
+            for tensor in _tensors((result,)):
+                self._memory.note_new(tensor, self._inside)
+            return result
+        call = self._begun(kind, args, kwargs)
         result = func(*args, **kwargs)
         call.outputs = list(_tensors((result,)))
         self._note(call)
         return result
 
-    def _begun(self, func: Any, args: Any, kwargs: Any) -> AtenCall:
-        kind, inputs = operation_kind(func), list[Tensor]()
+    def _begun(self, kind: OperationKind, args: Any, kwargs: Any) -> AtenCall:
+        inputs: list[Tensor] = []
         plain_args = [_stripped(value, inputs) for value in args]
         plain_kwargs = {name: _stripped(v, inputs) for name, v in kwargs.items() if name not in kind.writes}
         marks = [self._memory.read(tensor) for tensor in inputs]
@@ -141,7 +128,7 @@ class Follower(TorchDispatchMode):
         name = call.kind.name
         if name == "_local_scalar_dense":
             self.escaped |= bool(call.marks[0].reach and call.marks[0].labels)
-        if not call.inputs or name in FACTORIES or name.startswith("new_") or name.endswith("_like"):
+        if not call.inputs or makes_constants(call.kind):
             fresh = Mark({}, CROSSED if self.escaped else CONSTANT)
             for tensor in call.outputs:
                 self._memory.note(tensor, fresh)
@@ -158,9 +145,7 @@ class Follower(TorchDispatchMode):
         kind = call.kind
         if not call.outputs or kind.reshapes_in_place or not any(mark.labels for mark in call.marks):
             return _element_of_lost(call)
-        rule = RULES.get(kind.name)
-        if rule is None and (kind.elementwise or kind.name in ELEMENT_NAMES):
-            rule = elementwise
+        rule = rule_of(kind)
         return {} if rule is None else rule(call)
 
     def _write(self, call: AtenCall, tensor: Tensor, mark: Mark) -> None:
@@ -209,12 +194,14 @@ class Follower(TorchDispatchMode):
             edge_index, size, kwargs = inputs
             call = self._followed(name, module, edge_index, size, kwargs)
             self.calls.append(call)
-            running.append(call)
+            running.append((call, self._inside))
+            self._inside = Mark({}, CROSSED, of_nodes=True, depth=call.layer)
 
         def after(module: MessagePassing, inputs: Any, output: Any) -> None:
-            self._propagated(running.pop(), output)
+            call, self._inside = running.pop()
+            self._propagated(call, output)
 
-        running: list[FollowedCall] = []
+        running: list[tuple[FollowedCall, Mark | None]] = []
         yield module.register_forward_pre_hook(self._aside(enter), with_kwargs=True)
         yield module.register_forward_hook(self._aside(leave))
         yield module.register_propagate_forward_pre_hook(self._aside(before))

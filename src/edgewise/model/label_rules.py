@@ -5,13 +5,14 @@ not in the table and not element by element loses all labels; a lost label is re
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from edgewise.model import shape_rules
-from edgewise.model.axis_labels import AtenCall, add, aligned, blank, doubted, join, joined
+from edgewise.model.axis_labels import AtenCall, OperationKind, add, aligned, blank, doubted, join, joined
 from edgewise.model.column_selection import indexed
 from edgewise.model.shadow import CONSTANT, EDGE, LOST, NODE, Labels
 
@@ -219,5 +220,27 @@ RULES: dict[str, Rule] = {
 
 CROSSING = frozenset(name for name, rule in RULES.items() if rule in (_sorted, _product, _scattered, _unchanged))
 """Operations that let an entry depend on entries of other owners, though it keeps its label."""
-FACTORIES = frozenset(["full", "scalar_tensor", "lift_fresh", "lift"])
-"""Operations that do not read the values of their inputs; so do `new_*` and `*_like`."""
+_FACTORIES = frozenset(("full", "scalar_tensor", "lift_fresh", "lift"))
+
+
+@cache
+def rule_of(kind: OperationKind) -> Rule | None:
+    """The rule of an operation, `None` if it loses all labels.
+
+    >>> from edgewise.model.axis_labels import operation_kind
+    >>> rule_of(operation_kind(torch.ops.aten.add.Tensor)) is elementwise
+    True
+    """
+    whole = elementwise if kind.elementwise or kind.name in ELEMENT_NAMES else None
+    return RULES.get(kind.name, whole)
+
+
+@cache
+def makes_constants(kind: OperationKind) -> bool:
+    """Whether an operation does not read the values of its inputs.
+
+    >>> from edgewise.model.axis_labels import operation_kind
+    >>> makes_constants(operation_kind(torch.ops.aten.zeros_like.default))
+    True
+    """
+    return kind.name in _FACTORIES or kind.name.startswith("new_") or kind.name.endswith("_like")

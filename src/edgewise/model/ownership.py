@@ -39,8 +39,8 @@ class HandedColumns:
     @classmethod
     def of(cls, edge_index: Tensor, labels: Tensor) -> "HandedColumns":
         """From an edge_index and its labels; a loop is doubtful if its owner is not certain."""
-        doubtful = (labels < FRESH) & (edge_index[0] == edge_index[1])
-        return cls(labels, edge_index[0][doubtful])
+        uncertain = edge_index[:, labels < FRESH]
+        return cls(labels, uncertain[0][uncertain[0] == uncertain[1]])
 
 
 @dataclass(frozen=True)
@@ -62,17 +62,19 @@ class Propagation:
         edge_index = self._edge_index()
         labels = self._labels(edge_index)
         sending = 0 if self.module.flow == "source_to_target" else 1
-        senders, receivers = edge_index[sending], edge_index[1 - sending]
-        sender_rows, receiver_rows = self._rows(sending), self._rows(1 - sending)
-        if sender_rows is None:
+        rows, others = self._rows(sending), self._rows(1 - sending)
+        if rows is None:
             self._refuse_unknown_rows()
-        used = _looked_up(sender_rows, senders)
-        if receiver_rows is None:
-            receiver_rows = self._rows_by_use(labels, used, receivers, self._num_rows(1 - sending))
-        self._refuse_doubtful_rows(senders, labels == FRESH)
-        return self._checked(
-            labels, torch.stack([used, _looked_up(receiver_rows, receivers)]), sender_rows, receiver_rows
-        )
+        numbers = edge_index if sending == 0 else edge_index.flip(0)  # [2, messages]: senders, receivers
+        if others is rows:
+            ends = _looked_up(rows, numbers)
+        else:
+            senders = _looked_up(rows, numbers[0])
+            if others is None:
+                others = self._rows_by_use(labels, senders, numbers[1], self._num_rows(1 - sending))
+            ends = torch.stack([senders, _looked_up(others, numbers[1])])
+        self._refuse_doubtful_rows(numbers[0], labels)
+        return self._checked(labels, ends, rows, others)
 
     # --- columns ---
 
@@ -180,14 +182,16 @@ class Propagation:
 
     def _with_added_loops(self, labels: Tensor, ends: Tensor, fresh: Tensor) -> Slots:
         """The slots [messages]: a loop made anew belongs to an explicit one that the layer was handed, else to its node."""
-        self._refuse_if(fresh & (ends < 0).any(0), "adds {} edges to rows of x that are no nodes of data")
-        self._refuse_if(
-            fresh & (ends[0] != ends[1]), "sends {} messages on edges between different nodes that the model added"
-        )
-        owner = self.columns.num_edges + ends[0]
+        sender, receiver = ends
+        if bool((fresh & ((sender != receiver) | (sender < 0))).any()):
+            self._refuse_if(fresh & (ends < 0).any(0), "adds {} edges to rows of x that are no nodes of data")
+            self._refuse_if(
+                fresh & (sender != receiver), "sends {} messages on edges between different nodes that the model added"
+            )
+        owner = self.columns.num_edges + sender
         if self.columns.has_loops:
-            explicit = self._explicit_loops()[ends[0].clamp(min=0)]
-            self._refuse_doubtful_loops(fresh & (explicit < 0), ends[0], len(labels))
+            explicit = self._explicit_loops()[sender.clamp(min=0)]
+            self._refuse_doubtful_loops(fresh & (explicit < 0), sender, len(labels))
             owner = torch.where(explicit >= 0, explicit, owner)
         return torch.where(fresh, owner, labels)
 
@@ -203,10 +207,10 @@ class Propagation:
         last.scatter_reduce_(0, columns.ends[0][given], torch.arange(len(given), device=given.device), "amax")
         return torch.where(last >= 0, given[last.clamp(min=0)], last)
 
-    def _refuse_doubtful_rows(self, senders: Tensor, fresh: Tensor) -> None:
+    def _refuse_doubtful_rows(self, senders: Tensor, labels: Tensor) -> None:
         for part in self.handed or []:
             if len(part.doubtful):
-                doubtful = fresh & torch.isin(senders, part.doubtful)
+                doubtful = (labels == FRESH) & torch.isin(senders, part.doubtful)
                 self._refuse_if(
                     doubtful, "puts {} self-loops in the place of loops that belong to no single column of data"
                 )
@@ -244,5 +248,8 @@ class Propagation:
 
 def _looked_up(rows: Tensor, numbers: Tensor) -> Tensor:
     """`rows[numbers]`, and `LOST` where there is no such row (the layer itself will say so)."""
-    inside = (numbers >= 0) & (numbers < len(rows))
-    return rows[numbers] if bool(inside.all()) else torch.full_like(numbers, LOST)
+    if numbers.numel():
+        low, high = numbers.aminmax()
+        if int(low) < 0 or int(high) >= len(rows):
+            return torch.full_like(numbers, LOST)
+    return rows[numbers]

@@ -8,6 +8,8 @@ Labels are numbers: a column of the given `edge_index` for the kind `EDGE`, a no
 ones say why an entry has no owner: `FRESH` (made from constants), `LOST` (computed from data), `MIXED` (several owners).
 """
 
+import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -15,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch_geometric import EdgeIndex, Index
+from torch_geometric.data import Data
 
 FRESH, LOST, MIXED = -1, -2, -3
 EDGE, NODE = "edge", "node"
@@ -105,6 +108,31 @@ def same_vector(a: Tensor, b: Tensor) -> bool:
     return a is b or (a.shape == b.shape and torch.equal(a, b))
 
 
+def origins(data: Data) -> Iterator[tuple[Tensor, Mark]]:
+    """The tensors of a graph, with what is known of them at the start.
+
+    >>> data = Data(x=torch.rand(2, 4), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    >>> [list(mark.labels) for _, mark in origins(data)]
+    [[(0, 'node')], [(1, 'edge')]]
+    """
+    data = copy.copy(data)  # asking it what its attributes are leaves notes in it
+    for key, value in data.to_dict().items():
+        if isinstance(value, Tensor):
+            yield plain(value), _origin(data, key, plain(value))
+
+
+def _origin(data: Data, key: str, value: Tensor) -> Mark:
+    axis = data.__cat_dim__(key, value) % value.dim() if value.dim() else 0
+    of_numbers = "index" in key and value.dim() > 1  # columns of ends, such as edge_label_index
+    if key == "edge_index" or (not of_numbers and data.is_edge_attr(key)):
+        return Mark({(axis, EDGE): torch.arange(value.size(axis), device=value.device)}, OWN)
+    if of_numbers or "edge" in key:
+        return Mark({}, CROSSED)
+    if key != "ptr" and data.is_node_attr(key):
+        return Mark({(axis, NODE): torch.arange(value.size(axis), device=value.device)}, of_nodes=True)
+    return Mark({}, of_nodes=True)
+
+
 class ShadowMemory:
     """The marks of all tensors that were seen.
 
@@ -136,6 +164,11 @@ class ShadowMemory:
         """A tensor that was made, or a new view of one: a view that is known keeps its mark."""
         if tensor.layout is torch.strided:
             self._cell(tensor).views.setdefault(_view(tensor), mark.fitted(tensor))
+
+    def note_new(self, tensor: Tensor, mark: Mark) -> None:
+        """A tensor that was made; views of tensors that are known are left to be noted with labels when they matter."""
+        if not self.knows(tensor):
+            self.note(tensor, mark)
 
     def overwrite(self, tensor: Tensor, before: Mark, after: Mark, *, by_constant: bool) -> None:
         """A tensor was written in place: other views know their owners only if the owners of what was written stayed."""

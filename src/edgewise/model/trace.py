@@ -14,7 +14,7 @@ from edgewise.errors import ModelError
 from edgewise.model.call import ModelCall, with_own_x
 from edgewise.model.depth import layers_of_calls, origins, plain_owners
 from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
-from edgewise.model.identity import follow
+from edgewise.model.identity import FollowedCall, follow
 from edgewise.model.messages import own_term
 from edgewise.model.residuals import Key, Operation, Residual, find_skips, keys_of
 from edgewise.shapes import Slots
@@ -291,4 +291,10 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
 def _follow(call: ModelCall, layers: Layers, data: Data) -> tuple[list[int], list[tuple[Slots, bool]]]:
     """Layers and owners of all calls, by a pass in which columns and nodes are followed through every operation."""
     _, calls = follow(call.model, layers, lambda: call(data), data)
-    return [one.layer for one in calls], [(one.slots, bool(one.backward.any())) for one in calls]
+    return [one.layer for one in calls], [(one.slots, _against(one, data.edge_index.size(1))) for one in calls]
+
+
+def _against(call: FollowedCall, num_edges: int) -> bool:
+    """Whether messages on edges run against the direction of the layer."""
+    normally = call.module.flow == "target_to_source"
+    return bool((call.backward[call.slots < num_edges] != normally).any())
