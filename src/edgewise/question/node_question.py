@@ -20,6 +20,7 @@ from edgewise.question.proof import warn_not_local
 from edgewise.question.subject import DataMark, Subject, on_device
 from edgewise.question.target import choose_target
 
+_STRANGERS = 5
 _TINY = 48
 """Nodes of the cut on which depth and rim are found."""
 
@@ -187,6 +188,7 @@ def cut_tiny(graph: Data, target: Tensor) -> Cut:
     kept = torch.zeros(graph.num_nodes, dtype=torch.bool, device=sender.device)
     kept[near] = True
     kept[target] = True
+    kept[:_STRANGERS] = True
     node_id, edge_id = kept.nonzero().view(-1), (kept[sender] & kept[receiver]).nonzero().view(-1)
     return Cut(part_of(graph, node_id, edge_id), graph.num_nodes, len(sender), node_id, edge_id)
 

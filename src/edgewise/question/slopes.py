@@ -13,10 +13,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.engines import CopiesEngine, Engine
-from edgewise.errors import EdgewiseError
+from edgewise.errors import EdgewiseError, ModelError
 from edgewise.graph.copies import Copies
 from edgewise.model.call import check_model
 from edgewise.model.trace import record
+from edgewise.model.twin import make_twin
 from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.execution import LoweredEngine
 from edgewise.question.posed_question import PosedQuestion, sub_target
@@ -91,7 +92,10 @@ def _values_along(
     question: PosedQuestion, positions: Tensor, ids: tuple[Tensor, Tensor], along: list[Tensor]
 ) -> list[float]:
     """f(1 + t · d) in float64, for every step t."""
-    model = copy.deepcopy(question.call.model).double()
+    twin = make_twin(question.call.model)
+    if twin.borrowed:
+        raise ModelError(twin.borrowed)
+    model = twin.model.double()
     call = replace(question.call, model=model)
     layers = check_model(model)
     graphs = question.copies(positions.repeat(len(_STEPS)))
