@@ -14,7 +14,7 @@ from edgewise.cli import options
 from edgewise.cli.options import CommonOptions
 from edgewise.cli.pairs import one_pair_each
 
-COMMANDS = ("explain", "walks", "compare", "check", "methods", "demo", "reproduce")
+COMMANDS = ("explain", "walks", "compare", "check", "ask", "methods", "demo", "reproduce")
 
 
 @pytest.fixture

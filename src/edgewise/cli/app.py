@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 import edgewise
-from edgewise.cli import check_command, compare_command, demo_command, explain_command, walks_command
+from edgewise.cli import ask_command, check_command, compare_command, demo_command, explain_command, walks_command
 from edgewise.cli.exit_codes import guarded
 from edgewise.cli.pairs import PairsCommand
 
@@ -89,5 +89,6 @@ app.command(cls=PairsCommand, epilog=explain_command.EPILOG)(explain_command.exp
 app.command(cls=PairsCommand, epilog=walks_command.EPILOG)(walks_command.walks)
 app.command(cls=PairsCommand, epilog=compare_command.EPILOG)(compare_command.compare)
 app.command(cls=PairsCommand, epilog=check_command.EPILOG)(check_command.check)
+app.command(cls=PairsCommand, epilog=ask_command.EPILOG)(ask_command.ask)
 app.command(epilog=METHODS_EPILOG)(methods)
 app.command(epilog=demo_command.EPILOG)(demo_command.demo)

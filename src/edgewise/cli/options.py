@@ -22,8 +22,9 @@ METHODS = (
 PAGE_METHODS = ("gradient", "positive_gradient", "occlusion", "gnn_explainer", "random")
 LEVELS = ("input", "layer")
 TASKS = ("node", "graph")
-MODES = ("multiclass", "binary", "regression")
+MODES = ("multiclass", "binary", "multilabel", "regression")
 NUMBERS = ("logit", "log_prob", "prob")
+OUTPUTS = ("logit", "log_prob", "prob", "value")
 SEARCHES = ("exact", "dag", "amp_ave", "amp_ave_additive", "emp_neu", "exhaustive")
 SIGNS = ("positive", "negative", "magnitude")
 PLANTED = (
@@ -133,7 +134,15 @@ class CommonOptions:
     mode: Annotated[
         str | None,
         _option(
-            _QUESTION, "multiclass, binary or regression. Default: by the width of the output.", **_complete(*MODES)
+            _QUESTION, "multiclass, binary, multilabel or regression. Default: by the output.", **_complete(*MODES)
+        ),
+    ] = None
+    output: Annotated[
+        str | None,
+        _option(
+            _QUESTION,
+            "What the model returns: logit, log_prob, prob or value. Default: read off its last operation.",
+            **_complete(*OUTPUTS),
         ),
     ] = None
     of: Annotated[str, _option(_QUESTION, "The number to explain: logit, log_prob or prob.", **_complete(*NUMBERS))] = (

@@ -91,6 +91,10 @@ class Trace:
         """Whether each layer is one call."""
         return len(self.calls) == self.num_layers
 
+    def on(self, modules: dict[str, MessagePassing]) -> "Trace":
+        """The same pass of a copy of the model, whose layers are given by name."""
+        return replace(self, calls=tuple(replace(call, module=modules[call.name]) for call in self.calls))
+
     def calls_of(self, layer: int) -> list[Call]:
         """The calls of one layer, side by side."""
         return [call for call in self.calls if call.layer == layer]

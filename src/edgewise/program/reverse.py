@@ -147,7 +147,9 @@ class ReversePass:
             return
         size = max(len(self.gradient[value]) for value in wanted)  # pairs, from the first on
         outside = {s for step in segment for s in step.sources if not (isinstance(s, Ref) and s.value in made)}
-        inputs, owns = self._leaves(outside, size)
+        inputs = self._leaves(outside, size)
+        residuals = {s.own_call for step in segment for s in step.sources if s.own_call is not None}
+        owns = {call: self.of_own.new_ones(size).requires_grad_() for call in sorted(residuals)}
         with torch.enable_grad():
             values: dict[int, Tensor] = {}
             for step in segment:
@@ -163,8 +165,8 @@ class ReversePass:
             if gradient is not None:
                 self.of_own[call, :size] += gradient
 
-    def _leaves(self, sources: set[Source], size: int) -> tuple[dict[Source, Tensor], dict[int, Tensor]]:
-        """What a segment reads from outside: rows of the first `size` pairs, and the self weights of residuals, by call."""
+    def _leaves(self, sources: set[Source], size: int) -> dict[Source, Tensor]:
+        """What a segment reads from outside: rows of the first `size` pairs."""
         node = self.levels.node[:size]
         inputs: dict[Source, Tensor] = {}
         for source in sources:
@@ -172,16 +174,16 @@ class ReversePass:
             rows = self.known[source.value] if isinstance(source, Ref) else source.tensor
             rows = rows.index_select(0, node)
             inputs.setdefault(plain, rows.requires_grad_() if isinstance(source, Ref) else rows)
-        owns = {s.own_call: self.of_own.new_ones(size).requires_grad_() for s in sources if s.own_call is not None}
-        return inputs, owns
+        return inputs
 
     def _scaled(
         self, source: Source, inputs: dict[Source, Tensor], values: dict[int, Tensor], owns: dict[int, Tensor]
     ) -> Tensor:
         """The rows of a source inside a segment; a residual is multiplied by its self weights, to be differentiated by them."""
         if isinstance(source, Ref) and source.value in values:
-            return values[source.value]
-        rows = inputs[Ref(source.value) if isinstance(source, Ref) else source]
+            rows = values[source.value]  # a residual may also carry what this very segment made
+        else:
+            rows = inputs[Ref(source.value) if isinstance(source, Ref) else source]
         if source.own_call is None:
             return rows
         return rows * owns[source.own_call].view(-1, *[1] * (rows.dim() - 1))

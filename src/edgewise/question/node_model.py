@@ -157,6 +157,12 @@ class NodeModel:
         together = self._through_copies(targets)
         return self.wholes(targets) if together is None else [together[0]]
 
+    def plain_copies(self, targets: Tensor) -> list[Copies]:
+        """Neighbourhoods side by side, or the whole graph for each target, not compared with anything."""
+        if not self.local:
+            return self.wholes(targets)
+        return [neighbourhoods(self.graph, self.in_edges, targets, self.num_layers, rim=self.rim)]
+
     def _through_copies(self, targets: Tensor) -> tuple[Copies, CopiesEngine] | None:
         if not self.local:
             return None

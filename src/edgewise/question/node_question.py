@@ -49,7 +49,7 @@ class NodeQuestion(PosedQuestion):
         """The same question about other nodes; on the whole graph nothing has to be run again."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.asked, other._slope = replace(self.asked, target=target), self._slope
+        other.asked, other._slope = replace(self.asked, target=target), self.slope_problem()
         other.index, other.single = read_index(index, self.cut.num_nodes, "node")
         if not self.cut.is_whole:
             other._cut_and_prove(self.node_model.known)
@@ -83,6 +83,8 @@ class NodeQuestion(PosedQuestion):
                 "The model runs differently around these nodes than around those that were asked about first. Ask a new "
                 "question about them: ew.Question(model, data, index)."
             )
+        if known is None and self.node_model.lowering is None and self.node_model.local:
+            self.node_model.copies(self.cut.places(self.index[:1].to(self.node_model.device)))  # is it local at all?
         self._read_off()
 
     def _find_cut(self) -> Cut:
@@ -172,6 +174,10 @@ class NodeQuestion(PosedQuestion):
         """Neighbourhoods side by side, or the whole graph for each target; columns are those of the cut."""
         with self.loan.taken():
             return self.node_model.copies(self.places(positions))
+
+    def plain_copies(self, positions: Tensor) -> list[Copies]:
+        """The same without a look whether every copy gives its target's output."""
+        return self.node_model.plain_copies(self.places(positions))
 
     def engine(self, positions: Tensor) -> Engine:
         """Copies of neighbourhoods, lowered or not, or the whole graph; columns and nodes are the user's."""

@@ -89,6 +89,10 @@ class PosedQuestion(ABC):
     def copies(self, positions: Tensor) -> list[Copies]:
         """The graphs to run the model itself on: one with a copy for every target, or one for each."""
 
+    def plain_copies(self, positions: Tensor) -> list[Copies]:
+        """The same without a look whether every copy gives its target's output."""
+        return self.copies(positions)
+
     @abstractmethod
     def engine(self, positions: Tensor) -> Engine:
         """How to run the model for the targets at some positions of `index`."""
@@ -98,11 +102,15 @@ class PosedQuestion(ABC):
         """Numbers of nodes and edges of the targets' graphs: one number if all live in one graph."""
 
     def check_slopes(self) -> None:
-        """Refuse gradients that are not the derivative of what the model computes; looked at once."""
+        """Refuse gradients that are not the derivative of what the model computes."""
+        if self.slope_problem():
+            raise ModelError(self.slope_problem())
+
+    def slope_problem(self) -> str:
+        """Why gradients cannot be trusted; empty if they can. Looked at once, for the first target that is asked about."""
         if self._slope is None:
             self._slope = self._find_slope()
-        if self._slope:
-            raise ModelError(self._slope)
+        return self._slope
 
     def _find_slope(self) -> str:
         """Why gradients cannot be trusted; empty if they can, or if that could not be decided."""

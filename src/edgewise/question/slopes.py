@@ -14,9 +14,7 @@ from torch_geometric.data import Data
 
 from edgewise.engines import CopiesEngine, Engine
 from edgewise.errors import EdgewiseError, ModelError
-from edgewise.graph.copies import Copies
 from edgewise.model.call import check_model
-from edgewise.model.trace import record
 from edgewise.model.twin import make_twin
 from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.execution import LoweredEngine
@@ -50,23 +48,29 @@ class Slope:
 
 
 def audit_slopes(question: PosedQuestion, position: int = 0) -> Slope | None:
-    """The slope at one target, both ways; None if the model cannot be run in float64."""
+    """The slope at one target, both ways; None if the model cannot be run in float64.
+
+    Along a random direction first. Where that runs over a kink (parallel edges that tie in a maximum), also along the
+    direction in which all weights change alike: ties stay ties.
+    """
     positions = torch.tensor([position])
     engine = question.engine(positions)
-    edge, own = _gradients(question, engine, positions)
+    gradients = _gradients(question, engine, positions)
     ids = (engine.edge_id, engine.self_node)
     like = question.target.truth
-    along = [2 * random_weight(part, question.num_layers, like) - 1 for part in ids]
-    separable = torch.tensor(question.separable, device=like.device).view(-1, 1)
-    along[1] = along[1] * separable.to(along[1].dtype)
-    try:
-        values = _values_along(question, positions, ids, along)
-    except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
-        return None
-    parts = [edge.double() * along[0].double(), own.double() * along[1].double()]
-    gradient = sum(float(part.sum()) for part in parts)
-    scale = sum(float(part.abs().sum()) for part in parts)
-    return _compared(gradient, scale, values)
+    random = [2 * random_weight(part, question.num_layers, like) - 1 for part in ids]
+    found: Slope | None = None
+    for along in (random, [torch.ones_like(part) for part in random]):
+        along[1] = along[1] * torch.tensor(question.separable, device=like.device).view(-1, 1).to(along[1].dtype)
+        try:
+            values = _values_along(question, positions, ids, along)
+        except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
+            return found
+        parts = [g.double() * d.double() for g, d in zip(gradients, along, strict=True)]
+        found = _compared(sum(float(p.sum()) for p in parts), sum(float(p.abs().sum()) for p in parts), values)
+        if found.low == found.high:
+            return found
+    return found
 
 
 def _gradients(question: PosedQuestion, engine: Engine, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,35 +99,31 @@ def _values_along(
     twin = make_twin(question.call.model)
     if twin.borrowed:
         raise ModelError(twin.borrowed)
-    model = twin.model.double()
-    call = replace(question.call, model=model)
-    layers = check_model(model)
-    graphs = question.copies(positions.repeat(len(_STEPS)))
-    target = replace(
-        sub_target(question, positions), truth=question.target.truth[positions.to(question.device)].double()
-    )
-    found: list[float] = []
+    call = replace(question.call, model=twin.model.double())
+    layers = check_model(call.model)
+    trace = question.trace.on(dict(layers))
+    graphs = question.plain_copies(positions.repeat(len(_STEPS)))
+    target = sub_target(question, positions.repeat(len(_STEPS)))
+    found: list[Tensor] = []
     with question.loan.taken(), torch.no_grad():
         for number, copies in enumerate(graphs):
-            steps = _STEPS if len(graphs) == 1 else _STEPS[number : number + 1]
-            found += _run(question, call, layers, copies, target, steps, ids, along)
-    return found
+            engine = CopiesEngine(WeightedModel(call, layers, trace), replace(copies, data=_in_double(copies.data)))
+            steps = torch.tensor(_STEPS if len(graphs) == 1 else _STEPS[number : number + 1], dtype=torch.float64)
+            edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[0])
+            own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1])
+            found.append(engine.output(edge, own))
+    values: list[float] = target.value(torch.cat(found)).tolist()
+    return values
 
 
-def _run(question, call, layers, copies: Copies, target, steps, ids, along) -> list[float]:  # type: ignore[no-untyped-def]
-    double = replace(copies, data=_in_double(copies.data))
-    weighted = WeightedModel(call, layers, record(call, layers, double.data))
-    engine = CopiesEngine(weighted, double)
-    step = torch.tensor(steps, dtype=torch.float64, device=engine.owner.device)
-    weights = []
-    for own, owner, item in ((False, engine.owner, engine.edge_id), (True, engine.self_owner, engine.self_node)):
-        lifted = question.nodes(item) if own else question.columns(item)
-        sorted_ids, order = ids[int(own)].sort()
-        place = order[torch.searchsorted(sorted_ids, lifted).clamp(max=max(len(order) - 1, 0))]
-        weights.append(1 + step[owner] * along[int(own)].double()[:, place])
-    rows = engine.output(*weights)
-    column = target.column.expand(len(rows))
-    return replace(target, column=column, truth=target.truth.expand(len(rows), -1)).value(rows).tolist()
+def _moved(steps: Tensor, owner: Tensor, item: Tensor, ids: Tensor, along: Tensor) -> Tensor:
+    """1 + t · d for every copy, `[L, copies]`: t is its owner's step, d the direction of the edge (or node) that it copies."""
+    known, order = ids.sort()
+    place = torch.searchsorted(known, item).clamp(max=max(len(known) - 1, 0))
+    if len(known) == 0:
+        return along.new_ones(len(along), len(item), dtype=torch.float64)
+    inside = (known[place] == item).double()
+    return 1 + (steps.to(owner.device)[owner] * inside) * along.double()[:, order[place]]
 
 
 def _in_double(graph: Data) -> Data:
@@ -136,12 +136,12 @@ def _in_double(graph: Data) -> Data:
 
 
 def _compared(gradient: float, scale: float, values: list[float]) -> Slope:
-    """Central differences that agree, or the two sides of a kink."""
+    """Central differences that agree, or the two sides of a kink: ties of a maximum are kinks at the very point."""
     middle, right, left, near_right, near_left = values
     coarse, fine = (right - left) / 2e-4, (near_right - near_left) / 2e-5
-    size = max(abs(coarse), abs(fine), 1e-12)
-    if abs(coarse - fine) <= _AGREE * max(size, scale):
-        return Slope(gradient, fine, fine, max(scale, size), decided=True)
-    sides = sorted(((near_right - middle) / 1e-5, (middle - near_left) / 1e-5))
-    inside = sides[0] - _AGREE * scale <= gradient <= sides[1] + _AGREE * scale
-    return Slope(gradient, sides[0], sides[1], max(scale, size), decided=inside)
+    low, high = sorted(((near_right - middle) / 1e-5, (middle - near_left) / 1e-5))
+    size = max(abs(coarse), abs(fine), scale, 1e-12)
+    if high - low <= _AGREE * size and abs(coarse - fine) <= _AGREE * size:
+        return Slope(gradient, fine, fine, size, decided=True)
+    inside = low - _AGREE * size <= gradient <= high + _AGREE * size
+    return Slope(gradient, low, high, size, decided=inside)

@@ -47,6 +47,7 @@ class CliQuestion:
             "task": self.graphs.task,
             "mode": asked.mode,
             "of": asked.of,
+            "output": asked.output,
             "device": asked.device,
             "memory": asked.memory,
         }
