@@ -12,7 +12,16 @@ import torch
 
 import edgewise as ew
 import oracles
-from checks import assert_close, explain_graph, explain_nodes, graph_problem, node_problem, own_scores_of, scores_of
+from checks import (
+    assert_close,
+    explain_graph,
+    explain_nodes,
+    graph_problem,
+    node_problem,
+    one_in,
+    own_scores_of,
+    scores_of,
+)
 
 SMOOTH = ["gcn", "sage_mean", "gin", "graph_conv_with_weights", "transformer", "sgc", "cheb", "residual", "jumping_cat"]
 SMOOTH += ["batch_norm", "layer_norm_of_nodes", "layer_norm_of_graphs", "binary", "regression"]
@@ -32,7 +41,7 @@ def relative(found, expected):
     return float((found - expected).abs().max() / expected.abs().max())
 
 
-@on_every_case
+@pytest.mark.parametrize("case_name", one_in(2, RULE))
 def test_integrated_gradients_equal_a_fine_sum_along_the_path(case_name):
     case, model, data, _ = node_problem(case_name, "everything")
     expected, _ = fine_sum(case_name, "everything")

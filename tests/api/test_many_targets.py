@@ -12,7 +12,16 @@ from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
 import edgewise as ew
 import oracles
 import zoo
-from checks import LEVELS, METHODS, assert_close, explain_nodes, node_problem, own_scores_of, quietly, scores_of
+from checks import (
+    METHODS,
+    alternating,
+    assert_close,
+    explain_nodes,
+    node_problem,
+    own_scores_of,
+    quietly,
+    scores_of,
+)
 
 SETTINGS = {"gnn_explainer": {"epochs": 8}, "integrated_gradients": {"steps": 5}}
 MODELS = [
@@ -41,15 +50,6 @@ def medium():
 def single_calls(case, model, data, index, **options):
     with quietly(case):
         return [ew.explain(model, data, index=node, **case.arguments, **options) for node in index]
-
-
-def alternating(names):
-    """Every name with one of the levels, in turn; with the other one it is marked slow."""
-    turns = [(name, *(LEVELS if place % 2 else LEVELS[::-1])) for place, name in enumerate(names)]
-    return [
-        *((name, quick) for name, quick, _ in turns),
-        *(pytest.param(name, slow, marks=pytest.mark.slow) for name, _, slow in turns),
-    ]
 
 
 @pytest.mark.parametrize(("case_name", "level"), alternating(MODELS))

@@ -3,6 +3,7 @@
 import warnings
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ from torch_geometric.nn import (
 
 import edgewise as ew
 import zoo
-from checks import LEVELS, assert_close
+from checks import LEVELS, assert_close, one_in
 from edgewise.program import layers as lowered_layers
 from edgewise.question import graph_question, proof
 from zoo import CLASSES, EDGE_FEATURES, FEATURES, WIDTH, Pooled, PooledWithAttributes, mlp
@@ -125,8 +126,10 @@ def test_whatever_number_is_explained_the_ways_agree(name, of):
     assert_ways_agree(zoo.randomise(MODELS[name]()), molecules(), of=of, target=target)
 
 
-@pytest.mark.parametrize("batch_size", [None, 1, 2, 4])
-@pytest.mark.parametrize("name", ["gcn, mean", "gin, max", "gine and gat, attributes", "layer norm of graphs"])
+_IN_BATCHES = ["gcn, mean", "gin, max", "gine and gat, attributes", "layer norm of graphs"]
+
+
+@pytest.mark.parametrize(("name", "batch_size"), one_in(3, product(_IN_BATCHES, [None, 1, 2, 4])))
 def test_graphs_in_batches_get_what_each_gets_alone(monkeypatch, name, batch_size):
     monkeypatch.setattr(graph_question, "_GRAPHS_AT_ONCE", 2)
     model, graphs = zoo.randomise(MODELS[name]()), molecules()

@@ -8,6 +8,7 @@ import logging
 import warnings
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -38,7 +39,7 @@ from torch_geometric.utils import remove_self_loops
 import edgewise as ew
 import oracles
 import zoo
-from checks import LEVELS, assert_close, own_scores_of, quietly, scores_of
+from checks import LEVELS, assert_close, one_in, own_scores_of, quietly, scores_of
 from edgewise.program import layers as lowered_layers
 from edgewise.question import node_model
 from zoo import CLASSES, EDGE_FEATURES, FEATURES, WIDTH, Chain, ChainWithAttributes, ChainWithWeights, Residual, mlp
@@ -170,8 +171,7 @@ KINDS = ["gcn", "sage, mean", "gin", "gine", "gat, attributes", "gatv2", "sgc, K
 SPECIAL = [name for name in zoo.GRAPHS if not name.startswith("everything")]
 
 
-@pytest.mark.parametrize("graph_name", SPECIAL)
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(("graph_name", "name"), one_in(3, product(SPECIAL, KINDS)))
 def test_loops_parallel_edges_and_lonely_nodes_are_lowered_rightly(name, graph_name):
     data = zoo.GRAPHS[graph_name]()
     if "weights" in name and "edge_weight" not in data:
@@ -362,10 +362,12 @@ _QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("last", [GCNConv, GATConv, lambda a, b: GINConv(mlp(a, b))])
-@pytest.mark.parametrize(("mode", "of"), _QUESTIONS)
+_LAST = {"gcn": GCNConv, "gat": GATConv, "gin": lambda a, b: GINConv(mlp(a, b))}
+
+
+@pytest.mark.parametrize(("last", "mode", "of"), one_in(2, [(last, *asked) for last in _LAST for asked in _QUESTIONS]))
 def test_whatever_number_is_explained_the_ways_agree(mode, of, last):
-    model = zoo.randomise(Chain(GCNConv(FEATURES, WIDTH), last(WIDTH, _OUTPUTS[mode])))
+    model = zoo.randomise(Chain(GCNConv(FEATURES, WIDTH), _LAST[last](WIDTH, _OUTPUTS[mode])))
     target = ASKED["target"] if mode == "multiclass" else [1, 0, 0, 1, 1, 1]
     assert_ways_agree(model, everything(), mode=mode, of=of, index=ASKED["index"], target=target)
 

@@ -11,6 +11,7 @@ from source_tree import sources
 PAGES = sorted(
     str(p.relative_to(ROOT)) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")]
 )
+FOLDERS = ("src", "tests", "docs", "examples", "benchmarks")
 
 
 def test_the_table_of_files_is_up_to_date():
@@ -29,7 +30,7 @@ def test_every_file_is_in_the_table():
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
 def test_a_page_names_only_files_that_exist(page):
     text = (ROOT / page).read_text(encoding="utf-8")
-    there = {f"/{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("*/**/*.py")}
+    there = {f"/{path.relative_to(ROOT).as_posix()}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
     named = set(re.findall(r"`([\w/]+/\w+\.py)`", text))
     gone = {name for name in named if not any(path.endswith(f"/{name}") for path in there)}
     assert not gone

@@ -28,7 +28,7 @@ def names(trained_infection, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_python_block_of_a_page_runs(page, names):
-    assert doc_pages.run(ROOT / page, names) > 0
+    assert doc_pages.run(page, names) > 0
 
 
 def test_an_error_in_a_block_names_the_line_of_the_page(tmp_path):

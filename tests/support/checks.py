@@ -20,6 +20,22 @@ METHODS = [
 LEVELS = ["input", "layer"]
 
 
+def alternating(names, two=LEVELS):
+    """(name, one of the two) as parameters of a test, in turn; the same names with the other one are marked slow."""
+    turns = [(name, two[place % 2], two[1 - place % 2]) for place, name in enumerate(names)]
+    return [
+        *((name, quick) for name, quick, _ in turns),
+        *(pytest.param(name, slow, marks=pytest.mark.slow) for name, _, slow in turns),
+    ]
+
+
+def one_in(step, values):
+    """The values as parameters of a test; all but the first of every `step` are marked slow."""
+    slow = pytest.mark.slow
+    rows = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [pytest.param(*row, marks=[slow] * bool(place % step)) for place, row in enumerate(rows)]
+
+
 def on_pairs(pairs):
     """A test of these (case, graph) pairs; what is redundant among them is marked slow."""
     slow = pytest.mark.slow

@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GIN, global_add_pool
 
 import edgewise as ew
+from places import ROOT
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -37,11 +38,12 @@ def granted(trained) -> dict:
     }
 
 
-def run(page: Path, names: dict) -> int:
-    """Run a page's blocks from top to bottom in one namespace; how many there are."""
-    text, blocks = page.read_text(encoding="utf-8"), 0
+def run(page: str | Path, names: dict) -> int:
+    """Run the blocks of a page (a path below the checkout) from top to bottom in one namespace; how many there are."""
+    path = ROOT / page
+    text, blocks = path.read_text(encoding="utf-8"), 0
     for block in BLOCK.finditer(text):
         line = text.count("\n", 0, block.start(1))  # so that an error names the line of the page
-        exec(compile("\n" * line + block[1], page.name, "exec"), names)
+        exec(compile("\n" * line + block[1], path.name, "exec"), names)
         blocks += 1
     return blocks

@@ -9,7 +9,7 @@ import edgewise as ew
 import oracles
 import rectified
 import zoo
-from checks import assert_close, node_problem, quietly, with_batch
+from checks import alternating, assert_close, node_problem, quietly, with_batch
 from edgewise.trust import sign_flips
 from edgewise.trust.flips import sampled_gradients
 from footprint import Footprint
@@ -38,16 +38,14 @@ def assert_equals_its_definition(found, numbers, tolerance=1e-9):
     assert_close(dense(found, found.highest, rows, width), expected.amax(dim=0), tolerance)
 
 
-@pytest.mark.parametrize("level", ["input", "layer"])
-@pytest.mark.parametrize("name", INTERVALS)
+@pytest.mark.parametrize(("name", "level"), alternating(INTERVALS))
 def test_gradients_along_an_edge_equal_their_definition_where_intervals_follow(name, level):
     model, data = rectified.build(name), zoo.GRAPHS["everything"]()
     numbers = oracles.Numbers(model, data, mode="binary" if name == "binary" else "multiclass")
     assert_equals_its_definition(sign_flips(model, data, values=FEW, level=level), numbers)
 
 
-@pytest.mark.parametrize("level", ["input", "layer"])
-@pytest.mark.parametrize("case_name", PASSES)
+@pytest.mark.parametrize(("case_name", "level"), alternating(PASSES))
 def test_gradients_along_an_edge_equal_their_definition_for_any_model(case_name, level):
     case, model, data, numbers = node_problem(case_name, "everything_once")
     with quietly(case):

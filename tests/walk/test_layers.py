@@ -6,6 +6,7 @@ from torch import nn
 from torch_geometric.nn import GraphConv, LayerNorm
 
 import zoo
+from checks import alternating
 from walk_checks import assert_alive, assert_walks, crowded
 from walk_models import ATTENTION, KINDS, Stack, mlp, stack, wide_stack
 from walk_oracles import node_twin
@@ -28,8 +29,10 @@ def test_attention_may_be_held_fixed(kind, calls):
     assert_walks(model, data, scores, ks=(5,), attention="fixed")
 
 
-@pytest.mark.parametrize("calls", [4, 5])
-@pytest.mark.parametrize("kind", ["gcn", "sage_sum", "gin", "gine", "graph_conv", "gat", "gatv2", "sgc"])
+_DEEP = ["gcn", "sage_sum", "gin", "gine", "graph_conv", "gat", "gatv2", "sgc"]
+
+
+@pytest.mark.parametrize(("kind", "calls"), alternating(_DEEP, (4, 5)))
 def test_deep_models_have_hundreds_of_walks(kind, calls):
     data, model = crowded(), stack(kind, calls, seed=20 + calls, act=nn.functional.leaky_relu)
     scores = node_twin(model, data).walks()
