@@ -16,7 +16,7 @@ from edgewise.model.call import takes_data
 from edgewise.model.trace import Trace, record
 from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.lowering import lower_graphs
-from edgewise.question.output import read_output
+from edgewise.question.model_output import read_output
 from edgewise.question.posed_question import Asked, PosedQuestion
 from edgewise.question.proof import NOT_REPEATABLE, Audit, close, random_weight, warn_not_local
 from edgewise.question.subject import DataMark, Subject, on_device

@@ -16,7 +16,7 @@ from edgewise.graph.copies import Copies, neighbourhoods, whole_graph
 from edgewise.model.trace import Trace
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
 from edgewise.program.lowering import Lowering, lower_nodes
-from edgewise.question.output import Output, read_output
+from edgewise.question.model_output import ModelOutput, read_output
 from edgewise.question.proof import NOT_REPEATABLE, Audit, close, random_weight, scale_of_change, warn_not_local
 from edgewise.question.subject import Subject
 
@@ -37,7 +37,7 @@ class Known:
     """`[columns]`: how much weights change each column of the output."""
     is_lowered: bool
     local: bool
-    output: Output
+    output: ModelOutput
 
 
 def rim_of(trace: Trace) -> int:

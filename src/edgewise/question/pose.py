@@ -6,8 +6,8 @@ from edgewise.arguments import one_of
 from edgewise.graph.inputs import TASKS
 from edgewise.model.call import Forward
 from edgewise.question.graph_question import GraphQuestion
+from edgewise.question.model_output import check_output
 from edgewise.question.node_question import NodeQuestion
-from edgewise.question.output import check_output
 from edgewise.question.posed_question import Asked, PosedQuestion
 
 

@@ -16,7 +16,7 @@ from edgewise.model.call import Forward, ModelCall
 from edgewise.model.hooks import Layers
 from edgewise.model.trace import Trace
 from edgewise.program.lowering import Lowering
-from edgewise.question.output import Output
+from edgewise.question.model_output import ModelOutput
 from edgewise.question.proof import Audit
 from edgewise.question.subject import Loan, Subject
 from edgewise.question.target import Target
@@ -50,7 +50,7 @@ class PosedQuestion(ABC):
     single: bool
     target: Target
     trace: Trace
-    output: Output
+    output: ModelOutput
     num_layers: int
     device: torch.device
     call: ModelCall

@@ -27,7 +27,7 @@ _AGREE = 1e-3
 
 
 @dataclass(frozen=True)
-class Slope:
+class AuditedSlope:
     """A slope along one direction, found in two ways."""
 
     gradient: float
@@ -47,7 +47,7 @@ class Slope:
         return off / self.scale if self.scale > 0 else (0.0 if off == 0 else float("inf"))
 
 
-def audit_slopes(question: PosedQuestion, position: int = 0) -> Slope | None:
+def audit_slopes(question: PosedQuestion, position: int = 0) -> AuditedSlope | None:
     """The slope at one target, both ways; None if the model cannot be run in float64.
 
     Along a random direction first. Where that runs over a kink (parallel edges that tie in a maximum), also along the
@@ -59,7 +59,7 @@ def audit_slopes(question: PosedQuestion, position: int = 0) -> Slope | None:
     ids = (engine.edge_id, engine.self_node)
     like = question.target.truth
     random = [2 * random_weight(part, question.num_layers, like) - 1 for part in ids]
-    found: Slope | None = None
+    found: AuditedSlope | None = None
     for along in (random, [torch.ones_like(part) for part in random]):
         along[1] = along[1] * torch.tensor(question.separable, device=like.device).view(-1, 1).to(along[1].dtype)
         try:
@@ -135,13 +135,13 @@ def _in_double(graph: Data) -> Data:
     return double
 
 
-def _compared(gradient: float, scale: float, values: list[float]) -> Slope:
+def _compared(gradient: float, scale: float, values: list[float]) -> AuditedSlope:
     """Central differences that agree, or the two sides of a kink: ties of a maximum are kinks at the very point."""
     middle, right, left, near_right, near_left = values
     coarse, fine = (right - left) / 2e-4, (near_right - near_left) / 2e-5
     low, high = sorted(((near_right - middle) / 1e-5, (middle - near_left) / 1e-5))
     size = max(abs(coarse), abs(fine), scale, 1e-12)
     if high - low <= _AGREE * size and abs(coarse - fine) <= _AGREE * size:
-        return Slope(gradient, fine, fine, size, decided=True)
+        return AuditedSlope(gradient, fine, fine, size, decided=True)
     inside = low - _AGREE * size <= gradient <= high + _AGREE * size
-    return Slope(gradient, low, high, size, decided=inside)
+    return AuditedSlope(gradient, low, high, size, decided=inside)

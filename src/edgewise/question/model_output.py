@@ -11,7 +11,7 @@ from edgewise.model.trace import Trace
 
 
 @dataclass(frozen=True)
-class Output:
+class ModelOutput:
     """What the model returns, and how its logits are come by."""
 
     name: str
@@ -48,10 +48,10 @@ def check_output(output: str | None) -> str | None:
     return None if output is None else one_of("output", output, OUTPUTS, also="or None to read it off the model")
 
 
-def read_output(trace: Trace, given: str | None, mode: str | None) -> tuple[Output, Trace]:
+def read_output(trace: Trace, given: str | None, mode: str | None) -> tuple[ModelOutput, Trace]:
     """What the model returns, and the recorded pass as far as the logits."""
     if given == "value" or (given is None and mode == "regression"):
-        return Output("value"), trace
+        return ModelOutput("value"), trace
     found = None if given == "logit" else find_head(trace)
     if given is None and found is None:
         if looks_like_probabilities(trace.output):
@@ -61,19 +61,19 @@ def read_output(trace: Trace, given: str | None, mode: str | None) -> tuple[Outp
                 OutputWarning,
                 stacklevel=2,
             )
-        return Output("logit"), trace
+        return ModelOutput("logit"), trace
     if found is None:
-        return (Output("logit"), trace) if given == "logit" else _stated(str(given), trace)
+        return (ModelOutput("logit"), trace) if given == "logit" else _stated(str(given), trace)
     head, shorter = found
     if given is not None and given != head.output:
         raise SettingError(
             f"`output` must be {head.output!r} for a model that ends with {head.function}, got {given!r}. Leave `output` out, "
             f"or use output='logit' to explain what the model returns as if it were logits."
         )
-    return Output(head.output, head), shorter
+    return ModelOutput(head.output, head), shorter
 
 
-def _stated(name: str, trace: Trace) -> tuple[Output, Trace]:
+def _stated(name: str, trace: Trace) -> tuple[ModelOutput, Trace]:
     """Probabilities without a head that could be seen: the recorded pass gives what the call will give."""
-    found = Output(name, stated=True)
+    found = ModelOutput(name, stated=True)
     return found, found.shorten(trace)
