@@ -195,10 +195,13 @@ def test_methods_that_draw_meet_seed_by_seed_and_themselves_with_every_other_see
     from edgewise.api import compare
 
     asked = []
-    real = compare.explain
-    monkeypatch.setattr(
-        compare, "explain", lambda *a, **o: asked.append((o["method"].name, o["seed"])) or real(*a, **o)
-    )
+    real = compare.explain_question
+
+    def spy(question, **options):
+        asked.append((options["method"].name, options["seed"]))
+        return real(question, **options)
+
+    monkeypatch.setattr(compare, "explain_question", spy)
     model, data = problem()
     seeds = [3, 1, 8]
     found = ew.compare(model, data, [1, 4], methods=["gradient"], levels="input", seeds=seeds, **FEW)

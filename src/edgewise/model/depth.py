@@ -6,6 +6,7 @@ at its place; only loops that a known layer drops and adds are looked up by thei
 instead (`identity.py`).
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,6 +26,18 @@ _LOOPS_ONLY = (
     *(pyg.ClusterGCNConv, pyg.GCN2Conv, pyg.FAConv, pyg.SuperGATConv, pyg.ARMAConv, pyg.LEConv, pyg.EGConv),
 )
 """Layers that leave the order of the edges alone, and at most drop self-loops and add others at the end."""
+
+
+@dataclass(frozen=True)
+class Owners:
+    """Who owns the messages of a call."""
+
+    slots: Slots
+    """`[messages]`: the column, or edges + node for an added self-loop."""
+    backward: bool = False
+    """Whether some messages run against the columns that own them."""
+    of_all_nodes: bool = True
+    """Whether the rows that receive are all nodes, in order; behind a pooling they are not."""
 
 
 def origins(model: nn.Module, data: Data) -> set[Key]:
@@ -67,13 +80,13 @@ def _in_a_row(operation: Operation) -> bool:
 
 def plain_owners(
     calls: list[tuple[MessagePassing, Any, Any]], operations: list[Operation], data: Data, names: dict[Any, str]
-) -> list[tuple[Slots, bool]] | None:
+) -> list[Owners] | None:
     """The owner of each message of each call, if every layer was handed the graph's own `edge_index`; otherwise None."""
     given = keys_of(data.edge_index)[0]
     layers = [operation for operation in operations if operation.is_layer]
     if sum(len(layer.calls) for layer in layers) != len(calls):
         return None  # a call outside the layers that the model names
-    found: list[tuple[Slots, bool]] = []
+    found: list[Owners] = []
     for layer in layers:
         for number in layer.calls:
             module, used, _ = calls[number]
@@ -81,7 +94,7 @@ def plain_owners(
             if own is None and (given not in layer.inputs or type(module) not in _LOOPS_ONLY):
                 return None
             slots = match_messages(used, data.edge_index, data.num_nodes, names[module]) if own is None else own
-            found.append((slots, False))
+            found.append(Owners(slots))
     return found
 
 

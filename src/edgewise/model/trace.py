@@ -12,7 +12,7 @@ from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
 from edgewise.errors import ModelError
 from edgewise.model.call import ModelCall, with_own_x
-from edgewise.model.depth import layers_of_calls, origins, plain_owners
+from edgewise.model.depth import Owners, layers_of_calls, origins, plain_owners
 from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
 from edgewise.model.identity import FollowedCall, follow
 from edgewise.model.messages import own_term
@@ -145,14 +145,15 @@ class _CallLog:
                     f"with a plain `edge_index` [2, edges], torch.int64."
                 )
 
-    def describe(self, data: Data, layers: list[int], owners: list[tuple[Slots, bool]]) -> tuple[Call, ...]:
+    def describe(self, data: Data, layers: list[int], owners: list[Owners]) -> tuple[Call, ...]:
         """The calls, each with its layer, the owners of its messages, and whether some run against their column."""
-        return tuple(self._describe(number, data, layers[number], *owners[number]) for number in range(len(self.calls)))
+        return tuple(self._describe(number, data, layers[number], owners[number]) for number in range(len(self.calls)))
 
-    def _describe(self, number: int, data: Data, layer: int, slots: Slots, backward: bool) -> Call:  # noqa: FBT001
+    def _describe(self, number: int, data: Data, layer: int, owners: Owners) -> Call:
         module, _, arguments = self.calls[number]
+        slots, backward = owners.slots, owners.backward
         adds_loops = bool((slots >= data.edge_index.size(1)).any())
-        separable = own_term(module, adds_loops=adds_loops) is not None
+        separable = own_term(module, adds_loops=adds_loops) is not None and owners.of_all_nodes
         features = self.edge_features.get(number)
         return Call(
             self.names[module], module, layer, separable, *self.messages[number], slots, arguments, features, backward
@@ -292,10 +293,15 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
     )
 
 
-def _follow(call: ModelCall, layers: Layers, data: Data) -> tuple[list[int], list[tuple[Slots, bool]]]:
+def _follow(call: ModelCall, layers: Layers, data: Data) -> tuple[list[int], list[Owners]]:
     """Layers and owners of all calls, by a pass in which columns and nodes are followed through every operation."""
     _, calls = follow(call.model, layers, lambda: call(data), data)
-    return [one.layer for one in calls], [(one.slots, _against(one, data.edge_index.size(1))) for one in calls]
+    everyone = torch.arange(data.num_nodes, device=data.edge_index.device)
+    owners = [
+        Owners(one.slots, _against(one, data.edge_index.size(1)), torch.equal(one.receiver_rows, everyone))
+        for one in calls
+    ]
+    return [one.layer for one in calls], owners
 
 
 def _against(call: FollowedCall, num_edges: int) -> bool:

@@ -87,6 +87,8 @@ class _Run:
 
     def scale_layer(self, layer: int, rows: Tensor) -> Tensor:
         assert self.own is not None
+        if len(rows) != self.own.size(1):
+            return rows  # behind a pooling rows are some of the nodes: such a layer has no self scores
         return rows * self.own[layer].to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
 
 

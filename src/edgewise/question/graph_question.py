@@ -149,6 +149,13 @@ class GraphQuestion(PosedQuestion):
                 self._give_up_batches()
             return [side_by_side([self.graphs[i]]) for i in chosen.tolist()]
 
+    def plain_copies(self, positions: Tensor) -> list[Copies]:
+        """The graphs as one batch where that is known to be right, otherwise one after another."""
+        chosen = self.index[positions]
+        if self._together and len(self.index) > 1:
+            return [self._joined_graphs.take(chosen)]
+        return [side_by_side([self.graphs[i]]) for i in chosen.tolist()]
+
     def engine(self, positions: Tensor) -> Engine:
         """A batch of graphs, lowered or not, or one graph after another."""
         chosen, key = self.index[positions], tuple(positions.tolist())

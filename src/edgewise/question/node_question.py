@@ -84,7 +84,9 @@ class NodeQuestion(PosedQuestion):
                 "question about them: ew.Question(model, data, index)."
             )
         if known is None and self.node_model.lowering is None and self.node_model.local:
-            self.node_model.copies(self.cut.places(self.index[:1].to(self.node_model.device)))  # is it local at all?
+            first = self.cut.places(self.index[:1].to(self.node_model.device))
+            if bool(torch.isfinite(self.node_model.trace.output[first]).all()):
+                self.node_model.copies(first)  # is it local at all?
         self._read_off()
 
     def _find_cut(self) -> Cut:

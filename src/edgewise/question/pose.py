@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import torch
+
 from edgewise.arguments import one_of
 from edgewise.graph.inputs import TASKS
 from edgewise.model.call import Forward
@@ -27,4 +29,5 @@ def pose(
     """The question, checked and proved before any long work."""
     one_of("task", task, TASKS)
     asked = Asked(target, mode, of, check_output(output), forward, device)
-    return (NodeQuestion if task == "node" else GraphQuestion)(model, data, index, asked)
+    with torch.inference_mode(mode=False):  # what is kept must be usable for gradients
+        return (NodeQuestion if task == "node" else GraphQuestion)(model, data, index, asked)

@@ -116,7 +116,8 @@ class PosedQuestion(ABC):
         """Why gradients cannot be trusted; empty if they can, or if that could not be decided."""
         from edgewise.question.slopes import audit_slopes
 
-        slope = audit_slopes(self)
+        with torch.inference_mode(mode=False):
+            slope = audit_slopes(self)
         if slope is None or not slope.decided:
             self.audit.undecided.append(
                 "the slope: the model cannot be run in float64" if slope is None else "the slope at a kink"

@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 
 from edgewise.engines import CopiesEngine, Engine
 from edgewise.errors import EdgewiseError, ModelError
+from edgewise.graph.copies import Copies
 from edgewise.model.call import check_model
 from edgewise.model.twin import make_twin
 from edgewise.model.weighted_model import WeightedModel
@@ -102,18 +103,24 @@ def _values_along(
     call = replace(question.call, model=twin.model.double())
     layers = check_model(call.model)
     trace = question.trace.on(dict(layers))
-    graphs = question.plain_copies(positions.repeat(len(_STEPS)))
     target = sub_target(question, positions.repeat(len(_STEPS)))
-    found: list[Tensor] = []
-    with question.loan.taken(), torch.no_grad():
+
+    def run(graphs: list[Copies]) -> list[float]:
+        found: list[Tensor] = []
         for number, copies in enumerate(graphs):
             engine = CopiesEngine(WeightedModel(call, layers, trace), replace(copies, data=_in_double(copies.data)))
             steps = torch.tensor(_STEPS if len(graphs) == 1 else _STEPS[number : number + 1], dtype=torch.float64)
             edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[0])
             own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1])
             found.append(engine.output(edge, own))
-    values: list[float] = target.value(torch.cat(found)).tolist()
-    return values
+        values: list[float] = target.value(torch.cat(found)).tolist()
+        return values
+
+    with question.loan.taken(), torch.no_grad():
+        if question.lowering is not None:
+            return run(question.plain_copies(positions.repeat(len(_STEPS))))
+        # Copies of a model that is not known operation by operation may change each other's output: one at a time.
+        return run([copies for _ in _STEPS for copies in question.plain_copies(positions)])
 
 
 def _moved(steps: Tensor, owner: Tensor, item: Tensor, ids: Tensor, along: Tensor) -> Tensor:
