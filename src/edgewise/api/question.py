@@ -54,8 +54,8 @@ class Question:
     >>> ask = Question(model, data, index=2)
     >>> ask.explain().scores, ask.walks()[0].nodes
     (tensor([6., 6.]), (0, 1, 2))
-    >>> ask.of(1).value
-    tensor([0.])
+    >>> ask.of(1).explain().scores, ask.num_layers
+    (tensor([0., 0.]), 2)
     """
 
     __slots__ = ("_batch_size", "_memory", "_posed")

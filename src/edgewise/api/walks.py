@@ -122,14 +122,14 @@ def walks(
 def walks_of_question(question: PosedQuestion, *, progress: bool = False, **own: Any) -> WalkSet | list[WalkSet]:
     """The same for a question that is posed already; `own` are the arguments of `walks` that a search takes."""
     asked = _request(**own)
-    if asked.how.rule.is_gradient:
-        question.check_slopes()
     found: list[WalkSet | None] = [None] * len(question.index)
     with progress_bar(progress, len(question.index), "walks") as advance:
         for block in target_blocks(question, asked.how, asked.memory, beam=max(asked.k, 16)):
             for position, walk_set in _answer(question, asked, block):
                 found[position] = walk_set
             advance(block.num_targets)
+    if asked.how.rule.is_gradient:
+        question.check_slopes()  # at the end: a model whose walks cannot be followed has been refused for that
     done = [one for one in found if one is not None]
     return done[0] if question.single else done
 

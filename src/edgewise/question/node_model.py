@@ -59,7 +59,7 @@ class NodeModel:
         self.device = graph.edge_index.device
         self.kept: dict[Any, Any] = {}
         """What else was learned about the same model and graph."""
-        self.audit = Audit()
+        self.audit, self.is_tried = Audit(), False
         self._known = known
         with self.loan.taken():
             trace = subject.recorded(graph)
@@ -166,6 +166,7 @@ class NodeModel:
     def _through_copies(self, targets: Tensor) -> tuple[Copies, CopiesEngine] | None:
         if not self.local:
             return None
+        self.is_tried = True
         copies = neighbourhoods(self.graph, self.in_edges, targets, self.num_layers, rim=self.rim)
         engine = CopiesEngine(self.weighted, copies)
         if self._copies_are_true(engine, targets):

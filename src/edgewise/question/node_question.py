@@ -83,10 +83,6 @@ class NodeQuestion(PosedQuestion):
                 "The model runs differently around these nodes than around those that were asked about first. Ask a new "
                 "question about them: ew.Question(model, data, index)."
             )
-        if known is None and self.node_model.lowering is None and self.node_model.local:
-            first = self.cut.places(self.index[:1].to(self.node_model.device))
-            if bool(torch.isfinite(self.node_model.trace.output[first]).all()):
-                self.node_model.copies(first)  # is it local at all?
         self._read_off()
 
     def _find_cut(self) -> Cut:
@@ -146,7 +142,10 @@ class NodeQuestion(PosedQuestion):
 
     @property
     def hops(self) -> int | None:
-        """The number of layers, if the model is local."""
+        """The number of layers, if the model is local; found out for one target, if no method has run yet."""
+        model = self.node_model
+        if model.lowering is None and model.local and not model.is_tried:
+            model.copies(self.places(torch.zeros(1, dtype=torch.long)))
         return self.num_layers if self.node_model.local else None
 
     def columns(self, local: Tensor) -> Tensor:
@@ -176,6 +175,10 @@ class NodeQuestion(PosedQuestion):
         """Neighbourhoods side by side, or the whole graph for each target; columns are those of the cut."""
         with self.loan.taken():
             return self.node_model.copies(self.places(positions))
+
+    def whole_copies(self, positions: Tensor) -> list[Copies]:
+        """The whole cut for each target."""
+        return self.node_model.wholes(self.places(positions))
 
     def plain_copies(self, positions: Tensor) -> list[Copies]:
         """The same without a look whether every copy gives its target's output."""

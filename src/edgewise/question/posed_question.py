@@ -93,6 +93,10 @@ class PosedQuestion(ABC):
         """The same without a look whether every copy gives its target's output."""
         return self.copies(positions)
 
+    def whole_copies(self, positions: Tensor) -> list[Copies]:
+        """The whole graph that is run, for each target."""
+        return self.plain_copies(positions)
+
     @abstractmethod
     def engine(self, positions: Tensor) -> Engine:
         """How to run the model for the targets at some positions of `index`."""

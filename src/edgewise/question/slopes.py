@@ -21,6 +21,7 @@ from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.execution import LoweredEngine
 from edgewise.question.posed_question import PosedQuestion, sub_target
 from edgewise.question.proof import random_weight
+from edgewise.question.target import Target
 
 _STEPS = (0.0, 1e-4, -1e-4, 1e-5, -1e-5)
 _AGREE = 1e-3
@@ -76,7 +77,7 @@ def audit_slopes(question: PosedQuestion, position: int = 0) -> AuditedSlope | N
 
 def _gradients(question: PosedQuestion, engine: Engine, positions: Tensor) -> tuple[Tensor, Tensor]:
     """∂/∂ω and ∂/∂s at 1, as explanations take them."""
-    target = sub_target(question, positions)
+    target = _logit(sub_target(question, positions))
     with question.borrowed():
         if isinstance(engine, LoweredEngine):
             found = engine.gradients(target.value)
@@ -93,6 +94,11 @@ def _gradients(question: PosedQuestion, engine: Engine, positions: Tensor) -> tu
         return of_edge, of_own
 
 
+def _logit(target: Target) -> Target:
+    """The logit of the same class: the softmax behind it is ours, and in float32 a saturated one has no digits left."""
+    return replace(target, of="logit")
+
+
 def _values_along(
     question: PosedQuestion, positions: Tensor, ids: tuple[Tensor, Tensor], along: list[Tensor]
 ) -> list[float]:
@@ -103,7 +109,8 @@ def _values_along(
     call = replace(question.call, model=twin.model.double())
     layers = check_model(call.model)
     trace = question.trace.on(dict(layers))
-    target = sub_target(question, positions.repeat(len(_STEPS)))
+    target = _logit(sub_target(question, positions.repeat(len(_STEPS))))
+    truth = float(target.value(target.truth)[0])
 
     def run(graphs: list[Copies]) -> list[float]:
         found: list[Tensor] = []
@@ -118,9 +125,12 @@ def _values_along(
 
     with question.loan.taken(), torch.no_grad():
         if question.lowering is not None:
-            return run(question.plain_copies(positions.repeat(len(_STEPS))))
-        # Copies of a model that is not known operation by operation may change each other's output: one at a time.
-        return run([copies for _ in _STEPS for copies in question.plain_copies(positions)])
+            values = run(question.plain_copies(positions.repeat(len(_STEPS))))
+        else:  # copies of a model that is not known operation by operation may change each other's output
+            values = run([copies for _ in _STEPS for copies in question.plain_copies(positions)])
+        if abs(values[0] - truth) > 1e-3 * max(abs(truth), 1e-3):  # features that are mixed before the first layer
+            values = run([copies for _ in _STEPS for copies in question.whole_copies(positions)])
+    return values
 
 
 def _moved(steps: Tensor, owner: Tensor, item: Tensor, ids: Tensor, along: Tensor) -> Tensor:

@@ -101,12 +101,12 @@ def _read_off(call: ModelCall, layers: Layers, data: Data, graphs: Tensor | None
             "The model's layers send messages in both directions (flow=), so its walks have no direction. Explain its edges "
             "instead: ew.explain(model, data, ...)."
         )
+    refuse_skips(trace.bypass)
     if not trace.is_chain:
         raise ModelError(
             "The model has layers of several message-passing calls side by side, so a step of a walk has no single Jacobian. "
             "Explain its edges instead: ew.explain(model, data, ..., level='layer')."
         )
-    refuse_skips(trace.bypass)
     try:
         program = compile_program(trace, data, readout=graphs is not None, fallback=module_layer)
     except Unsupported as reason:
