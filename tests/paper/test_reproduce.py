@@ -141,6 +141,7 @@ def results(folder):
     return {path.name: path.stat().st_mtime_ns for path in (folder / "cache" / "results").glob("*.json")}
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
     arguments = ["reproduce", "theorems", "--quick", "--workers", "1", "--out", tmp_path]
     with running(*arguments) as process:

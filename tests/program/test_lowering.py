@@ -31,7 +31,6 @@ from torch_geometric.nn import (
     JumpingKnowledge,
     LayerNorm,
     SAGEConv,
-    Sequential,
     SGConv,
 )
 from torch_geometric.utils import remove_self_loops
@@ -161,9 +160,15 @@ LAYERS = {
 }
 
 
+with_methods = pytest.mark.parametrize(
+    "methods", [pytest.param(QUICK, id="quick"), pytest.param(list(METHODS), id="all", marks=pytest.mark.slow)]
+)
+
+
+@with_methods
 @pytest.mark.parametrize("name", LAYERS)
-def test_every_known_layer_is_lowered_and_scores_as_the_model_does(name):
-    assert_ways_agree(zoo.randomise(LAYERS[name]()), everything(), **ASKED)
+def test_every_known_layer_is_lowered_and_scores_as_the_model_does(name, methods):
+    assert_ways_agree(zoo.randomise(LAYERS[name]()), everything(), methods=methods, **ASKED)
 
 
 # One of each kind of message: a loop, a root, an epsilon, attention, a ReLU on the edge, several calls in one layer.
@@ -283,18 +288,6 @@ def _basic(kind, **options):
     return lambda: kind(FEATURES, WIDTH, 3, CLASSES, act="tanh", dropout=0.5, **options)
 
 
-def _sequential():
-    steps = [
-        (GCNConv(FEATURES, WIDTH), "x, edge_index -> h"),
-        (nn.ReLU(inplace=True), "h -> h"),
-        (nn.Dropout(0.5), "h -> h"),
-        (SAGEConv(WIDTH, WIDTH), "h, edge_index -> k"),
-        (lambda h, k: h + k, "h, k -> h"),
-        (MLP([WIDTH, WIDTH, CLASSES], act="tanh"), "h -> h"),
-    ]
-    return Sequential("x, edge_index", steps)
-
-
 PARTS = {
     "relu": _activated(nn.ReLU()),
     "relu in place": _activated(nn.ReLU(inplace=True)),
@@ -335,7 +328,7 @@ PARTS = {
     ),
     "log-softmax at the end": _written(lambda m, x, e: F.log_softmax(m.b(m.a(x, e).relu(), e), dim=1)),
     "registered in another order": zoo.OtherOrder,
-    "sequential": _sequential,
+    "sequential": zoo.branching_sequence,
     "basic gcn": _basic(GCN),
     "basic gcn, jk max": _basic(GCN, jk="max"),
     "basic sage, batch norm": _basic(GraphSAGE, norm="BatchNorm", jk="cat"),
@@ -347,10 +340,11 @@ PARTS = {
 }
 
 
+@with_methods
 @pytest.mark.parametrize("name", PARTS)
-def test_every_known_part_is_lowered_and_scores_as_the_model_does(name):
-    model = zoo.randomise(PARTS[name]())
-    assert_ways_agree(model.train(), everything(weighted=False), **ASKED)  # explained in eval mode whatever it is in
+def test_every_known_part_is_lowered_and_scores_as_the_model_does(name, methods):
+    model = zoo.randomise(PARTS[name]()).train()  # explained in eval mode whatever it is in
+    assert_ways_agree(model, everything(weighted=False), methods=methods, **ASKED)
     assert model.training
 
 
@@ -527,14 +521,15 @@ ODD = {
 }
 
 
+@with_methods
 @pytest.mark.parametrize("index", [[3], [1, 4, 1, 5]])
 @pytest.mark.parametrize("name", list(ODD))
-def test_an_odd_model_is_explained_rightly_whatever_the_way(name, index):
+def test_an_odd_model_is_explained_rightly_whatever_the_way(name, index, methods):
     model = zoo.randomise(ODD[name]())
     if name == "a mask of nodes":
         model.mask = torch.tensor([[1], [0], [1], [1], [0], [1], [1], [0]])
     ways = ("lowered", "copies", "whole graph")
-    assert_ways_agree(model, everything(weighted=False), ways=ways, index=index, target=0)
+    assert_ways_agree(model, everything(weighted=False), methods=methods, ways=ways, index=index, target=0)
 
 
 @pytest.mark.parametrize("conv", [GCNConv, SAGEConv, GraphConv, GATConv, lambda a, b: GINConv(mlp(a, b))])

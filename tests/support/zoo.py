@@ -16,6 +16,7 @@ from torch_geometric.nn import (
     GAT,
     GCN,
     GIN,
+    MLP,
     PNA,
     ChebConv,
     EdgeCNN,
@@ -311,6 +312,19 @@ def _sequential():
             nn.Linear(WIDTH, CLASSES),
         ],
     )
+
+
+def branching_sequence():
+    """Made here and not in a test file: PyG imports the module that makes a Sequential by its name."""
+    steps = [
+        (GCNConv(FEATURES, WIDTH), "x, edge_index -> h"),
+        (nn.ReLU(inplace=True), "h -> h"),
+        (nn.Dropout(0.5), "h -> h"),
+        (SAGEConv(WIDTH, WIDTH), "h, edge_index -> k"),
+        (lambda h, k: h + k, "h, k -> h"),
+        (MLP([WIDTH, WIDTH, CLASSES], act="tanh"), "h -> h"),
+    ]
+    return Sequential("x, edge_index", steps)
 
 
 def _basic(kind, layers=2, **options):
