@@ -39,7 +39,7 @@ def data():
 
 
 def refused(*needles, **arguments):
-    """Call `explain`, expect an error of ours whose text matches every needle, before any long work: four forward passes at most."""
+    """Call `explain`, expect an error of ours whose text matches every needle, after four forward passes at most."""
     model, data = arguments.pop("model"), arguments.pop("data")
     Counting.calls.clear()
     with pytest.raises(ew.EdgewiseError) as caught:

@@ -79,8 +79,7 @@ def assert_walks_agree(model, data, **options):
 def explain_plain(*args, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_kernels", lambda: None)
-        found = ew.explain(*args, **options)
-    return found
+        return ew.explain(*args, **options)
 
 
 def assert_twins_agree(model, data, *, methods=METHODS, tolerance=1e-9, **asked):

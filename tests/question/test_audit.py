@@ -1,4 +1,4 @@
-"""Scores are derivatives of what the model computes: identity, depth, stopped gradients and large numbers cannot hide a wrong one."""
+"""Scores are derivatives of what the model computes: no relation, mask, pooling, detach or large number hides a wrong one."""
 
 import warnings
 
