@@ -78,6 +78,16 @@ def test_under_a_sigmoid_the_class_is_decided_at_one_half(name):
     assert found.settings["output"] == output
 
 
+@pytest.mark.parametrize(
+    "handed_on", [lambda z: functional.dropout(z, training=False), lambda z: z.contiguous().to(z.dtype)]
+)
+def test_an_operation_that_hands_its_tensor_on_is_looked_through(handed_on):
+    data = graph()
+    assert ew.explain(Net(handed_on, 3), data, 3).settings["output"] == "logit"
+    model = Net(lambda z: handed_on(torch.softmax(handed_on(z), dim=1)), 3)
+    assert ew.explain(model, data, 3).settings["output"] == "prob"
+
+
 def test_probabilities_are_the_models_own():
     data, model = graph(), Net(SEVERAL["softmax"][0], 3)
     prob = model(data.x, data.edge_index).max(dim=1).values

@@ -65,9 +65,9 @@ class Head:
 
 def find_head(trace: "Trace") -> "tuple[Head, Trace] | None":
     """The head of a recorded model, and the pass as it would have been without it; None if it has none that can be seen."""
-    makers: dict[Key, Operation] = {
-        key: operation for operation in trace.operations for key in operation.outputs if key is not None
-    }
+    makers: dict[Key, Operation] = {}
+    for one in trace.operations:  # an operation that hands a tensor on as it is (dropout in eval mode) makes nothing
+        makers.update({key: one for key in one.outputs if key is not None and key not in one.inputs})
     operation = makers.get(trace.output_key)
     while operation is not None and _name(operation) in _SAME_NUMBERS and operation.inputs:
         operation = makers.get(operation.inputs[0])
