@@ -119,7 +119,7 @@ def _check_edges(edge_index: Tensor, num_nodes: int, where: str) -> None:
     """Both ends of every edge exist: 0 ≤ node < N."""
     if edge_index.numel() == 0:
         return
-    low, high = int(edge_index.min()), int(edge_index.max())
+    low, high = (int(end) for end in edge_index.aminmax())
     if low < 0 or high >= num_nodes:
         raise InputError(
             f"`{where}.edge_index` must name nodes from 0 to {num_nodes - 1} (x has {num_nodes} rows), "

@@ -4,6 +4,7 @@ import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -102,8 +103,21 @@ def _parameters(model: nn.Module) -> list[str]:
     declared = getattr(
         model, "signature", None
     )  # torch_geometric.nn.Sequential: forward is (*args), the names are here
-    names = getattr(declared, "param_dict", None) or inspect.signature(model.forward).parameters
-    return list(names)
+    names = getattr(declared, "param_dict", None)
+    return list(names) if names else _declared(model.forward)
+
+
+def _declared(forward: Any) -> list[str]:
+    """The names of the arguments; read once for each function (a method is bound anew each time it is looked at)."""
+    function = getattr(forward, "__func__", None)
+    if function is None:
+        return list(inspect.signature(forward).parameters)
+    return _declared_by(function)[1:]
+
+
+@lru_cache(maxsize=256)
+def _declared_by(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
 
 
 def takes_data(model: nn.Module) -> bool:

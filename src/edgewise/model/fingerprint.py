@@ -5,6 +5,7 @@ Versions of tensors do not see an edit through `.data`, and identities do not se
 
 import dataclasses
 import math
+import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from enum import Enum
@@ -55,11 +56,15 @@ class Fingerprint:
         with model_lock(model):
             self._modules = dict(unwrapped(model).named_modules())
             self._parts = {name: _photograph(module) for name, module in self._modules.items()}
+            self._glance = _Glance(self._modules.values(), self._parts.values())
 
     def changed(self, model: nn.Module) -> str:
         """What has changed first, in words such as `parameter convs.0.bias`; empty if nothing has."""
         with model_lock(model):
-            return next(self._differences(unwrapped(model)), "")
+            inner = unwrapped(model)
+            if inner is self._modules[""] and self._glance.is_same():
+                return ""
+            return next(self._differences(inner), "")
 
     def differences(self, model: nn.Module) -> list[str]:
         """Everything that has changed."""
@@ -100,6 +105,51 @@ class _Container:
 
     kind: type
     parts: dict[Any, Any]
+
+
+class _Glance:
+    """A quick look at all modules: True only if every attribute is the very object that it was, with its contents.
+
+    `tables` pairs each dictionary of the modules with a copy of it; `empty` are the dictionaries that had nothing in them
+    (hooks, mostly).
+    """
+
+    def __init__(self, modules: Iterable[nn.Module], parts: Iterable[list[dict[str, Any]]]) -> None:
+        self.tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self.empty: list[dict[Any, Any]] = []
+        self.tensors: list[tuple[Tensor, dict[str, Any], str]] = []
+        self.contents: list[tuple[Any, dict[str, Any], str]] = []
+        for module, (parameters, buffers, attributes) in zip(modules, parts, strict=True):
+            own = vars(module)
+            self.tables.append((own, dict(own)))
+            for table, kept in ((module._parameters, parameters), (module._buffers, buffers), (module._modules, {})):
+                (self.tables.append((table, dict(table))) if table else self.empty.append(table))
+                self.tensors += [(value, table, key) for key, value in kept.items() if value is not None]
+            self.empty += [value for key, value in own.items() if _role(key) == "hooks" and not value]
+            self.contents += [(kept, own, key) for key, kept in attributes.items() if kept is not own.get(key)]
+
+    def is_same(self) -> bool:
+        """Whether nothing has changed; False may also mean that it takes a closer look."""
+        if any(self.empty):
+            return False
+        for now, before in self.tables:
+            if "training" in before:
+                before["training"] = now.get("training")  # does not belong to the function
+            if len(now) != len(before) or not all(map(operator.is_, now.values(), before.values())):
+                return False
+            if not all(map(operator.is_, now, before)):
+                return False
+        if not all(_equal(before, table[key]) for before, table, key in self.tensors):
+            return False
+        return all(key in table and _same(before, table[key]) for before, table, key in self.contents)
+
+
+def _equal(before: Tensor, now: Tensor) -> bool:
+    """Whether two tensors are of one kind and have the same numbers."""
+    try:
+        return torch.equal(before, now)
+    except RuntimeError:  # another dtype or device, or a sparse one
+        return False
 
 
 @lru_cache(maxsize=4096)

@@ -8,6 +8,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch_geometric.nn import MessagePassing
 
+from edgewise.model.thread_state import ThreadState, pop_mode, push_mode
+
 Layers: TypeAlias = list[tuple[str, MessagePassing]]
 
 
@@ -35,19 +37,20 @@ def edge_update_hooks(layers: Layers, on_edge_update: Callable[..., Any]) -> Ite
 
 
 class OperationMode(TorchFunctionMode):
-    """Sees every torch operation outside message-passing layers, numbered in order: the same model gives the same numbers."""
+    """Sees every torch operation outside message-passing layers, numbered in order: the same model gives the same numbers.
+
+    Inside a layer it is off the stack of modes: most operations happen there, and each would cost a call.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.depth = 0
         self.position = 0
+        self._is_off = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if self.depth:
-            return func(*args, **kwargs)
         position, self.position = self.position, self.position + 1
-        return self.operate(position, func, args, kwargs)
+        return self.operate(position, func, args, kwargs or {})
 
     def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
         """What to do with one operation."""
@@ -55,20 +58,28 @@ class OperationMode(TorchFunctionMode):
 
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """A layer begins: its operations are not counted."""
+        if self.depth == 0:
+            self._is_off = pop_mode(self)
         self.depth += 1
 
     def leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """A layer ends."""
         self.depth -= 1
+        if self.depth == 0 and self._is_off:
+            push_mode(self)
 
     @contextmanager
     def watching(self, layers: Layers) -> Iterator[None]:
         """Active, and blind inside the layers."""
+        before = ThreadState()
         handles = [m.register_forward_pre_hook(self.enter, prepend=True, with_kwargs=True) for _, m in layers]
         handles += [m.register_forward_hook(self.leave, with_kwargs=True) for _, m in layers]
         try:
-            with self:
-                yield
+            push_mode(self)
+            yield
         finally:
-            for handle in handles:
-                handle.remove()
+            try:
+                for handle in handles:
+                    handle.remove()
+            finally:
+                before.put_back()

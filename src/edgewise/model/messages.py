@@ -30,6 +30,8 @@ def match_messages(used: Tensor, given: Tensor, num_nodes: int, layer: str) -> S
     num_edges = given.size(1)
     if used.shape == given.shape and torch.equal(used, given):
         return torch.arange(num_edges, device=given.device)
+    if _adds_loops_last(used, given, num_nodes):
+        return torch.cat([torch.arange(num_edges, device=given.device), num_edges + used[1, num_edges:]])
     wanted, keys = used[0] * num_nodes + used[1], given[0] * num_nodes + given[1]
     order = keys.argsort(stable=True)
     ordered = keys[order]
@@ -44,6 +46,14 @@ def match_messages(used: Tensor, given: Tensor, num_nodes: int, layer: str) -> S
     slots = num_edges + used[1]
     slots[found] = order[(first + rank)[found]]
     return slots
+
+
+def _adds_loops_last(used: Tensor, given: Tensor, num_nodes: int) -> bool:
+    """Whether a layer took all columns, none of them a loop, and added a loop for every node behind them."""
+    num_edges = given.size(1)
+    if used.size(1) != num_edges + num_nodes or not torch.equal(used[:, :num_edges], given):
+        return False
+    return torch.equal(used[0, num_edges:], used[1, num_edges:]) and not bool((given[0] == given[1]).any())
 
 
 def _refuse_strangers(used: Tensor, known: Tensor, layer: str) -> None:

@@ -29,6 +29,19 @@ def push_mode(mode: TorchFunctionMode) -> None:
     _push_mode(mode)
 
 
+def pop_mode(mode: TorchFunctionMode) -> bool:
+    """Take a mode off, wherever it is on the stack; False if it is not there (torch takes it off while it works)."""
+    modes = _get_current_function_mode_stack()
+    if mode not in modes:
+        return False
+    for _ in modes:
+        _pop_mode()
+    for other in modes:
+        if other is not mode:
+            _push_mode(other)
+    return True
+
+
 def close_frames(error: BaseException) -> None:
     """After an interrupt, finish now what hangs in the frames that it has left, such as an open context manager of torch.
 

@@ -6,10 +6,12 @@ reaches past its copy to the original (a closure over `self`), is borrowed inste
 """
 
 import threading
+import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -117,19 +119,21 @@ class Watch(TorchFunctionMode):
     """Notices modules that are called and tensors that are used (as in `lambda x: x @ self.weight`), in one thread.
 
     `seen` lists the names, each once. `on_seen` is called with the name before the module or the operation runs; what it raises
-    stops the pass there.
+    stops the pass there. `tensors=False` looks at modules only, which costs next to nothing.
     """
 
-    def __init__(self, model: nn.Module, on_seen: Callable[[str], None] | None = None) -> None:
+    def __init__(self, model: nn.Module, on_seen: Callable[[str], None] | None = None, *, tensors: bool = True) -> None:
         super().__init__()
         self.seen: list[str] = []
+        self._tensors = tensors
         self._on_seen, self._names = on_seen, _names_of_parts(model)
         self._thread, self._before = threading.get_ident(), ThreadState()
 
     def start(self) -> None:
         """From now on; call it in a `try` whose `finally` stops the watch, twice (see `ThreadState`)."""
         torch_module.register_module_forward_pre_hook(self)
-        push_mode(self)
+        if self._tensors:
+            push_mode(self)
 
     def stop(self) -> None:
         """No longer, and the thread is as it was when the watch was made; may be repeated."""
@@ -201,15 +205,45 @@ def _stop(name: str) -> None:
     raise _OriginalSeenError(name)
 
 
-def usable_model(model: nn.Module, run: Callable[[nn.Module], Result]) -> tuple[Twin, Result]:
+def holds_functions(model: nn.Module) -> bool:
+    """Whether a module keeps a function of its own (a closure, a bound method, a hook), which may know the original's tensors.
+
+    >>> model = torch.nn.Linear(2, 1)
+    >>> holds_functions(model)
+    False
+    >>> model.block = lambda x: x @ model.weight
+    >>> holds_functions(model)
+    True
+    """
+    return any(_has_function(vars(module).values(), 3) for module in model.modules())
+
+
+def _has_function(values: Iterable[Any], depth: int) -> bool:
+    for value in values:
+        kind = type(value)
+        if kind is types.FunctionType:
+            if value.__closure__ is not None or value.__defaults__:
+                return True
+        elif kind is types.MethodType or isinstance(value, partial):
+            return True
+        elif isinstance(value, (list, tuple, dict)) and depth:
+            parts = value.values() if isinstance(value, dict) else value
+            if value and _has_function(parts, depth - 1):
+                return True
+    return False
+
+
+def usable_model(model: nn.Module, run: Callable[[nn.Module], Result], *, tensors: bool = False) -> tuple[Twin, Result]:
     """The twin if it stands on its own, otherwise the borrowed model and the reason; and what `run` gave on it.
 
     `run` is called on the twin. If that pass reaches for the original, it is stopped before the original does anything and
-    `run` is called on the borrowed model. What a pass draws from the global random generators is put back (see `quiet_run`).
+    `run` is called on the borrowed model. Tensors of the original are watched only where something may know them:
+    `tensors=True` (a `forward` of the user's), or a function that a module holds. What a pass draws from the global random
+    generators is put back (see `quiet_run`).
     """
     twin = make_twin(model)
     if not twin.borrowed:
-        seen, outcome = _tried(model, lambda: run(twin.model))
+        seen, outcome = _tried(model, lambda: run(twin.model), tensors=tensors or holds_functions(model))
         if outcome is not None:
             return replace(twin, draws=tuple(outcome[1].operations)), outcome[0]
         reason = f"forward calls modules of the original through a closure: {', '.join(seen)}"
@@ -219,9 +253,11 @@ def usable_model(model: nn.Module, run: Callable[[nn.Module], Result]) -> tuple[
     return replace(twin, draws=tuple(draws.operations)), result
 
 
-def _tried(model: nn.Module, run: Callable[[], Result]) -> tuple[list[str], tuple[Result, Draws] | None]:
+def _tried(
+    model: nn.Module, run: Callable[[], Result], *, tensors: bool
+) -> tuple[list[str], tuple[Result, Draws] | None]:
     """(parts of the original that `run` reached for, its result and draws if it reached for none)."""
-    watch = Watch(model, _stop)
+    watch = Watch(model, _stop, tensors=tensors)
     try:
         watch.start()
         torch.set_grad_enabled(True)

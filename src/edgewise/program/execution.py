@@ -55,12 +55,12 @@ class LoweredEngine:
         values = run(self.program, self.levels, self._prepared, weight, own)
         return values[self.program.output][: self.num_targets]
 
-    def gradients(self, of_rows: Callable[[Tensor], Tensor]) -> tuple[LayerWeight, SelfWeight] | None:
-        """∂/∂ω `[L, M]` and ∂/∂s `[L, S]` at 1 of `of_rows(output).sum()`; None if there are no activations to start from."""
+    def gradients(self, slope: Callable[[Tensor], Tensor]) -> tuple[LayerWeight, SelfWeight] | None:
+        """∂/∂ω `[L, M]` and ∂/∂s `[L, S]` at 1 (see `ReversePass.run`); None if there are no activations to start from."""
         if self._known is None:
             return None
         with torch.no_grad():
-            return ReversePass(self.program, self.levels, self._prepared, self._known, self._slopes).run(of_rows)
+            return ReversePass(self.program, self.levels, self._prepared, self._known, self._slopes).run(slope)
 
 
 class LoweredGraphs(LoweredEngine):

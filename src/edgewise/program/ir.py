@@ -10,11 +10,13 @@ A GCN of two layers with a ReLU in between is three steps, with W₁ and W₂ in
     value 2 = MessageStep(layer 2, Ref(1), call 1)      the output
 """
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from edgewise.model.module_copy import copied_module
 from edgewise.program.layers.base import Layer
 from edgewise.trees import TreeSpec, tree_unflatten
 
@@ -120,3 +122,26 @@ class Program:
             else:
                 found[-1].append(step)
         return found
+
+
+def in_double(part: Any) -> Any:
+    """A program, or a part of one, with all its numbers in float64; modules inside (attention) are copied.
+
+    >>> import torch
+    >>> in_double(Rows(torch.ones(2, 1))).tensor.dtype
+    torch.float64
+    """
+    if isinstance(part, Tensor):
+        return part.double() if part.is_floating_point() else part
+    if isinstance(part, nn.Module):
+        return copied_module(part).double()
+    if isinstance(part, MessageStep) and isinstance(part.source, Rows):
+        return replace(part, layer=in_double(part.layer))  # what it reads was prepared, and is not read again
+    if type(part) is tuple:
+        return tuple(in_double(item) for item in part)
+    if isinstance(part, functools.partial):
+        keywords = {key: in_double(value) for key, value in part.keywords.items()}
+        return functools.partial(part.func, *in_double(part.args), **keywords)
+    if is_dataclass(part) and not isinstance(part, type):
+        return replace(part, **{field.name: in_double(getattr(part, field.name)) for field in fields(part)})
+    return part

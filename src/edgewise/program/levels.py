@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -176,6 +177,7 @@ class Levels:
     whole: bool = False
     """Whether every call runs on the whole graph: graph tasks."""
     _hops: dict[tuple[int, bool], Hop] = field(default_factory=dict)
+    _head: Tensor | None = None
 
     def pairs_after(self, calls: int) -> int:
         """How many pairs are needed after some calls: those within L − calls hops, at most L − 1."""
@@ -202,8 +204,9 @@ class Levels:
             tail = self.sender[:edges] if from_nodes or self.whole else self.tail[:edges]  # nodes, or pairs
             size = self.num_nodes if from_nodes or self.whole else self.pairs_after(call)
             own = nodes if from_nodes and not self.whole else None
+            known = {"head": self.head[:edges]}
             self._hops[key] = Hop(
-                self.start[: heads + 1], tail, self.edge_id[:edges], own, nodes, size, self.node[:size]
+                self.start[: heads + 1], tail, self.edge_id[:edges], own, nodes, size, self.node[:size], known
             )
         return self._hops[key]
 
@@ -214,11 +217,16 @@ class Levels:
     @property
     def head(self) -> Tensor:
         """`[M]`: the pair that receives."""
-        return self.hop(0, from_nodes=True).head
+        if self._head is None:
+            pairs = torch.arange(len(self.start) - 1, device=self.start.device)
+            self._head = torch.repeat_interleave(pairs, self.start.diff(), output_size=len(self.edge_id))
+        return self._head
 
 
-def expand(in_edges: InEdges, targets: Tensor, num_calls: int, table: Tensor) -> Levels:
+def expand(in_edges: InEdges, targets: Tensor, num_calls: int, table: Tensor, *, together: bool = False) -> Levels:
     """The levels of some targets. `table` (targets × nodes, all −1) says which number a pair has; it is left as it was.
+
+    `together`: the targets, each once, share their copies, as if they were one: a pair is then a node.
 
     >>> path = InEdges.of(torch.tensor([[0, 1], [1, 2]]), 3)                    # 0 → 1 → 2
     >>> levels = expand(path, torch.tensor([2]), 2, torch.full((3,), -1, dtype=torch.int32))
@@ -227,11 +235,13 @@ def expand(in_edges: InEdges, targets: Tensor, num_calls: int, table: Tensor) ->
     >>> levels.edge_id.tolist(), levels.sender.tolist(), levels.tail.tolist()   # e0 comes from a node that has no pair
     ([1, 0], [1, 0], [1])
     """
+    if not targets.is_cuda and not kernels_for(len(targets) * in_edges.num_nodes, targets):
+        return _expand_small(in_edges, targets, num_calls, table, together=together)
     size, device = in_edges.num_nodes, targets.device
-    frontier = torch.arange(len(targets), device=device) * size + targets  # keys: target · N + node
+    frontier = targets if together else torch.arange(len(targets), device=device) * size + targets  # target · N + node
     table[frontier] = torch.arange(len(targets), device=device, dtype=table.dtype)
     keys, ends, hops = [frontier], [len(frontier)], []  # per hop: its keys, pairs so far, its edges
-    grow = _grow_compiled if kernels_for(len(targets) * size, targets) else _grow
+    grow = _grow if targets.is_cuda else _grow_compiled
     for hop in range(num_calls):
         last = hop == num_calls - 1  # its senders are read from the features: they need no number
         hops.append(grow(in_edges, frontier, table, ends[-1], number_senders=not last))
@@ -275,6 +285,47 @@ def _grow_compiled(in_edges: InEdges, frontier: Tensor, table: Tensor, first: in
     grown = kernels.grow(*geometry, in_edges.num_nodes, table.numpy(), first, number_senders)
     count, edges, senders, tails, new = (torch.from_numpy(array) for array in grown)
     return count, edges, senders, tails, new
+
+
+def _expand_small(in_edges: InEdges, targets: Tensor, num_calls: int, table: Tensor, *, together: bool) -> Levels:
+    """The same in numpy, whose calls cost a fifth of torch's where there is little to do."""
+    start, edge, sender, numbers = arrays(in_edges.start, in_edges.edge, in_edges.sender, table)
+    size = in_edges.num_nodes
+    order, node = np.arange(targets.numel()), targets.numpy()
+    owner = np.zeros_like(order) if together else order  # of the frontier, as is `node`
+    numbers[owner * size + node] = order
+    owners, nodes, heads, edges, senders, tails, ends = [owner], [node], [], [], [], [], [len(node)]
+    first = 0  # the number of the frontier's first pair
+    for hop in range(num_calls):
+        begin = start[node]
+        count = start[node + 1] - begin
+        position = np.repeat(np.arange(len(node)), count)  # [in-edges of the frontier]
+        place = np.arange(len(position)) + (begin - count.cumsum() + count)[position]
+        heads.append(position + first)
+        edges.append(edge[place])
+        senders.append(sender[place])
+        if hop == num_calls - 1:  # these senders are read from the features: they need no number
+            break
+        first = ends[-1]
+        key = owner[position] * size + senders[-1]
+        fresh = key[numbers[key] < 0]
+        ticket = np.arange(len(fresh), dtype=numbers.dtype)
+        numbers[fresh] = ticket  # of several equal keys, the one that is written last finds its ticket there
+        new = fresh[numbers[fresh] == ticket]
+        numbers[new] = np.arange(first, first + len(new), dtype=numbers.dtype)
+        tails.append(numbers[key])
+        owner, node = np.divmod(new, size)
+        owners.append(owner)
+        nodes.append(node)
+        ends.append(first + len(new))
+    pair_owner, pair_node, head = np.concatenate(owners), np.concatenate(nodes), np.concatenate(heads)
+    numbers[pair_owner * size + pair_node] = -1
+    ends_of_pairs = np.zeros(len(pair_node) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(head, minlength=len(pair_node)), out=ends_of_pairs[1:])
+    tail = np.concatenate([*tails, head[:0]]).astype(np.int64)
+    whole = (pair_node, pair_owner, ends_of_pairs, np.concatenate(edges), np.concatenate(senders), tail, head)
+    node_, owner_, start_, edge_, sender_, tail_, head_ = (torch.from_numpy(part) for part in whole)
+    return Levels(num_calls, targets.numel(), node_, owner_, start_, edge_, sender_, tail_, ends, size, _head=head_)
 
 
 def _number_new(table: Tensor, key: Tensor, first: int) -> Tensor:

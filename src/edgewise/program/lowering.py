@@ -5,6 +5,7 @@ not proved yet: `question/` calls `settle` and compares the output with the mode
 """
 
 import logging
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,9 +16,9 @@ from edgewise.graph.copies import Copies
 from edgewise.model.trace import Trace
 from edgewise.program.compile import compile_program
 from edgewise.program.execution import LoweredEngine, LoweredGraphs, prepare, run
-from edgewise.program.ir import Program
+from edgewise.program.ir import Program, in_double
 from edgewise.program.layers.base import Unsupported
-from edgewise.program.levels import expand, whole_levels
+from edgewise.program.levels import Levels, expand, whole_levels
 from edgewise.program.reverse import Slope, find_slopes
 
 log = logging.getLogger("edgewise")
@@ -39,6 +40,8 @@ class Lowering:
         self.everything = whole_levels(data, in_edges, program.num_calls, no_owner, data.num_nodes)
         self.known: dict[int, Tensor] = {}
         self.slopes: dict[int, Slope] = {}
+        self._around: Any = None
+        """The levels of all targets together, if only what they depend on was run."""
         self.last_block_bytes = 0
         self.uses_model = any(layer.uses_model for layer in program.layers)
 
@@ -47,35 +50,76 @@ class Lowering:
         """About how many bytes a pass keeps for a pair: every value, its gradient and a copy."""
         return 3 * sum(value[:1].numel() * value.element_size() for value in self.known.values())
 
-    def settle(self) -> Tensor:
-        """Run everything once at ω = 1 and keep it; returns the output of all nodes, `[N, columns]`."""
-        output = self.run_all(
-            torch.ones(
-                self.program.num_calls,
-                len(self.in_edges.edge),
-                dtype=self.dtype,
-                device=self.data.edge_index.device,
-            )
-        )
-        self.known, self.slopes = output, find_slopes(self.program, output)
-        return output[self.program.output]
+    def settle(self, targets: Tensor | None = None) -> Tensor:
+        """Run everything once at ω = 1 and keep it; returns the output of all nodes, or of `targets`, `[…, columns]`.
+
+        With `targets` `[T]`, each once, only what they depend on is run: rows of other nodes are 0 and never read.
+        """
+        ones = torch.ones(1, dtype=self.dtype, device=self.data.edge_index.device)
+        if targets is None:
+            self.known = self.run_all(ones.expand(self.program.num_calls, len(self.in_edges.edge)))
+        else:
+            self._around = self._expanded(targets, together=True)
+            values = self._run_around(ones.expand(self.program.num_calls, len(self._around.edge_id)), None)
+            self.known = {number: self._spread(value) for number, value in values.items()}
+        self.slopes = find_slopes(self.program, self.known)
+        output = self.known[self.program.output]
+        return output if targets is None else output.index_select(0, targets)
+
+    def output_at(self, targets: Tensor | None, weight: Tensor, own: Tensor) -> Tensor:
+        """The output of the nodes that `settle` was given, under ω `[L, E]` and s `[L, N]` that all of them share."""
+        if targets is None:
+            return self.run_all(weight, own)[self.program.output]
+        around = self._around
+        values = self._run_around(weight.index_select(1, around.edge_id), own.index_select(1, around.node))
+        return values[self.program.output][: len(targets)]
+
+    def _run_around(self, weight: Tensor, own: Tensor | None) -> dict[int, Tensor]:
+        with torch.no_grad():
+            return run(self.program, self._around, self.prepared, weight, own)
+
+    def _spread(self, value: Tensor) -> Tensor:
+        """Rows of the first pairs as rows of their nodes, `[N, …]`."""
+        whole = value.new_zeros(self.data.num_nodes, *value.shape[1:])
+        whole[self._around.node[: len(value)]] = value
+        return whole
+
+    def known_everywhere(self) -> dict[int, Tensor]:
+        """Every value of every node at ω = 1, also where only some were needed so far."""
+        if self._around is not None:
+            self.settle()
+            self._around = None
+        return self.known
 
     def run_all(self, weight: Tensor, own: Tensor | None = None) -> dict[int, Tensor]:
         """Every value for every node, `[N, width]` each, under ω `[L, E]` and s `[L, N]` that all targets share."""
+        weight = weight if weight.stride(1) == 0 else weight[:, self.in_edges.edge]
         with torch.no_grad():
-            return run(self.program, self.everything, self.prepared, weight[:, self.in_edges.edge], own)
+            return run(self.program, self.everything, self.prepared, weight, own)
 
-    def engine(self, targets: Tensor) -> LoweredEngine:
-        """An engine for these nodes, `[T]`, all in one pass."""
-        needed = len(targets) * self.in_edges.num_nodes
+    def _expanded(self, targets: Tensor, *, together: bool = False) -> Levels:
+        """The levels of some targets, with a table that is used again."""
+        needed = (1 if together else len(targets)) * self.in_edges.num_nodes
         if len(self._table) < needed:
             self._table = torch.full((needed,), -1, dtype=torch.int32, device=targets.device)
         # after an interrupt a half-written table must not be used again
         table, self._table = self._table, self._table[:0]
-        levels = expand(self.in_edges, targets, self.program.num_calls, table)
+        levels = expand(self.in_edges, targets, self.program.num_calls, table, together=together)
         self._table = table
+        return levels
+
+    def engine(self, targets: Tensor) -> LoweredEngine:
+        """An engine for these nodes, `[T]`, all in one pass."""
+        levels = self._expanded(targets)
         self.last_block_bytes = len(levels.node) * self._pair_bytes + len(levels.edge_id) * _EDGE_BYTES
         return LoweredEngine(self.program, levels, self.prepared, self.known, self.slopes)
+
+    def double_engine(self, targets: Tensor) -> LoweredEngine:
+        """The same in float64, to take differences: features are as float32 has them, every operation on them is exact."""
+        engine = self.engine(targets)
+        program = in_double(self.program)
+        prepared = {call: in_double(table) for call, table in self.prepared.items()}
+        return LoweredEngine(program, engine.levels, prepared)
 
 
 def _compiled(trace: Trace, data: Data, *, whole: bool) -> Program | None:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from edgewise.program.compile import rectifier
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, Source
 from edgewise.program.levels import Levels
 from edgewise.program.operations import is_element_wise
@@ -48,6 +49,11 @@ def find_slopes(program: Program, known: dict[int, Tensor]) -> dict[int, Slope]:
         plain = all(isinstance(s, Ref) and s.own_call is None for s in sources)
         if len(outside) == 1 and plain and all(is_element_wise(step.function) for step in segment):
             (value,) = outside  # the one value that the segment reads
+            below = rectifier(segment)
+            if below is not None:  # by far the most common one: no need of autograd
+                slope = torch.full_like(known[value], below).masked_fill_(known[value] > 0, 1.0)
+                found[number] = Slope(value, segment[-1].output, slope)
+                continue
             with torch.enable_grad():
                 rows = known[value].detach().requires_grad_()
                 values = {value: rows}
@@ -75,7 +81,7 @@ class ReversePass:
     >>> path = InEdges.of(torch.tensor([[0, 1], [1, 2]]), 3)
     >>> levels = expand(path, torch.tensor([2]), 2, torch.full((3,), -1, dtype=torch.int32))   # pairs: nodes 2, 1
     >>> prepared = {0: plus.prepare(x)}
-    >>> of_edges, of_own = ReversePass(program, levels, prepared, known, {}).run(lambda rows: rows[:, 0])
+    >>> of_edges, of_own = ReversePass(program, levels, prepared, known, {}).run(torch.ones_like)
     >>> of_edges                                                                # rows are calls, columns are e1 and e0
     tensor([[10.,  1.],
             [11.,  0.]])
@@ -99,13 +105,13 @@ class ReversePass:
         self.gradient: dict[int, Tensor] = {}
 
     def run(self, of_rows: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        """∂/∂ω `[L, M]` and ∂/∂s `[L, S]` at 1 of `of_rows(output).sum()`; `of_rows` maps `[T, columns]` to `[T]`."""
+        """∂/∂ω `[L, M]` and ∂/∂s `[L, S]` at 1 of the explained numbers; `of_rows` is their gradient by the output's rows.
+
+        It maps rows `[T, columns]` to gradients `[T, columns]`.
+        """
         levels, program = self.levels, self.program
         targets = levels.node[: levels.num_targets]  # [T]: the first pairs are the targets themselves
-        with torch.enable_grad():
-            rows = self.known[program.output].index_select(0, targets).requires_grad_()
-            (first,) = torch.autograd.grad(of_rows(rows).sum(), rows)  # [T, columns]
-        self._add(program.output, first)
+        self._add(program.output, of_rows(self.known[program.output].index_select(0, targets)))
         segments = program.segments()
         messages = [step for step in program.steps if isinstance(step, MessageStep)]
         for step, segment in zip(reversed(messages), reversed(segments), strict=True):

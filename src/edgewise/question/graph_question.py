@@ -37,6 +37,7 @@ class GraphQuestion(PosedQuestion):
         graphs = read_graphs(data)
         self.index, single = read_index(index, len(graphs), "graph")
         self.single = single or (isinstance(data, Data) and not isinstance(data, Batch))
+        self._kept = {}
         self._sources = [attributes(graph)["edge_index"] for graph in graphs]
         self._given = graphs
         self._mark = DataMark(graphs)

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -28,6 +29,9 @@ _READ_RECEIVERS_ONLY = (
     *(pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv, pyg.PNAConv),
 )
 
+_READ_DEGREES = (pyg.GCNConv, pyg.SGConv)
+"""Layers that read the degrees of senders, and nothing else beyond the receiver's own in-edges."""
+
 
 @dataclass(frozen=True)
 class Known:
@@ -40,9 +44,13 @@ class Known:
     output: ModelOutput
 
 
-def rim_of(trace: Trace) -> int:
-    """How many hops beyond its layers a model reads: one, if a layer may read the degree of a sender."""
-    return 0 if all(isinstance(call.module, _READ_RECEIVERS_ONLY) for call in trace.calls) else 1
+def rim_of(trace: Trace) -> str:
+    """What layers read beyond L hops: nothing (`""`), the degrees of senders, or perhaps more of the nodes there."""
+    modules = [call.module for call in trace.calls]
+    if all(isinstance(module, _READ_RECEIVERS_ONLY) for module in modules):
+        return ""
+    known = (*_READ_RECEIVERS_ONLY, *_READ_DEGREES)
+    return "degrees" if all(type(module) in known for module in modules) else "nodes"
 
 
 class NodeModel:
@@ -54,7 +62,9 @@ class NodeModel:
         graph: Data,
         asked: tuple[str | None, str | None],
         known: Known | None = None,
+        targets: Tensor | None = None,
     ) -> None:
+        self._targets = targets  # the only nodes that will be asked about; None: any
         self.subject, self.graph, self.layers, self.loan = subject, graph, subject.layers, subject.loan
         self.device = graph.edge_index.device
         self.kept: dict[Any, Any] = {}
@@ -72,7 +82,7 @@ class NodeModel:
             self._check_rows()
             self.weighted = WeightedModel(self.call, self.layers, self.trace)
             self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, self.trace.flow or "source_to_target")
-            self.rim = rim_of(self.trace)
+            self.rim = 1 if rim_of(self.trace) else 0
             self._whole = WeightedGraph(graph)
             self.local = self.trace.flow is not None and (known is None or known.local)
             if not self.local and known is None:
@@ -111,23 +121,28 @@ class NodeModel:
         self.trace = self.weighted.trace = trace.without_tensors()
         if lowering is None:
             return None
-        plain = lowering.settle()
+        true, targets = self.trace.output, self._targets
+        true = true if targets is None else true.index_select(0, targets)
+        plain = lowering.settle(targets)
         if self._known is not None:
-            return lowering if close(plain, self.trace.output, self.scale) else None
-        random = lowering.run_all(*self._random_weights())[lowering.program.output]
-        if close(plain, self.trace.output, self.scale) and close(random, self._probe(), self.scale):
-            self._note(plain, random)
+            return lowering if close(plain, true, self.scale) else None
+        random = lowering.output_at(targets, *self._random_weights)
+        probe = self._probe() if targets is None else self._probe().index_select(0, targets)
+        if close(plain, true, self.scale) and close(random, probe, self.scale):
+            self._note(plain - true, random - probe)
             return lowering
         log.debug("not lowered: the program does not reproduce the model's output")
         return None
 
     def _note(self, plain: Tensor, random: Tensor) -> None:
-        """How well the lowered program agrees with the model."""
+        """How far the lowered program is from the model, at ω = 1 and at random weights."""
         if len(plain):
-            self.audit.value_error = float((plain - self.trace.output).abs().max())
-            self.audit.weighted_error = float(((random - self._probe()).abs() / self.scale.clamp(min=1e-30)).max())
+            self.audit.value_error = float(plain.abs().max())
+            self.audit.weighted_error = float((random.abs() / self.scale.clamp(min=1e-30)).max())
 
+    @cached_property
     def _random_weights(self) -> tuple[Tensor, Tensor]:
+        """ω `[L, E]` and s `[L, N]`, the same for every question about this graph."""
         sizes = (self.graph.edge_index.size(1), self.graph.num_nodes)
         ids = [torch.arange(size, device=self.device) for size in sizes]
         edge, own = (random_weight(i, self.num_layers, self.trace.output) for i in ids)
@@ -137,7 +152,7 @@ class NodeModel:
         """The model's output at random weights, to compare with: a dead ReLU hides nothing there."""
         if not hasattr(self, "_probe_output"):
             with torch.no_grad():
-                self._probe_output = self.weighted(self._whole, *self._random_weights())
+                self._probe_output = self.weighted(self._whole, *self._random_weights)
         return self._probe_output
 
     # --- through the model --------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from edgewise.engines import Engine
 from edgewise.errors import InputError, ModelError, StaleQuestionError
 from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies
-from edgewise.graph.cut import Cut, cut_out, part_of, whole, worth_cutting
+from edgewise.graph.cut import Cut, columns_into, cut_out, part_of, whole, worth_cutting
 from edgewise.graph.inputs import check_values, read_index, read_structure
 from edgewise.question.locality import confirmed, is_proved
 from edgewise.question.node_model import Known, NodeModel, rim_of
@@ -22,7 +22,7 @@ from edgewise.question.target import choose_target
 
 _STRANGERS = 5
 _TINY = 48
-"""Nodes of the cut on which depth and rim are found."""
+"""Columns of the cut on which depth and rim are found."""
 
 
 class NodeQuestion(PosedQuestion):
@@ -36,6 +36,7 @@ class NodeQuestion(PosedQuestion):
         structure = read_structure(data)
         self.index, self.single = read_index(index, structure.num_nodes, "node")
         (self._graph,) = on_device([structure], asked.device)
+        self._kept = {}
         self._sources = [data.edge_index if type(data.edge_index) is Tensor else structure.edge_index]
         graph = self._graph
         self._grouped: list[InEdges] = []  # shared by all questions that `of` makes of this one
@@ -73,7 +74,10 @@ class NodeQuestion(PosedQuestion):
             check_values(self.cut.data)
         self._mark = DataMark([self._data], self.cut)
         asked = (self.asked.output, self.asked.mode)
-        self.node_model = NodeModel(self.subject, self.cut.data, asked, known)
+        targets = (
+            None if self.cut.is_whole else self.cut.places(self.index.to(self.cut.data.edge_index.device)).unique()
+        )
+        self.node_model = NodeModel(self.subject, self.cut.data, asked, known, targets)
         if self.cut.is_whole:
             self.locality = "whole graph"
         elif known is None:
@@ -94,7 +98,7 @@ class NodeQuestion(PosedQuestion):
         if hasattr(self, "cut") and not self._grouped and first.flow is not None:
             self._grouped.append(InEdges.of(graph.edge_index, graph.num_nodes, first.flow))  # pays from now on
         in_edges = self._grouped[0] if self._grouped else None
-        return cut_out(graph, targets, first.num_layers + rim_of(first), flow=first.flow, in_edges=in_edges)
+        return cut_out(graph, targets, first.num_layers, flow=first.flow, rim=rim_of(first), in_edges=in_edges)
 
     def _check_locality(self) -> None:
         """Local by proof, or by one pass over the whole graph; a model that is not local is run on the whole graph."""
@@ -193,15 +197,15 @@ class NodeQuestion(PosedQuestion):
 
 
 def cut_tiny(graph: Data, target: Tensor) -> Cut:
-    """A few nodes around a target, all edges among them: enough to see which layers a model has."""
-    sender, receiver = graph.edge_index
-    near = sender[(receiver == target[0]).nonzero().view(-1)[:_TINY]]
-    kept = torch.zeros(graph.num_nodes, dtype=torch.bool, device=sender.device)
-    kept[near] = True
-    kept[target] = True
-    kept[:_STRANGERS] = True
-    node_id, edge_id = kept.nonzero().view(-1), (kept[sender] & kept[receiver]).nonzero().view(-1)
-    return Cut(part_of(graph, node_id, edge_id), graph.num_nodes, len(sender), node_id, edge_id)
+    """Some columns that end in a target, and the first ones of the graph: enough to see which layers a model has."""
+    marked = torch.zeros(graph.num_nodes, dtype=torch.bool, device=target.device)
+    marked[target] = True
+    edge_id = columns_into(marked, graph.edge_index[1])[:_TINY]
+    first = torch.arange(min(_STRANGERS, graph.edge_index.size(1)), device=target.device)
+    edge_id = torch.cat([edge_id, first]).unique()
+    strangers = torch.arange(min(_STRANGERS, graph.num_nodes), device=target.device)
+    node_id = torch.cat([graph.edge_index[:, edge_id].view(-1), target, strangers]).unique()
+    return Cut(part_of(graph, node_id, edge_id), graph.num_nodes, graph.edge_index.size(1), node_id, edge_id)
 
 
 def _check_one_graph(data: Any) -> None:

@@ -172,7 +172,17 @@ class PosedQuestion(ABC):
 
     def source_edge_index(self, position: int) -> Tensor:
         """The `edge_index` of a target's graph, as the user gave it."""
-        return self._sources[0 if self.task == "node" else int(self.index[position])]
+        return self._sources[self._source(position)]
+
+    def kept_edge_index(self, position: int) -> Tensor:
+        """A copy of it for results, which must not change with the user's data; one for all questions that `of` makes."""
+        place = self._source(position)
+        if place not in self._kept:
+            self._kept[place] = self._sources[place].clone()
+        return self._kept[place]
+
+    def _source(self, position: int) -> int:
+        return 0 if self.task == "node" else int(self.index[position])
 
     @property
     def edge_bytes(self) -> int:
@@ -202,6 +212,7 @@ class PosedQuestion(ABC):
         }
 
     _sources: list[Tensor]
+    _kept: dict[int, Tensor]
     _slope: str | None = None
 
 

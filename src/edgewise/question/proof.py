@@ -39,7 +39,7 @@ def close(found: Tensor, true: Tensor, scale: Tensor | None = None) -> bool:
     if not true.numel():
         return True
     size = true.abs().amax(dim=0).clamp(min=1e-30)
-    scale = size if scale is None else torch.minimum(scale.to(size), size)
+    scale = size if scale is None else scale.to(size)
     allowed = tolerance(true.dtype) * scale + _ROUNDING * torch.finfo(true.dtype).eps * size
     return bool(((found - true).abs() <= allowed).all())
 

@@ -3,6 +3,9 @@
 A `detach`, a `no_grad` block or a checkpoint in `forward` stops autograd, but not the function. The model is copied in float64
 and run on copies of one target's neighbourhood side by side, each under weights a little further along one random direction
 d: the slope of f(1 + t · d) must be the gradient times d. All five points are one forward pass.
+
+A lowered model gave the same values as the user's at ω = 1 and at random ω, so its program is the function: its copy in
+float64 is run, and no module of the model.
 """
 
 import copy
@@ -80,7 +83,7 @@ def _gradients(question: PosedQuestion, engine: Engine, positions: Tensor) -> tu
     target = _logit(sub_target(question, positions))
     with question.borrowed():
         if isinstance(engine, LoweredEngine):
-            found = engine.gradients(target.value)
+            found = engine.gradients(target.slope)
             if found is not None:
                 return found
         like = question.target.truth
@@ -103,6 +106,10 @@ def _values_along(
     question: PosedQuestion, positions: Tensor, ids: tuple[Tensor, Tensor], along: list[Tensor]
 ) -> list[float]:
     """f(1 + t · d) in float64, for every step t."""
+    if question.lowering is not None:
+        values = _lowered_values(question, positions, ids, along)
+        if _is_true(values[0], question, positions):
+            return values
     twin = make_twin(question.call.model)
     if twin.borrowed:
         raise ModelError(twin.borrowed)
@@ -110,7 +117,6 @@ def _values_along(
     layers = check_model(call.model)
     trace = question.trace.on(dict(layers))
     target = _logit(sub_target(question, positions.repeat(len(_STEPS))))
-    truth = float(target.value(target.truth)[0])
 
     def run(graphs: list[Copies]) -> list[float]:
         found: list[Tensor] = []
@@ -124,13 +130,33 @@ def _values_along(
         return values
 
     with question.loan.taken(), torch.no_grad():
-        if question.lowering is not None:
-            values = run(question.plain_copies(positions.repeat(len(_STEPS))))
-        else:  # copies of a model that is not known operation by operation may change each other's output
-            values = run([copies for _ in _STEPS for copies in question.plain_copies(positions)])
-        if abs(values[0] - truth) > 1e-3 * max(abs(truth), 1e-3):  # features that are mixed before the first layer
+        # one copy in a pass: those of a model that is not known operation by operation may change each other's output
+        values = run([copies for _ in _STEPS for copies in question.plain_copies(positions)])
+        if not _is_true(values[0], question, positions):  # features that are mixed before the first layer
             values = run([copies for _ in _STEPS for copies in question.whole_copies(positions)])
     return values
+
+
+def _lowered_values(
+    question: PosedQuestion, positions: Tensor, ids: tuple[Tensor, Tensor], along: list[Tensor]
+) -> list[float]:
+    """The same through the program of a lowered model, all steps in one pass."""
+    assert question.lowering is not None
+    repeated = positions.repeat(len(_STEPS))
+    steps = torch.tensor(_STEPS, dtype=torch.float64)
+    with question.borrowed(), torch.no_grad():
+        engine = question.lowering.double_engine(question.places(repeated))
+        edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[0])
+        own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1])
+        values: list[float] = _logit(sub_target(question, repeated)).value(engine.output(edge, own)).tolist()
+    return values
+
+
+def _is_true(value: float, question: PosedQuestion, positions: Tensor) -> bool:
+    """Whether a number is the target's, up to the rounding of float32."""
+    target = _logit(sub_target(question, positions))
+    truth = float(target.value(target.truth)[0])
+    return abs(value - truth) <= 1e-3 * max(abs(truth), 1e-3)
 
 
 def _moved(steps: Tensor, owner: Tensor, item: Tensor, ids: Tensor, along: Tensor) -> Tensor:

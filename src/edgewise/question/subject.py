@@ -56,7 +56,9 @@ class Subject:
         moved = _on_device(unwrapped(model), device)
         check_devices(moved, example)
         self.twin, self.first = usable_model(
-            moved, lambda ours: record(ModelCall(ours, forward), check_model(ours), example)
+            moved,
+            lambda ours: record(ModelCall(ours, forward), check_model(ours), example),
+            tensors=forward is not None,
         )
         self.example = example
         """The graph on which `first` was recorded."""
@@ -110,33 +112,47 @@ class DataMark:
     """What the data of a question was: the tensors of some graphs, or of the cut of one, compared by content."""
 
     def __init__(self, graphs: list[Any], cut: Cut | None = None) -> None:
-        self._cut = cut
-        self._seen = [self._contents(graph) for graph in graphs]
+        self._cut = None if cut is None or cut.is_whole else cut
+        self._seen = [{key: self._kept(graph, key, value) for key, value in _watched(graph)} for graph in graphs]
 
     def changed(self, graphs: list[Any]) -> str:
         """The name of an attribute that is another one now; empty if all are the same."""
         if len(graphs) != len(self._seen):
             return "the number of graphs"
         for graph, seen in zip(graphs, self._seen, strict=True):
-            now = self._contents(graph)
+            now = dict(_watched(graph))
             if now.keys() != seen.keys():
                 return "data." + sorted(now.keys() ^ seen.keys())[0]
-            for key in seen:
-                if not _same(seen[key], now[key]):
+            for key, before in seen.items():
+                if not self._is_same(before, graph, key, now[key]):
                     return f"data.{key}"
         return ""
 
-    def _contents(self, graph: Data) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in graph.to_dict().items():
-            if isinstance(value, Tensor):
-                part = self._part(graph, key, value)
-                found[key] = part.detach().clone() if part.numel() < _LARGE else _checksum(part)
-            elif isinstance(value, (int, float, str, bool)):
-                found[key] = value
-        return found
+    def _kept(self, graph: Data, key: str, value: Any) -> Any:
+        """A copy of what is compared later; a checksum where a copy would be too large."""
+        if not isinstance(value, Tensor):
+            return value
+        part = self._gathered(key)  # the cut has its own copy already
+        part = self._part(graph, key, value) if part is None else part
+        if part.numel() >= _LARGE:
+            return _checksum(part)
+        return part.detach().clone() if part is value else part.detach()
+
+    def _gathered(self, key: str) -> Tensor | None:
+        """What the cut took of an attribute of nodes or edges, if it did."""
+        if self._cut is None or key == "edge_index" or not isinstance(self._cut.data.get(key), Tensor):
+            return None
+        is_part = self._cut.data.is_node_attr(key) or self._cut.data.is_edge_attr(key)
+        return self._cut.data[key] if is_part else None
+
+    def _is_same(self, before: Any, graph: Data, key: str, value: Any) -> bool:
+        if not isinstance(value, Tensor):
+            return _same(before, value)
+        part = self._part(graph, key, value)
+        return _same(before, part if isinstance(before, Tensor) else _checksum(part))
 
     def _part(self, graph: Data, key: str, value: Tensor) -> Tensor:
+        """What of a tensor belongs to the cut."""
         cut = self._cut
         if cut is None or cut.node_id is None or cut.edge_id is None or value.layout != torch.strided:
             return value
@@ -147,6 +163,12 @@ class DataMark:
         if graph.is_edge_attr(key) and len(value) == cut.num_edges:
             return value.index_select(0, cut.edge_id.to(value.device))
         return value
+
+
+def _watched(graph: Data) -> list[tuple[str, Any]]:
+    """The attributes whose contents are compared."""
+    kinds = (Tensor, int, float, str, bool)
+    return [(key, value) for key, value in graph.to_dict().items() if isinstance(value, kinds)]
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -34,6 +34,18 @@ class Target:
         """The explained number of every row, `[targets]`."""
         return self.number(rows, self.of)
 
+    def slope(self, rows: Tensor) -> Tensor:
+        """The gradient of each row's explained number by the row, `[targets, columns]`."""
+        if self.of == "logit":
+            signs = torch.where(self.column == 1, 1, -1).view(-1, 1) if self.mode == "binary" else None
+            if signs is not None:
+                return signs.to(rows.dtype)
+            return torch.zeros_like(rows).scatter_(1, self.column.view(-1, 1), 1.0)
+        with torch.enable_grad():
+            leaf = rows.detach().requires_grad_()
+            (found,) = torch.autograd.grad(self.value(leaf).sum(), leaf)
+        return found
+
     def loss(self, rows: Tensor) -> Tensor:
         """What GNNExplainer minimises, `[targets]`: cross-entropy, or the squared error to the model's own output."""
         if self.mode == "regression":

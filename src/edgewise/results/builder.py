@@ -6,6 +6,7 @@ Scores are sparse from the start, so that memory grows with what is not zero, an
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,9 @@ from edgewise.question import PosedQuestion
 from edgewise.results.explanation_set import Entries, ExplanationSet, Part, strongest
 from edgewise.results.settings import Settings
 from edgewise.score import Score
+
+_FEW = 2**16
+"""Scores that are looked through in one go; larger blocks layer by layer, each as far as it can matter."""
 
 
 class SetBuilder:
@@ -77,6 +81,12 @@ class SetBuilder:
         owner, column, width = copies
         rows = found.detach().reshape(1 if self.level == "input" else self.question.num_layers, len(owner))
         pieces = []
+        if rows.numel() < _FEW and not rows.is_cuda:
+            layers, copy = (torch.from_numpy(part) for part in np.nonzero(rows.numpy()))
+            row = owner.index_select(0, copy)
+            place = column.index_select(0, copy) + layers * (width if len(width) == 1 else width[row])
+            pieces.append((positions.index_select(0, row), place, rows[layers, copy]))
+            rows = rows[:0]
         for layer, scores in enumerate(rows):
             scores = scores if counts is None or self.level == "input" else scores[: counts[layer]]
             copy = scores.nonzero().view(-1)
@@ -100,7 +110,7 @@ class SetBuilder:
         """Everything as one set, with the settings that the user gave; an initial mask is described, not stored."""
         question = self.question
         nodes, _ = question.sizes(torch.arange(len(question.index)))
-        graphs = [(question.source_edge_index(i).clone(), count) for i, count in enumerate(nodes.tolist())]
+        graphs = [(question.kept_edge_index(i), count) for i, count in enumerate(nodes.tolist())]
         missing = tuple(i for i, separable in enumerate(question.separable) if not separable)
         init = settings.get("init")
         if init is not None:

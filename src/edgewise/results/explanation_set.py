@@ -10,6 +10,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, SupportsIndex, TypeAlias, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,6 +29,13 @@ class Part:
     row: Tensor
     place: Tensor
     score: Tensor
+
+
+def _zeros(size: int, like: Tensor) -> Tensor:
+    """`[size]` zeros; those that are never touched cost neither time nor memory, as numpy asks for them."""
+    if like.dtype in (torch.float32, torch.float64):
+        return torch.from_numpy(np.zeros(size, dtype=np.float32 if like.dtype == torch.float32 else np.float64))
+    return like.new_zeros(size)
 
 
 class Entries:
@@ -51,6 +59,10 @@ class Entries:
     @cached_property
     def _ordered(self) -> tuple[Tensor, Tensor, Tensor]:
         """`start` `[rows + 1]`, `place` and `score` `[entries]`; the parts are freed."""
+        if self.num_rows == 1:
+            place, score = (torch.cat([getattr(p, name) for p in self._parts]) for name in ("place", "score"))
+            self._parts = []
+            return torch.tensor([0, len(place)]), place, score
         row = torch.cat([part.row for part in self._parts])
         order = row.argsort(stable=True)
         start = torch.zeros(self.num_rows + 1, dtype=torch.long)
@@ -84,9 +96,9 @@ class Entries:
 
     def dense(self, row: int, size: int) -> Tensor:
         """`[size]`: one row with its zeros."""
-        full = self.score.new_zeros(size)
-        span = slice(int(self.start[row]), int(self.start[row + 1]))
-        full[self.place[span]] = self.score[span]
+        full = _zeros(size, self.score)
+        begin, end = self.start[row : row + 2].tolist()
+        full[self.place[begin:end]] = self.score[begin:end]
         return full
 
     @cached_property
@@ -170,7 +182,11 @@ class ExplanationSet:
     def __getitem__(self, item: Any) -> "ExplanationSet": ...
     def __getitem__(self, item: Any) -> "Explanation | ExplanationSet":
         """One explanation by position, or a smaller set by slice, list or mask of positions."""
-        if (isinstance(item, SupportsIndex) and not isinstance(item, (bool, Tensor))) or _is_number(item):
+        if (
+            type(item) is int
+            or (isinstance(item, SupportsIndex) and not isinstance(item, (bool, Tensor)))
+            or _is_number(item)
+        ):
             return self._one(self._position(int(item)))
         return self._some(torch.arange(len(self))[item])
 

@@ -89,7 +89,15 @@ def reuse(trace: Trace, lowering: Lowering, data: Data) -> Recording | None:
         return None
     moving.add(x, x)
     return Recording(
-        lowering.program, data, lowering.in_edges, lowering.everything, lowering.known, x, x, moving, trace.output
+        lowering.program,
+        data,
+        lowering.in_edges,
+        lowering.everything,
+        lowering.known_everywhere(),
+        x,
+        x,
+        moving,
+        trace.output,
     )
 
 

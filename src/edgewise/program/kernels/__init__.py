@@ -12,7 +12,6 @@ numba.
 """
 
 import os
-import sys
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -42,13 +41,12 @@ def kernels_for(work: int, example: Tensor) -> Any:
     """The compiled functions, if they are there and the work is worth it; otherwise None.
 
     Args:
-        work: About how many numbers or pairs are gone through. Once the code is loaded, a sixteenth is worth it.
+        work: About how many numbers or pairs are gone through.
         example: One of the tensors: compiled loops take float32, float64 and int64 on the CPU.
     """
-    loaded = "edgewise.program.kernels.loops" in sys.modules
-    enough = work >= (_WORTH_IT // 16 if loaded else _WORTH_IT)
-    fits = not example.is_cuda and example.dtype in (torch.float32, torch.float64, torch.int64)
-    return _kernels() if enough and fits else None
+    if work < _WORTH_IT or example.is_cuda or example.dtype not in (torch.float32, torch.float64, torch.int64):
+        return None
+    return _kernels()
 
 
 def arrays(*tensors: Tensor) -> list[Any]:

@@ -17,6 +17,9 @@ from edgewise.program.kernels import arrays, kernels_for
 from edgewise.program.layers.base import Layer
 from edgewise.program.levels import Hop, grouped_sum, pair_products, weighted_sum
 
+_FEW = 2**16
+"""Numbers on edges below which plain gathers are cheaper than sparse products."""
+
 
 @dataclass(frozen=True, eq=False)
 class _Constant:
@@ -143,6 +146,8 @@ class AffineLayer(Layer):
             rows = (onward.contiguous(), sent.contiguous(), nothing if own is None else own.contiguous(), coefficient)
             of_edges, found = kernels.pull(*arrays(*rows, near.start, near.tail, near.edge_id, tail), size)
             return torch.from_numpy(of_edges), None if onto is None else torch.from_numpy(found)
+        if len(near.tail) * onward.size(1) < _FEW:
+            return self._pull_few(onward, sent, near, onto, own)
         products = self._of_edges(near, pair_products(onward, sent, near))
         if onto is None:
             return products, None
@@ -150,6 +155,21 @@ class AffineLayer(Layer):
         back = grouped_sum(
             onward, heads, start, self._of_edges(near, onward.new_ones(len(order))).index_select(0, order)
         )
+        if own is not None:
+            back[: near.num_heads] += own
+        return products, back
+
+    def _pull_few(
+        self, onward: Tensor, sent: Tensor, near: Hop, onto: Hop | None, own: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The same for few edges, where setting up sparse products would cost more than the work."""
+        rows = onward.index_select(0, near.head)  # [edges, in]
+        products = self._of_edges(near, torch.linalg.vecdot(rows, sent.index_select(0, near.tail)))
+        if onto is None:
+            return products, None
+        if self.coefficient is not None:
+            rows = rows * self._of_edges(near, rows.new_ones(())).view(-1, 1)
+        back = rows.new_zeros(onto.table_size, rows.size(1)).index_add_(0, onto.tail, rows)
         if own is not None:
             back[: near.num_heads] += own
         return products, back
