@@ -19,8 +19,8 @@ from torch_geometric.nn import global_add_pool
 import edgewise as ew
 from checks import scores_of
 from command_line import MINE, call, error, network, printed, read_until, ring, running, workshop
+from edgewise.cli.session import in_pieces, joined
 from edgewise.cli.terminal import Voice
-from edgewise.cli.work import in_pieces, joined
 
 ENDINGS = ("parquet", "npz", "csv")
 
@@ -295,7 +295,7 @@ def _assert_same(ours, theirs):
 
 def test_pieces_grow_while_larger_ones_do_more_in_the_same_time(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("edgewise.cli.work.perf_counter", lambda: now[0])
+    monkeypatch.setattr("edgewise.cli.session.perf_counter", lambda: now[0])
 
     def sizes(cost, total=2000):
         def work(positions):

@@ -1,12 +1,32 @@
-"""`Voice`: notes and progress of a command, on stderr, so that stdout holds results alone."""
+"""What a command says: notes and progress on stderr (`Voice`), results on stdout, as a table or as JSON.
 
+`records` makes the same dicts for both forms of a result; `print_table` and `print_json` print them. Every command
+imports this file before it runs, so torch is needed only inside `records`.
+"""
+
+import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from edgewise.progress import Pace, Progress, log_lines, terminal_bar
+from edgewise.text import for_json
+
+if TYPE_CHECKING:
+    from edgewise.cli.read.cli_question import CliQuestion
+    from edgewise.results.explanation import Explanation
+    from edgewise.results.walk_set import WalkSet
+
+SHOWN_TARGETS, SHOWN_ROWS = 5, 5
+"""Targets in the table, and rows for each."""
+JSON_ROWS = 10
+"""Edges of each target in the JSON document, unless `--top` says otherwise."""
+
+
+# --- Notes and progress -------------------------------------------------------------------------------------------------
 
 
 class Voice:
@@ -51,3 +71,100 @@ class Voice:
 def _counting(show: Progress, total: int, pace: Pace) -> Callable[[int], None]:
     """Call a back end with the total and the time left, given what is done."""
     return lambda done: show(done, total, pace.left(done, total))
+
+
+# --- Results ------------------------------------------------------------------------------------------------------------
+
+
+def records(question: "CliQuestion", found: "Sequence[Explanation | WalkSet]", rows: int) -> list[dict[str, Any]]:
+    """A dict for every target: what the model predicts, and the `rows` strongest edges, or the walks.
+
+    For example `{"index": 3, "name": "3", "class": 1, "class_name": "1", "value": 0.4, "probability": 0.6, "predicted": 1,
+    "edges": [...]}`; a regression has no probability and no predicted class.
+    """
+    from edgewise.question.target import predicted
+
+    answers = question.answers(len(found))
+    is_class = answers.mode != "regression"
+    probabilities = answers.number(answers.truth, "prob").tolist() if is_class else []
+    classes = predicted(answers.truth, answers.mode).tolist() if is_class else []
+    listed = []
+    for place, why in enumerate(found):
+        about: dict[str, Any] = {"index": why.index, "name": question.target_name(why.index), "class": why.target}
+        about |= {"class_name": question.class_name(why.target), "value": why.value}
+        if is_class:
+            about |= {"probability": probabilities[place], "predicted": classes[place]}
+        listed.append(about | _content(question, why, rows))
+    return listed
+
+
+def _content(question: "CliQuestion", why: "Explanation | WalkSet", rows: int) -> dict[str, Any]:
+    """The part of a record that holds edges or walks, with the data's names of the nodes."""
+    from edgewise.results.walk_set import WalkSet
+
+    if isinstance(why, WalkSet):
+        walks = [
+            {"score": walk.score, "nodes": list(walk.nodes), "names": [_name(question, node) for node in walk.nodes]}
+            for walk in why[:rows]
+        ]
+        return {"exact": why.exact, "upper_bound": why.upper_bound, "walks": walks}
+    edges = []
+    for score, source, receiver, column, *layer in why.top(rows, by="magnitude"):
+        ends = {"source": source, "receiver": receiver, "column": column}
+        named = {"source_name": _name(question, source), "receiver_name": _name(question, receiver)}
+        edges.append({"score": score, **ends, **({"layer": layer[0]} if layer else {}), **named})
+    return {"edges": edges}
+
+
+def _name(question: "CliQuestion", node: int) -> str:
+    """The name of a node; nodes of several graphs have numbers only."""
+    return question.node_name(node) if question.graphs.task == "node" else str(node)
+
+
+def print_json(content: Any) -> None:
+    """Print one document on stdout; NaN and infinities, which JSON does not have, become null."""
+    json.dump(for_json(content), sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def print_table(title: str, listed: Sequence[dict[str, Any]], task: str) -> None:
+    """Print a table of records on stdout: the target's name, class and probability once, then a row for each edge or walk."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    layered = any("layer" in edge for one in listed for edge in one.get("edges", ()))
+    table = Table(box=box.SIMPLE_HEAD)
+    number = "probability" if listed and "probability" in listed[0] else "value"
+    heads = [task, "class", number, "walk" if listed and "walks" in listed[0] else "edge", "score"]
+    for head in [*heads[:4], *(["layer"] if layered else []), heads[4]]:
+        table.add_column(head, justify="right" if head in ("score", "layer", number) else "left", overflow="fold")
+    for one in listed:
+        for place, row in enumerate(_rows(one)):
+            about = (one["name"], one["class_name"], _probability(one)) if place == 0 else ("", "", "")
+            layer = [str(row.get("layer", ""))] if layered else []
+            cells = [*about, row["text"], *layer, f"{row['score']:+.4g}" if row["score"] is not None else ""]
+            table.add_row(*(Text(cell) for cell in cells))  # Text: the data's names are never read as markup
+        table.add_section()
+    console = Console(file=sys.stdout)
+    console.print(Text(title))
+    console.print(table)
+
+
+def _probability(one: dict[str, Any]) -> str:
+    """The probability of a record's class; of a regression, the explained value."""
+    return f"{one['probability']:.1%}" if "probability" in one else f"{one['value']:.4g}"
+
+
+def _rows(one: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of one record, each with a text and a score; a sentence if there are none.
+
+    >>> _rows({"edges": []})
+    [{'score': None, 'text': 'no edge matters'}]
+    """
+    if "walks" in one:
+        rows = [{"score": walk["score"], "text": " → ".join(walk["names"])} for walk in one["walks"]]
+    else:
+        rows = [{**edge, "text": f"{edge['source_name']} → {edge['receiver_name']}"} for edge in one["edges"]]
+    return rows or [{"score": None, "text": "no edge matters" if "edges" in one else "no walk of that sign"}]

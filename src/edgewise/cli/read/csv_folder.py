@@ -1,4 +1,4 @@
-"""A folder with `nodes` and `edges`, each a CSV or a parquet file.
+"""A folder as data: its `nodes` and `edges`, each a CSV or a parquet file.
 
 `read_folder` is the way in. A table is read as texts, column by column, with the line of each row for error messages
 (`Table`); then columns become features, ids, names, classes, parts and edges by their names. For example, with
