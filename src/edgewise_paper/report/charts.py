@@ -13,7 +13,7 @@ import numpy as np
 
 from edgewise.errors import missing_extra
 from edgewise.files import write_whole
-from edgewise.report.colours import SUPPORTS
+from edgewise.report.appearance import SUPPORTS
 from edgewise_paper.architectures import ARCHITECTURES
 from edgewise_paper.comparison import Compared
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from edgewise.report.colours import OPPOSES, SUPPORTS
+from edgewise.report.appearance import OPPOSES, SUPPORTS
 from edgewise_paper.report.charts import new_figure
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from edgewise.results.node_labels import plain_text
 
 if TYPE_CHECKING:
     from edgewise.question.target import Target
-    from edgewise.report.page.page_run import Findings
-    from edgewise.report.page.request import PageAbout
+    from edgewise.report.page.page_run import Findings, PageAbout
 
 _QUIET = ("of", "mode", "task", "top", "hops", "flow", "bypass", "way", "seed")
 """Settings that are the same for every method, or that no reader needs."""
