@@ -15,7 +15,7 @@ from edgewise.report.page.html import inline_script, page_html
 from edgewise.report.page.page_data import Names, contents
 from edgewise.report.page.page_run import find, read_page, read_target, task_of
 from edgewise.report.page.page_words import settings_rows
-from edgewise.results.node_labels import plain_text
+from edgewise.text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

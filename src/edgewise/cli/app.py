@@ -14,8 +14,8 @@ from typer.core import TyperGroup
 
 import edgewise
 from edgewise.cli import demo_command, explain_command, question_commands, walks_command
-from edgewise.cli.exit_codes import guarded
 from edgewise.cli.options import PairsCommand
+from edgewise.cli.terminal import guarded
 
 METHODS_EPILOG = """Example:
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgewise.cli.exit_codes import guarded
+from edgewise.cli.terminal import guarded
 from edgewise.text import columns
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run(out: Path, nodes: int, seed: int) -> None:
     """Run the demo on the first `nodes` nodes of a test graph; results go into the folder `out`."""
     import edgewise as ew
     from edgewise.datasets import infection_model
-    from edgewise.seeds import one_thread
+    from edgewise.random_numbers import one_thread
 
     out.mkdir(parents=True, exist_ok=True)
     with one_thread():

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from edgewise.cli.exit_codes import guarded
+from edgewise.cli.terminal import guarded
 from edgewise.errors import SettingError
 
 METHODS = (

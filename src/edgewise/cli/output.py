@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewise.cli.options import CommonOptions
-from edgewise.environment import versions
 from edgewise.errors import FileError, SettingError, missing_extra
-from edgewise.files import write_whole
+from edgewise.files import versions, write_whole
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,10 +16,9 @@ from typing import Annotated, Any
 import typer
 
 from edgewise.cli import options
-from edgewise.cli.exit_codes import DOUBTFUL
 from edgewise.cli.options import CommonOptions, Force, split_names, story_of, with_common_options
 from edgewise.cli.output import Destination, Output, write_columns
-from edgewise.cli.terminal import Voice, print_json
+from edgewise.cli.terminal import DOUBTFUL, Voice, print_json
 
 ASK_EPILOG = """Examples:
 

@@ -13,14 +13,13 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from edgewise.cli.exit_codes import Interrupted
 from edgewise.cli.options import CommonOptions, story_of
 from edgewise.cli.output import Destination, Output
 from edgewise.cli.read.cli_question import CliQuestion, read_question
-from edgewise.cli.terminal import SHOWN_TARGETS, Voice
+from edgewise.cli.terminal import SHOWN_TARGETS, Interrupted, Voice
 from edgewise.errors import EdgewiseError
+from edgewise.results.explanation import Settings
 from edgewise.results.explanation_set import Entries, ExplanationSet
-from edgewise.results.settings import Settings
 
 Result = TypeVar("Result")
 

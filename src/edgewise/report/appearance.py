@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edgewise.results.node_labels import plain_text, read_classes, read_labels
+from edgewise.text import plain_text, read_classes, read_labels
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -18,7 +18,7 @@ from edgewise.report.layer_picture import unrolled_picture
 from edgewise.report.matplotlib_marks import canvas, put_nodes
 from edgewise.report.scene import Picture, flat_picture, target_of, task_of
 from edgewise.results.comparison import title as measure_title
-from edgewise.results.node_labels import plain_text
+from edgewise.text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

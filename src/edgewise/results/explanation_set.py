@@ -13,9 +13,9 @@ from typing import Any, SupportsIndex, TypeAlias, overload
 import torch
 from torch import Tensor
 
-from edgewise.algorithms.baselines import random_scores
 from edgewise.errors import InputError
 from edgewise.groups import rank_in_group
+from edgewise.random_numbers import random_scores
 from edgewise.results.explanation import Explanation
 
 # --- Sparse rows -------------------------------------------------------------------------------------------------------

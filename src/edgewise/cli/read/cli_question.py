@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from edgewise.cli.options import CommonOptions, read_pairs
 from edgewise.cli.output import digest_of
 from edgewise.cli.read.data import PARTS, Graphs, read_data
-from edgewise.cli.read.model_factory import make_model
-from edgewise.cli.read.weights import load_weights
+from edgewise.cli.read.trained_model import load_weights, make_model
 from edgewise.cli.terminal import Voice
 from edgewise.errors import InputError, ModelError
 from edgewise.question import pose

@@ -1,7 +1,7 @@
 """`--data`: one graph or several, with the names and parts that come with it.
 
 `read_data` is the way in. It decides by what is given: a folder goes to `csv_folder`, a `.pt` or `.npz` file to
-`graph_files`. A name is a data set: those with a planted truth are generated, the others are read by PyG (`read_named`).
+`tensor_files`. A name is a data set: those with a planted truth are generated, the others are read by PyG (`read_named`).
 All of them give a `Graphs`, which is checked before anything long begins.
 """
 
@@ -23,8 +23,8 @@ from edgewise import datasets
 from edgewise.arguments import did_you_mean
 from edgewise.cli import options
 from edgewise.cli.output import digest_of_tensors
-from edgewise.environment import VARIABLE, user_cache
 from edgewise.errors import FileError, InputError
+from edgewise.files import VARIABLE, user_cache
 from edgewise.graph.inputs import read_graph
 
 PARTS = ("train", "val", "test")
@@ -110,7 +110,7 @@ def read_data(given: str, root: Path | None, task: str | None, seed: int) -> Gra
 
 
 def _read_file(path: Path) -> Graphs:
-    from edgewise.cli.read.graph_files import read_arrays, read_torch
+    from edgewise.cli.read.tensor_files import read_arrays, read_torch
 
     if not path.is_file():
         raise FileError(f"There is no file {path} with data.")

@@ -9,7 +9,7 @@ import torch
 
 from edgewise import __version__
 from edgewise.errors import InputError
-from edgewise.results.node_labels import plain_text
+from edgewise.text import plain_text
 
 if TYPE_CHECKING:
     from edgewise.question.target import Target
