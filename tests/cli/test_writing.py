@@ -226,6 +226,21 @@ def test_parts_of_another_question_are_not_taken(interrupted):
     assert len(ew.load("result.npz")) == 12
 
 
+def test_after_ctrl_c_walks_are_kept_and_nobody_promises_that_they_resume(monkeypatch):
+    walks, pieces = ew.walks, []
+
+    def interrupting(*arguments, **options):
+        if pieces:
+            raise KeyboardInterrupt
+        pieces.append(len(arguments[2]))
+        return walks(*arguments, **options)
+
+    monkeypatch.setattr(ew, "walks", interrupting)
+    stopped = call("walks", *MINE, "--out", "walks.npz", code=130)
+    assert "8 of 12 targets are finished and kept in walks.partial.npz." in stopped.stderr
+    assert "resumes" not in stopped.stderr
+
+
 def test_after_ctrl_c_without_a_file_nothing_is_written(interrupted):
     assert "Stopped. Nothing was written." in call("explain", *MINE, "--json", code=130).stderr
     assert files() == []

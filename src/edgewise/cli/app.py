@@ -26,7 +26,10 @@ PLUGINS = {"reproduce": "edgewise_paper.command"}
 
 
 class _Commands(TyperGroup):
-    """Our commands, and those of `PLUGINS`; a plug-in is a module with a typer `app` of one command."""
+    """Our commands, and those of `PLUGINS`; a plug-in is a module with a typer `app` of one command.
+
+    `edgewise --help` lists a plug-in with its help and so imports it: such a module must be as light as ours.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order of the help."""

@@ -82,7 +82,9 @@ class ExplainOptions:
     """What `explain` asks besides the shared options; part of the manifest."""
 
     method: str
+    """A name of `options.METHODS`."""
     level: str
+    """`"input"` or `"layer"`."""
     top: int | None
     """How many edges of each target are kept; `None` for all."""
     settings: dict[str, Any]
@@ -90,7 +92,15 @@ class ExplainOptions:
 
 
 def _run(asked: CommonOptions, voice: Voice, output: Output, how: ExplainOptions, paged: dict[str, Any]) -> None:
-    """Read, explain, write, show; `paged` are the arguments of `ew.write_page` that only concern a page."""
+    """Read, explain, write, show.
+
+    Args:
+        asked: The shared options.
+        voice: Tells what is going on.
+        output: The files to write; they have been claimed.
+        how: The command's own options.
+        paged: Arguments of `ew.write_page` that only concern a page: methods and levels, if they were named.
+    """
     from edgewise.cli.session import Session, joined
 
     session = Session.start("explain", asked, voice, output, asdict(how))
@@ -102,7 +112,8 @@ def _run(asked: CommonOptions, voice: Voice, output: Output, how: ExplainOptions
 def _explain(session: "Session", how: ExplainOptions) -> "Work[ew.ExplanationSet]":
     """Explain the targets, piece by piece, after those that an earlier run has finished.
 
-    Parts of an earlier run count only if the question, the files and the versions are the same (`Destination.kept`).
+    Parts of an earlier run count only if the question, the files and the versions are the same (`Destination.kept`). Each
+    piece is one call of `ew.explain`, which decides itself how many targets fit the memory.
     """
     import edgewise as ew
     from edgewise.cli.session import work_through
@@ -134,7 +145,10 @@ def _explain(session: "Session", how: ExplainOptions) -> "Work[ew.ExplanationSet
 
 
 def _save_parts(work: "Work[ew.ExplanationSet]", question: "CliQuestion", path: Path) -> None:
-    """Write the scores in the format of the file's ending, with the names of the nodes if the data has them."""
+    """Write the scores in the format of the file's ending, with the names of the nodes if the data has them.
+
+    A `.npz` or `.parquet` can be read back by `ew.load`; a `.csv` has a row for every score that is not zero.
+    """
     from edgewise.cli.session import joined
     from edgewise.results.export import columns
     from edgewise.results.storage import named_columns, save
@@ -150,7 +164,10 @@ def _save_parts(work: "Work[ew.ExplanationSet]", question: "CliQuestion", path: 
 def _show(
     question: "CliQuestion", explained: "ew.ExplanationSet", how: ExplainOptions, written: dict[str, Any]
 ) -> None:
-    """Print the JSON document, or a short table of the first targets; `written` is what the manifest says."""
+    """Print the JSON document, or a short table of the first targets; `written` is what the manifest says.
+
+    The JSON has `command`, `method`, `level`, `task`, a record for each of `targets` (`terminal.records`), and `written`.
+    """
     asked, total = question.asked, len(question.index)
     if asked.json:
         listed = terminal.records(question, list(explained), how.top or terminal.JSON_ROWS)

@@ -96,7 +96,14 @@ def compare(
 
 
 def _compare(asked: CommonOptions, voice: Voice, out: Path | None, how: dict[str, Any]) -> None:
-    """Read, compare, write, show; `how` are the arguments of `ew.compare` besides the shared ones."""
+    """Read, compare, write, show.
+
+    Args:
+        asked: The shared options.
+        voice: Tells what is going on.
+        out: The table to write, if any: a row for every pair of methods, level, layer and measure, reasons as JSON.
+        how: The arguments of `ew.compare` besides the shared ones; `seeds` counts from 0 and is moved by `--seed`.
+    """
     import edgewise as ew
     from edgewise.cli.read.cli_question import read_question
 
@@ -127,7 +134,7 @@ edgewise check --model my_model:GCN --weights weights.pt --data graph.npz --inde
 Exit codes: 0 done, 1 bad input, 2 wrong usage, 3 what --require names does not hold here."""
 
 _GOOD = ("holds", "nearly", "does not apply")
-"""Verdicts that satisfy `--require`."""
+"""Verdicts of a `Statement` that satisfy `--require`; "partly", "fails" and "open" do not."""
 
 
 @with_common_options

@@ -25,6 +25,8 @@ Result = TypeVar("Result")
 
 PAGE_TARGETS = 50
 """How many targets a page of the command line is about: more are too many to look at."""
+RESUMABLE = ("explain",)
+"""Commands that go on from the parts that an earlier run has kept."""
 _FIRST = 8  # targets in the first piece
 _SECONDS = 2.0  # a piece that takes less is too short to be worth a look
 _PAYS = 1.2  # many targets share a pass: larger pieces are taken as long as they do so much more in the same time
@@ -200,7 +202,8 @@ def end_early(work: Work[Any], destination: Destination | None, save: Callable[[
     assert stop is not None
     if destination is not None and work.done:
         path = destination.keep(save, work.done, seconds=work.seconds)
-        again = " The same command resumes from there." if destination.kept() else ""
+        resumes = destination.command in RESUMABLE and destination.kept() is not None
+        again = " The same command resumes from there." if resumes else ""
         kept = f" {work.done} of {destination.total} targets are finished and kept in {path}.{again}"
     if isinstance(stop, KeyboardInterrupt):
         raise Interrupted(f"Stopped.{kept or ' Nothing was written.'}") from stop

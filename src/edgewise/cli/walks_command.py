@@ -72,13 +72,26 @@ class WalkOptions:
     """What `walks` asks besides the shared options: arguments of `ew.walks`, and part of the manifest."""
 
     k: int
+    """How many walks for each target."""
     search: str
+    """A name of `options.SEARCHES`."""
     sign: str
+    """A name of `options.SIGNS`: which walks come first."""
     budget: int | None
+    """At most so many steps of the search for each target; `None` for as many as it takes."""
 
 
 def _run(asked: CommonOptions, voice: Voice, output: Output, how: WalkOptions) -> None:
-    """Read, search, write, show."""
+    """Read, search, write, show.
+
+    A piece is one call of `ew.walks`. Unlike `explain`, an interrupted search does not resume: its kept part is for reading.
+
+    Args:
+        asked: The shared options.
+        voice: Tells what is going on.
+        output: The files to write; they have been claimed.
+        how: The command's own options.
+    """
     import edgewise as ew
     from edgewise.cli.session import Session, work_through
 
@@ -127,7 +140,10 @@ def walk_columns(found: "Sequence[ew.WalkSet]", names: Sequence[str] | None) -> 
 
 
 def _show(question: "CliQuestion", found: "Sequence[ew.WalkSet]", how: WalkOptions, written: dict[str, Any]) -> None:
-    """Print the JSON document, or a short table of the first targets; `written` is what the manifest says."""
+    """Print the JSON document, or a short table of the first targets; `written` is what the manifest says.
+
+    The title of the table says whether the lists of walks are proven to be the best.
+    """
     asked, total = question.asked, len(question.index)
     if asked.json:
         about = {"command": "walks", **asdict(how), "task": question.graphs.task}

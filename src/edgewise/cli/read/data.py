@@ -110,6 +110,7 @@ def read_data(given: str, root: Path | None, task: str | None, seed: int) -> Gra
 
 
 def _read_file(path: Path) -> Graphs:
+    """Read a `.pt` or an `.npz`; a file that is not there is refused here, with the option's own words."""
     from edgewise.cli.read.tensor_files import read_arrays, read_torch
 
     if not path.is_file():
@@ -118,7 +119,10 @@ def _read_file(path: Path) -> Graphs:
 
 
 def as_graphs(found: Any, digest: str, **more: Any) -> Graphs:
-    """What a file held, as `Graphs`: a `Data` is a node task; a batch, a list or a `batch` vector is a graph task."""
+    """What a file held, as `Graphs`: a `Data` is a node task; a batch, a list or a `batch` vector is a graph task.
+
+    `more` are further fields of `Graphs`, such as `names`. Nothing is checked here, see `checked`.
+    """
     if isinstance(found, Batch):
         return Graphs(found.to_data_list(), "graph", digest, **more)
     if isinstance(found, (list, tuple)):

@@ -79,7 +79,10 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_torch(path: Path) -> Graphs:
-    """A `Data`, a list of them, a `Batch`, a dict of tensors, or what an `InMemoryDataset` keeps in its processed folder."""
+    """A `Data`, a list of them, a `Batch`, a dict of tensors, or what an `InMemoryDataset` keeps in its processed folder.
+
+    Only PyG's own classes may be in the file (`_ALLOWED`); anything else is refused with what to save instead.
+    """
     instead = "Save the graph alone: torch.save(data, 'graph.pt') with data = Data(x=..., edge_index=..., y=...)."
     found = load_safely(path, "PyG's data classes", instead, _ALLOWED)
     return as_graphs(_graphs(found, path), digest_of(path))

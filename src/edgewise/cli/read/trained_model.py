@@ -90,7 +90,10 @@ def _from_module(name: str) -> ModuleType:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """Run a file as a module of its own name, so that it cannot hide a module that is installed."""
+    """Run a file as a module of its own name, so that it cannot hide a module that is installed.
+
+    `net.py` becomes `_edgewise_model_net`; its folder is on the search path, so it may import its neighbours.
+    """
     if not path.is_file():
         raise ModelError(f"There is no file {path} in {Path().resolve()}. Use {_FORM}.")
     name = f"_edgewise_model_{path.stem}"
@@ -119,6 +122,7 @@ def _last_own_line(error: Exception) -> str:
 
 
 def _is_foreign(filename: str) -> bool:
+    """Whether a line of a traceback belongs to Python, to an installed package or to us, and not to the user's code."""
     return filename.startswith("<") or "site-packages" in filename or filename == __file__ or "importlib" in filename
 
 
@@ -253,7 +257,12 @@ def _without_prefix(weights: dict[str, Tensor], model: nn.Module) -> tuple[dict[
 
 
 def _problems(weights: Mapping[str, Tensor], wanted: Mapping[str, Any]) -> list[str]:
-    """What does not fit, one text for each kind of problem; empty if the weights can be loaded."""
+    """What does not fit, one text for each kind of problem; of lazy parameters only the names are compared.
+
+    >>> import torch
+    >>> _problems({"a": torch.zeros(2), "c": torch.zeros(1)}, {"a": torch.zeros(3), "b": torch.zeros(1)})
+    ['missing: b', 'unexpected: c', 'of another shape: a is [2], the model has [3]']
+    """
     shared = {name: (value, wanted[name]) for name, value in weights.items() if name in wanted}
     known = {name: pair for name, pair in shared.items() if isinstance(pair[1], Tensor) and not is_lazy(pair[1])}
     kinds = {
@@ -279,6 +288,7 @@ def _kind(tensor: Tensor) -> str:
 
 
 def _type(tensor: Tensor) -> str:
+    """The name of a tensor's type as users know it: `float32`."""
     return str(tensor.dtype).removeprefix("torch.")
 
 
