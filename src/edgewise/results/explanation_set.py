@@ -13,8 +13,8 @@ from typing import Any, SupportsIndex, TypeAlias, overload
 import torch
 from torch import Tensor
 
+from edgewise.arrays import rank_in_group
 from edgewise.errors import InputError
-from edgewise.groups import rank_in_group
 from edgewise.random_numbers import random_scores
 from edgewise.results.explanation import Explanation
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from edgewise.groups import enumerated
+from edgewise.arrays import enumerated
 from edgewise.metrics.runs import YARDSTICKS
 from edgewise.report import appearance
 from edgewise.report.appearance import Nodes
