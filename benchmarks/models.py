@@ -14,7 +14,7 @@ from torch_geometric.nn import GAT, GCN, GIN, global_mean_pool
 from benchmarks.cache import cache_folder
 from benchmarks.data import COLUMN, cora, mutag, proteins
 from edgewise.datasets import TrainedInfection, infection_model
-from edgewise.seeds import seeded
+from edgewise.random_numbers import seeded
 
 HIDDEN, LAYERS, DROPOUT, LEARNING_RATE = 32, 3, 0.5, 0.003
 CORA_EPOCHS, PROTEINS_EPOCHS = 100, 20

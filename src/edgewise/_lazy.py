@@ -11,7 +11,7 @@ def lazy_names(package: str, where: Mapping[str, str]) -> tuple[Callable[[str], 
 
     `where` maps a name to its module; a name whose module ends in that very name is the module itself.
 
-    >>> get, names = lazy_names("edgewise", {"Settings": "edgewise.results.settings", "errors": "edgewise.errors"})
+    >>> get, names = lazy_names("edgewise", {"Settings": "edgewise.results.explanation", "errors": "edgewise.errors"})
     >>> get("Settings").__name__, get("errors").__name__, names()
     ('Settings', 'edgewise.errors', ['Settings', 'errors'])
     """

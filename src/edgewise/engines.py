@@ -10,9 +10,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from edgewise.arrays import LayerWeight, SelfWeight
 from edgewise.graph.copies import Copies
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
-from edgewise.shapes import LayerWeight, SelfWeight
 
 
 class Engine(Protocol):

@@ -1,12 +1,22 @@
-"""Files that are complete, or not there: written under a temporary name, then renamed."""
+"""Files that are complete or not there, the versions that are written beside results, and the folder of data sets.
+
+Nothing here needs torch or numpy, so the command line's help can import it.
+"""
 
 import os
+import platform
 import tempfile
 from collections.abc import Callable
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from edgewise.errors import FileError
+
+VARIABLE = "EDGEWISE_DATA"
+"""The environment variable that names a folder with data sets."""
+_PACKAGES = ("torch", "torch_geometric", "numpy")
 
 
 def write_whole(path: Path, write: Callable[[Any], None]) -> None:
@@ -39,3 +49,22 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of everything that can change a number, for the settings that are written beside results."""
+    import edgewise
+
+    found = {"edgewise": edgewise.__version__, "python": platform.python_version(), "machine": platform.machine()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # a source tree on the path
+            found[name] = "unknown"
+    return found
+
+
+def user_cache() -> Path:
+    """The folder where downloads are kept between runs, by the rules of the XDG base directories."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgewise" / "data"

@@ -1,11 +1,17 @@
-"""Random numbers that belong to a (seed, target, layer, edge), not to an order of drawing.
+"""Random numbers that belong to a (seed, target, layer, edge), not to an order of drawing; and blocks of seeded code.
 
-A counter-based generator: every number is a hash of its coordinates. So results do not depend on `batch_size`, on the order
-of `index` or on the device, nothing has to be stored, and the global random state is not touched.
+Our own draws come from a counter-based generator: every number is a hash of its coordinates. So results do not depend on
+`batch_size`, on the order of `index` or on the device, nothing has to be stored, and the global random state is not touched.
+For code that does draw from the global generators, `seeded` starts them and puts them back; `one_thread` does so for threads.
 """
 
 import math
+import random
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,3 +51,56 @@ def normal(seed: int, *coordinates: Tensor) -> Tensor:
     zero = torch.zeros((), dtype=torch.int64, device=coordinates[0].device)
     radius = (-2 * torch.log1p(-uniform(seed, *coordinates, zero))).sqrt()
     return radius * torch.cos(2 * math.pi * uniform(seed, *coordinates, zero + 1))
+
+
+def random_scores(seed: int, index: int, num_layers: int | None, num_edges: int) -> Tensor:
+    """Uniform in [0, 1) on every edge of the graph, `[E]` or `[L, E]` (with `num_layers`).
+
+    They are drawn when they are looked at, and depend on the seed and the target's `index` alone: the same every time.
+
+    >>> random_scores(0, 7, None, 3).shape, bool((random_scores(0, 7, None, 3) == random_scores(0, 7, None, 3)).all())
+    (torch.Size([3]), True)
+    """
+    layer = torch.arange(num_layers or 1).view(-1, 1)
+    drawn = uniform(seed, torch.tensor(index), layer, torch.arange(num_edges)).to(torch.float32)
+    return drawn if num_layers else drawn[0]
+
+
+# --- The global generators and threads, put back afterwards -----------------------------------------------------------
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Run a block with every global generator started from `seed`, and put the generators back afterwards.
+
+    For code that draws from the global generators, as PyG's data sets do; our own draws use `uniform` and `normal`.
+
+    >>> import torch
+    >>> with seeded(7): first = torch.rand(2)
+    >>> with seeded(7): again = torch.rand(2)
+    >>> torch.equal(first, again)
+    True
+    """
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    torch_state = torch.default_generator.get_state()
+    try:
+        random.seed(seed)
+        np.random.seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would restart the GPU's generators too
+        with warnings.catch_warnings():  # PyG's graph generators add a global warning filter
+            yield
+    finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+        torch.default_generator.set_state(torch_state)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run a block on one torch thread: on small graphs more threads are slower, and sums depend on their number."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from edgewise.arrays import LayerWeight, SelfWeight
 from edgewise.errors import InputError
 from edgewise.program.execution import LoweredEngine
 from edgewise.question import PosedQuestion, pose, sub_target
-from edgewise.shapes import LayerWeight, SelfWeight
 
 if TYPE_CHECKING:
     from edgewise.engines import Engine

@@ -22,7 +22,7 @@ from edgewise_paper.context import Context
 from edgewise_paper.infection import TIED
 from edgewise_paper.similarity import EXPLAINER, Average, cosines, model_graph_and_nodes
 from edgewise_paper.task import PaperOptions, Row, Task, TaskOutcome
-from edgewise_paper.training.recipe import NODE_EPOCHS, Recipe
+from edgewise_paper.training.networks import NODE_EPOCHS, Recipe
 
 NAME = "beyond"
 SEEDS = 10

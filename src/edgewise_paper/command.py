@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgewise.cli.exit_codes import BAD_INPUT, INTERRUPTED, guarded
 from edgewise.cli.options import completing
-from edgewise.cli.terminal import Voice
+from edgewise.cli.terminal import BAD_INPUT, INTERRUPTED, Voice, guarded
 from edgewise.progress import Progress, terminal_bar
 from edgewise.text import duration
 from edgewise_paper.registry import EXPERIMENTS

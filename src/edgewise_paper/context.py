@@ -11,7 +11,7 @@ from edgewise_paper.data import NODE_SETS, GraphSet, NodeSet, Source, read_graph
 from edgewise_paper.store import Store
 from edgewise_paper.task import PaperOptions, fingerprint
 from edgewise_paper.training import train
-from edgewise_paper.training.recipe import Recipe
+from edgewise_paper.training.networks import Recipe
 
 
 class Context:

@@ -20,9 +20,9 @@ from torch_geometric.data import Data
 from torch_geometric.datasets import Planetoid, TUDataset, WebKB
 
 from edgewise.arguments import one_of
-from edgewise.environment import VARIABLE, user_cache
 from edgewise.errors import FileError, InputError
-from edgewise.seeds import seeded
+from edgewise.files import VARIABLE, user_cache
+from edgewise.random_numbers import seeded
 
 NODE_SETS = ("Cora", "CiteSeer", "Cornell", "Texas", "Wisconsin")
 GRAPH_SETS = ("MUTAG", "PROTEINS", "Graph-SST2")

@@ -18,13 +18,21 @@ import torch
 from torch import Tensor
 
 from edgewise.metrics.formulas import auroc
-from edgewise_paper.architectures import ARCHITECTURES
 from edgewise_paper.context import Context
 from edgewise_paper.data import Source
 from edgewise_paper.sign_flips import flip_rows
 from edgewise_paper.similarity import CODE, EXPLAINER, TrainedModel, input_rows, layer_rows
 from edgewise_paper.task import PaperOptions, Row, Task, TaskOutcome
-from edgewise_paper.training.recipe import ACCURACY, FLIPS, INPUT, LAYERWISE, Recipe, graph_cost, network_tasks
+from edgewise_paper.training.networks import (
+    ACCURACY,
+    ARCHITECTURES,
+    FLIPS,
+    INPUT,
+    LAYERWISE,
+    Recipe,
+    graph_cost,
+    network_tasks,
+)
 from edgewise_paper.training.train import logits
 
 NAME = "graph-classification"

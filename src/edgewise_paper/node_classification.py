@@ -1,7 +1,7 @@
 """Two experiments on the nodes of real graphs: GCN, GAT and GIN with one to five layers, and a linear network on Cora.
 
-The linear network (`sgc`), where the theory is exact, is an extra of the authors' code; its tasks are the same. All test nodes
-are explained.
+The linear network (`sgc`), where the theory is exact, is an extra of the authors' code; its tasks are the same. All test
+nodes are explained.
 
 | part of a task | its rows |
 |---|---|
@@ -18,18 +18,19 @@ from typing import Any
 import torch
 
 import edgewise as ew
-from edgewise_paper.architectures import ARCHITECTURES, LINEAR
 from edgewise_paper.context import Context
 from edgewise_paper.data import NODE_SETS, NodeSet
 from edgewise_paper.sign_flips import flip_rows
 from edgewise_paper.similarity import EXPLAINER, SPREAD, TrainedModel, coded_rows, input_rows, layer_rows
 from edgewise_paper.task import PaperOptions, Task, TaskOutcome
-from edgewise_paper.training.recipe import (
+from edgewise_paper.training.networks import (
     ACCURACY,
+    ARCHITECTURES,
     CODED,
     FLIPS,
     INPUT,
     LAYERWISE,
+    LINEAR,
     NODE_EPOCHS,
     Recipe,
     network_tasks,

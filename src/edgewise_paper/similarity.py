@@ -19,7 +19,7 @@ from edgewise.datasets.infection import infection_model
 from edgewise_paper.code_habits import full_as_coded, magnitudes, neighbourhood, wide_start, with_stray_edge
 from edgewise_paper.context import Context
 from edgewise_paper.task import Row, Task
-from edgewise_paper.training.recipe import Recipe
+from edgewise_paper.training.networks import Recipe
 
 # --- Cosines and their mean --------------------------------------------------------------------------------------------
 

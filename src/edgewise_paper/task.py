@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from edgewise.environment import versions
+from edgewise.files import versions
 
 FLIP_EDGES = 1000
 """Edges of a graph that are varied for sign flips, unless the user says otherwise."""

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import SAGEConv
 
 import edgewise as ew
-from edgewise.seeds import seeded
+from edgewise.random_numbers import seeded
 from edgewise_paper.context import Context
 from edgewise_paper.task import PaperOptions, Task, TaskOutcome
 

@@ -11,8 +11,7 @@ import torch
 import edgewise as ew
 from command_line import MINE, ROOT, SOURCE, call, error, printed, ring, workshop
 from edgewise.cli import options
-from edgewise.cli.options import CommonOptions
-from edgewise.cli.pairs import one_pair_each
+from edgewise.cli.options import CommonOptions, one_pair_each
 
 COMMANDS = ("explain", "walks", "compare", "check", "ask", "methods", "demo", "reproduce")
 
@@ -87,16 +86,15 @@ def test_every_command_of_the_documentation_can_be_typed():
 
     import typer.main
 
-    from edgewise.cli import check_command, compare_command, demo_command, explain_command, walks_command
+    from edgewise.cli import demo_command, explain_command, question_commands, walks_command
     from edgewise.cli.app import METHODS_EPILOG, app
     from edgewise_paper import command
 
     pages = [ROOT / "docs" / "command-line.md", ROOT / "docs" / "reproduce.md", ROOT / "README.md"]
     texts = [page.read_text(encoding="utf-8") for page in pages]
-    texts += [
-        module.EPILOG.replace("\n--", " --")
-        for module in (check_command, compare_command, demo_command, explain_command, walks_command, command)
-    ] + [METHODS_EPILOG]
+    asking = (question_commands.ASK_EPILOG, question_commands.COMPARE_EPILOG, question_commands.CHECK_EPILOG)
+    others = [module.EPILOG for module in (demo_command, explain_command, walks_command, command)]
+    texts += [text.replace("\n--", " --") for text in (*asking, *others, METHODS_EPILOG)]
     group = typer.main.get_command(app)
     context = group.make_context("edgewise", ["methods"])
     typed = [line for text in texts for line in re.findall(r"^edgewise ([a-z].*)$", text, re.MULTILINE)]

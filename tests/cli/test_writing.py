@@ -19,8 +19,8 @@ from torch_geometric.nn import global_add_pool
 import edgewise as ew
 from checks import scores_of
 from command_line import MINE, call, error, network, printed, read_until, ring, running, workshop
+from edgewise.cli.session import in_pieces, joined
 from edgewise.cli.terminal import Voice
-from edgewise.cli.work import in_pieces, joined
 
 ENDINGS = ("parquet", "npz", "csv")
 
@@ -226,6 +226,21 @@ def test_parts_of_another_question_are_not_taken(interrupted):
     assert len(ew.load("result.npz")) == 12
 
 
+def test_after_ctrl_c_walks_are_kept_and_nobody_promises_that_they_resume(monkeypatch):
+    walks, pieces = ew.walks, []
+
+    def interrupting(*arguments, **options):
+        if pieces:
+            raise KeyboardInterrupt
+        pieces.append(len(arguments[2]))
+        return walks(*arguments, **options)
+
+    monkeypatch.setattr(ew, "walks", interrupting)
+    stopped = call("walks", *MINE, "--out", "walks.npz", code=130)
+    assert "8 of 12 targets are finished and kept in walks.partial.npz." in stopped.stderr
+    assert "resumes" not in stopped.stderr
+
+
 def test_after_ctrl_c_without_a_file_nothing_is_written(interrupted):
     assert "Stopped. Nothing was written." in call("explain", *MINE, "--json", code=130).stderr
     assert files() == []
@@ -295,7 +310,7 @@ def _assert_same(ours, theirs):
 
 def test_pieces_grow_while_larger_ones_do_more_in_the_same_time(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("edgewise.cli.work.perf_counter", lambda: now[0])
+    monkeypatch.setattr("edgewise.cli.session.perf_counter", lambda: now[0])
 
     def sizes(cost, total=2000):
         def work(positions):

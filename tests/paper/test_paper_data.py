@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from edgewise.environment import VARIABLE
 from edgewise.errors import FileError, InputError
+from edgewise.files import VARIABLE
 from edgewise_paper import data
 from edgewise_paper.data import RAW, Source, read_graph_set, read_node_set, read_sentences
 from missing import skip_or_fail

@@ -8,7 +8,7 @@ import pytest
 
 from edgewise.errors import MissingExtraError
 from edgewise_paper import comparison
-from edgewise_paper.comparison import AGREES, DIFFERS, IN_RANGE, compare, published
+from edgewise_paper.comparison import AGREES, DIFFERS, IN_RANGE, ResultView, compare, published
 from edgewise_paper.report import reasons
 from edgewise_paper.report.document import (
     Document,
@@ -17,12 +17,12 @@ from edgewise_paper.report.document import (
     Items,
     Paragraph,
     TableBlock,
+    as_markdown,
+    as_page,
     depth_table,
     full_table,
     share,
 )
-from edgewise_paper.report.formats import as_markdown, as_page
-from edgewise_paper.report.result_view import ResultView
 from edgewise_paper.report.write import write_report
 from edgewise_paper.runner import Reproduction
 from edgewise_paper.task import PaperOptions, Row, Task, TaskOutcome

@@ -10,13 +10,12 @@ from typer.testing import CliRunner
 from command_line import read_until, running
 from edgewise.cli.app import app
 from edgewise_paper import node_classification, runner
-from edgewise_paper.architectures import LINEAR
 from edgewise_paper.context import Context
 from edgewise_paper.node_classification import parts_on_nodes
 from edgewise_paper.runner import plan, reproduce
 from edgewise_paper.store import Store
 from edgewise_paper.task import PaperOptions, Task, TaskOutcome
-from edgewise_paper.training.recipe import Recipe, network_tasks
+from edgewise_paper.training.networks import LINEAR, Recipe, network_tasks
 from edgewise_paper.workers import work
 from missing import skip_or_fail
 from places import data_root

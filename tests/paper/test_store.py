@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch_geometric.nn import GCN
 
 import edgewise as ew
-from edgewise.environment import versions
 from edgewise.errors import SettingError
+from edgewise.files import versions
 from edgewise_paper import task as tasks_module
 from edgewise_paper.registry import EXPERIMENTS, choose, find
 from edgewise_paper.runner import Clock

@@ -5,10 +5,9 @@ import torch
 from torch_geometric.data import Batch, Data
 
 from edgewise.errors import ModelError
-from edgewise_paper.architectures import ARCHITECTURES, LINEAR, graph_network, node_network
 from edgewise_paper.data import GraphSet, NodeSet
 from edgewise_paper.training import fast_forward, train
-from edgewise_paper.training.recipe import Recipe
+from edgewise_paper.training.networks import ARCHITECTURES, LINEAR, Recipe, graph_network, node_network
 from edgewise_paper.training.train import Collated, accuracy, logits, train_on_graphs, train_on_nodes
 from edgewise_paper.workers import Stopped, ask_to_stop, forget_stop
 

@@ -1,5 +1,6 @@
 """docs/architecture.md names every file, and no page names a file that is gone."""
 
+import pkgutil
 import re
 
 import pytest
@@ -34,3 +35,11 @@ def test_a_page_names_only_files_that_exist(page):
     named = set(re.findall(r"`([\w/]+/\w+\.py)`", text))
     gone = {name for name in named if not any(path.endswith(f"/{name}") for path in there)}
     assert not gone
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
+def test_a_page_names_only_modules_and_functions_that_exist(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for name in set(re.findall(r"`(edgewise(?:_paper)?(?:\.[A-Za-z_]\w*)+)`", text)):
+        if not re.search(r"\.(py|typed)$", name):
+            pkgutil.resolve_name(name)  # raises if there is no such thing

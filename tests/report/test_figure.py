@@ -6,7 +6,7 @@ from matplotlib.patches import FancyArrowPatch
 
 from edgewise import Explanation, InputError, MissingExtraError, SettingError
 from edgewise.report import draw
-from edgewise.report.colours import OPPOSES, SUPPORTS, rgb, signed_colour
+from edgewise.report.appearance import OPPOSES, SUPPORTS, rgb, signed_colour
 
 EDGES = torch.tensor([[0, 1, 1, 1, 2, 3, 0, 4], [1, 0, 0, 1, 1, 2, 0, 5]])  # both ways, parallel, loops, a stray
 SCORES = torch.tensor([1.0, -2.0, 0.5, 0.7, -0.3, 2.5, 1.2, 0.9])

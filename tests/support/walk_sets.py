@@ -3,7 +3,7 @@
 import torch
 
 from edgewise import Walk, WalkSet
-from edgewise.results.settings import Settings
+from edgewise.results.explanation import Settings
 
 FOUND = (Walk((0, 1, 3), 4.0), Walk((2, 1, 3), -2.0), Walk((3, 3, 3), 1.0), Walk((0, 2, 3), 0.5))
 

@@ -17,15 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.explain import (
-    AttentionExplainer,
-    CaptumExplainer,
-    Explainer,
-    ExplainerAlgorithm,
-    ExplainerConfig,
-    ModelConfig,
-    PGExplainer,
-)
+from torch_geometric.explain import AttentionExplainer, CaptumExplainer, Explainer, ExplainerAlgorithm, PGExplainer
+from torch_geometric.explain.config import ExplainerConfig, ModelConfig
 
 from edgewise.adapters.heal import heal
 from edgewise.algorithms.copy_scores import SparseScores
@@ -42,9 +35,10 @@ from edgewise.question.target import Target, predicted_classes
 def from_pyg(algorithm: ExplainerAlgorithm, *, train: Any = None) -> Method:
     """A PyG explainer as a method of `explain`: GNNExplainer, PGExplainer, GraphMask, Attention, Captum, or your own.
 
-    It runs as in PyG, on the whole graph, one target after another, each on a fresh copy of the model and of the algorithm;
-    what an earlier run of PyG left in the model is repaired in the copy. Learned masks follow PyG's objective whatever `of`
-    is; `CaptumExplainer` attributes the explained number itself. The random state is set to `seed + index` before each target.
+    It runs as in PyG, on the whole graph, one target after another, each on a fresh copy of the model and of the
+    algorithm; what an earlier run of PyG left in the model is repaired in the copy. Learned masks follow PyG's objective
+    whatever `of` is; `CaptumExplainer` attributes the explained number itself. The random state is set to `seed + index`
+    before each target.
 
     Args:
         algorithm: The explainer; it is left as it is.

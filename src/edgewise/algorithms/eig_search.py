@@ -1,7 +1,7 @@
 """EiG-Search (Lu et al., ICML 2024): linear gradients as edge scores, and the search for the best subgraph along them.
 
-The first phase, `eig_search`, is a method of `explain`: how far the explained number falls per unit of edge weight. The second,
-`best_subgraph`, takes the scores of any method and tries the strongest 1, 2, 3, … edges.
+The first phase, `eig_search`, is a method of `explain`: how far the explained number falls per unit of edge weight. The
+second, `best_subgraph`, takes the scores of any method and tries the strongest 1, 2, 3, … edges.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from edgewise.algorithms.copy_scores import CopyScores, SparseScores
 from edgewise.algorithms.occlusion import Repeated, edge_drops, lowered_drops
 from edgewise.arguments import whole_number
+from edgewise.arrays import occurrence
 from edgewise.errors import InputError
-from edgewise.groups import occurrence
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
 from edgewise.results.explanation import Explanation
@@ -182,10 +182,10 @@ def best_subgraph(
 ) -> BestSubgraph | list[BestSubgraph]:
     """The linear search of EiG-Search, along the scores of any method: of the best 1, 2, 3, … edges, the best subgraph.
 
-    Every k takes two forward passes: with the k highest scores alone, and without them. The best k maximises the difference of
-    the two explained numbers, which is fidelity+ minus fidelity−; of several best ones the smallest is taken. An edge that is
-    left out has weight `w_base` (0 if the explanation has no such setting). Edges with score 0 are never chosen. With
-    `undirected=True` in the settings an edge and its reverse come together.
+    Every k takes two forward passes: with the k highest scores alone, and without them. The best k maximises the
+    difference of the two explained numbers, which is fidelity+ minus fidelity−; of several best ones the smallest is
+    taken. An edge that is left out has weight `w_base` (0 if the explanation has no such setting). Edges with score 0 are
+    never chosen. With `undirected=True` in the settings an edge and its reverse come together.
 
     Args:
         model: The model that was explained.
@@ -233,8 +233,8 @@ def best_subgraph(
 def _search(score: Score, asked: KnownScores, max_edges: int | None) -> list[BestSubgraph]:
     """The best subgraph of each target of a block.
 
-    `rank` `[M]` numbers the edges of a target by their strength, `count` `[T]` is how many it has. The values of all sizes are
-    `[sizes, T]`; sizes that a target does not have are masked, and the empty one if there are edges.
+    `rank` `[M]` numbers the edges of a target by their strength, `count` `[T]` is how many it has. The values of all
+    sizes are `[sizes, T]`; sizes that a target does not have are masked, and the empty one if there are edges.
     """
     rank = _ranks(score, asked).to(score.owner.device)
     count = torch.zeros(score.num_targets, dtype=torch.long, device=rank.device)

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from edgewise.algorithms.copy_scores import CopyScores, SparseScores, has_own_terms, in_computation_graph
-from edgewise.groups import occurrence
+from edgewise.arrays import LayerWeight, occurrence
 from edgewise.program.perturbation import Differences
 from edgewise.program.perturbation_output import drops
 from edgewise.question import PosedQuestion
 from edgewise.score import Score
-from edgewise.shapes import LayerWeight
 
 
 def one_per_target(candidates: Tensor, owner: Tensor) -> Iterator[Tensor]:
@@ -147,8 +146,8 @@ def lowered_drops(
 ) -> Iterator[tuple[int, SparseScores]]:
     """Drops of a lowered model, block by block: of edges (`of_self=(False,)`), of own terms (`(True,)`), or of both.
 
-    A slot is one occlusion: an edge or a node's own term, in one layer or in all. Each block comes with how many targets' worth
-    of work is done since the last one, for progress bars.
+    A slot is one occlusion: an edge or a node's own term, in one layer or in all. Each block comes with how many targets'
+    worth of work is done since the last one, for progress bars.
     """
     lowering = question.lowering
     assert lowering is not None

@@ -1,15 +1,15 @@
 """The one table of methods: documentation, command line, benchmarks and the tests of all methods are loops over it.
 
 A new method is one row of `_ROWS`: its function `(Score, level, **settings) → CopyScores`, its cost, its reference and the
-defaults of its settings. `find_method` and `read_settings` check what a user asks for.
+defaults of its settings. `find_method` and `read_settings` check what a user asks for. The yardsticks
+need no file of their own: `full` is here, and `random` is drawn when it is read (`random_numbers.random_scores`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgewise.algorithms.baselines import full
-from edgewise.algorithms.copy_scores import LEVELS, CopyScores, SparseScores
+from edgewise.algorithms.copy_scores import LEVELS, CopyScores, SparseScores, in_computation_graph
 from edgewise.algorithms.eig_search import eig_search, lowered_eig_search
 from edgewise.algorithms.gnn_explainer import gnn_explainer, gnn_explainer_fast
 from edgewise.algorithms.gradient import gradient, integrated_gradients, positive_gradient
@@ -18,6 +18,7 @@ from edgewise.algorithms.shapley import shapley
 from edgewise.algorithms.walk_sums import goat_walks, lrp
 from edgewise.arguments import did_you_mean, one_of, real_number, whole_number
 from edgewise.errors import SettingError
+from edgewise.score import Score
 from edgewise.text import columns
 
 
@@ -63,6 +64,21 @@ class Method:
 
 
 _BY_GRADIENTS = ("gradient", "positive_gradient", "integrated_gradients", "gnn_explainer")
+
+
+def full(score: Score, level: str) -> CopyScores:
+    """1 on the edges of the computation graph (layer l: receivers within L − 1 − l hops of the target), 0 elsewhere.
+
+    >>> from edgewise.examples import path_score
+    >>> full(path_score(gains=[2.0, 3.0]), "layer").edge      # copies: 1 → 2, 0 → 1; in layer 1 only 1 → 2 can matter
+    tensor([[1., 1.],
+            [1., 0.]])
+    """
+    inside = in_computation_graph(score)
+    inside = inside if level == "layer" else inside.any(dim=0)
+    return CopyScores(inside.to(score.target.truth.dtype))
+
+
 _ROWS = (
     Method("gradient", gradient, "1 backward pass", "Pope et al., CVPR 2019"),
     Method("positive_gradient", positive_gradient, "1 backward pass", "He et al., KDD 2025", {"epsilon": 0.0}),

@@ -12,7 +12,7 @@ from torch import Tensor
 from edgewise import random_numbers
 from edgewise.algorithms.copy_scores import CopyScores
 from edgewise.algorithms.occlusion import Repeated, players
-from edgewise.groups import occurrence
+from edgewise.arrays import occurrence
 from edgewise.score import Score
 
 
@@ -20,8 +20,8 @@ from edgewise.score import Score
 def shapley(score: Score, level: str, *, samples: int, seed: int) -> CopyScores:
     """The mean over random orders of z(edges up to e) − z(edges before e); ω = 0 for edges that have not come yet.
 
-    Self terms stay on, and no order is cut short, so the scores sum to z(all edges) − z(no edges) exactly. At layer level every
-    (layer, edge) comes by itself. The orders of a target depend on the seed and the target alone.
+    Self terms stay on, and no order is cut short, so the scores sum to z(all edges) − z(no edges) exactly. At layer level
+    every (layer, edge) comes by itself. The orders of a target depend on the seed and the target alone.
 
     >>> from edgewise.examples import path_score
     >>> found = shapley(path_score(gains=[2.0, 3.0]), "input", samples=400, seed=0)

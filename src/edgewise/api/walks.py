@@ -15,7 +15,7 @@ from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import read_memory
 from edgewise.question.target import Target
-from edgewise.results.settings import Settings
+from edgewise.results.explanation import Settings
 from edgewise.results.walk_set import Walk, WalkSet
 from edgewise.walk.bounds import rounding
 from edgewise.walk.prefixes import starting

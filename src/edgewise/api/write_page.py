@@ -11,13 +11,11 @@ from torch_geometric.data import Batch, Data
 from edgewise.errors import FileError
 from edgewise.files import write_whole
 from edgewise.question import pose
-from edgewise.report.page.html import page_html
+from edgewise.report.page.html import inline_script, page_html
 from edgewise.report.page.page_data import Names, contents
-from edgewise.report.page.page_figures import inline_script
-from edgewise.report.page.page_run import find
+from edgewise.report.page.page_run import find, read_page, read_target, task_of
 from edgewise.report.page.page_words import settings_rows
-from edgewise.report.page.request import read_page, read_target, task_of
-from edgewise.results.node_labels import plain_text
+from edgewise.text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

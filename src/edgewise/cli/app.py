@@ -1,7 +1,8 @@
 """The command line's table of contents: every command, the version, and `methods`, which is small enough to be here.
 
-Each of the other commands is a file `*_command.py` with its options and help. Those files import nothing heavy: torch is
-loaded when a command runs, never for help or completion. `explain` and `walks` keep their work in `*_work.py`.
+The other commands are in `explain_command`, `walks_command`, `question_commands` (`compare`, `check`, `ask`) and
+`demo_command`, each with its options, its help and its work. Those files import nothing heavy when they are loaded: torch
+is imported inside the functions that work, never for help or completion.
 """
 
 from collections.abc import Mapping
@@ -12,9 +13,9 @@ import typer
 from typer.core import TyperGroup
 
 import edgewise
-from edgewise.cli import ask_command, check_command, compare_command, demo_command, explain_command, walks_command
-from edgewise.cli.exit_codes import guarded
-from edgewise.cli.pairs import PairsCommand
+from edgewise.cli import demo_command, explain_command, question_commands, walks_command
+from edgewise.cli.options import PairsCommand
+from edgewise.cli.terminal import guarded
 
 METHODS_EPILOG = """Example:
 
@@ -25,7 +26,10 @@ PLUGINS = {"reproduce": "edgewise_paper.command"}
 
 
 class _Commands(TyperGroup):
-    """Our commands, and those of `PLUGINS`; a plug-in is a module with a typer `app` of one command."""
+    """Our commands, and those of `PLUGINS`; a plug-in is a module with a typer `app` of one command.
+
+    `edgewise --help` lists a plug-in with its help and so imports it: such a module must be as light as ours.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order of the help."""
@@ -72,7 +76,7 @@ def methods(
 
         table = ew.methods()
         if as_json:
-            from edgewise.cli.show import print_json
+            from edgewise.cli.terminal import print_json
 
             keys = ("levels", "settings", "cost", "reference")
             print_json({name: {key: _plain(getattr(row, key)) for key in keys} for name, row in table.items()})
@@ -87,8 +91,8 @@ def _plain(value: Any) -> Any:
 
 app.command(cls=PairsCommand, epilog=explain_command.EPILOG)(explain_command.explain)
 app.command(cls=PairsCommand, epilog=walks_command.EPILOG)(walks_command.walks)
-app.command(cls=PairsCommand, epilog=compare_command.EPILOG)(compare_command.compare)
-app.command(cls=PairsCommand, epilog=check_command.EPILOG)(check_command.check)
-app.command(cls=PairsCommand, epilog=ask_command.EPILOG)(ask_command.ask)
+app.command(cls=PairsCommand, epilog=question_commands.COMPARE_EPILOG)(question_commands.compare)
+app.command(cls=PairsCommand, epilog=question_commands.CHECK_EPILOG)(question_commands.check)
+app.command(cls=PairsCommand, epilog=question_commands.ASK_EPILOG)(question_commands.ask)
 app.command(epilog=METHODS_EPILOG)(methods)
 app.command(epilog=demo_command.EPILOG)(demo_command.demo)

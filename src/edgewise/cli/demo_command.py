@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgewise.cli.exit_codes import guarded
+from edgewise.cli.terminal import guarded
 from edgewise.text import columns
 
 if TYPE_CHECKING:
@@ -52,10 +52,16 @@ def demo(
 
 
 def run(out: Path, nodes: int, seed: int) -> None:
-    """Run the demo on the first `nodes` nodes of a test graph; results go into the folder `out`."""
+    """Train, compare, search, save and draw, and say on stdout what came out.
+
+    Args:
+        out: Folder for `gradient-input.npz` and `infection.png`; it is made if it is not there.
+        nodes: How many nodes of the test graph are explained: the first ones.
+        seed: Of the graphs and the training; the walk searches are tried on the seeds that follow it too.
+    """
     import edgewise as ew
     from edgewise.datasets import infection_model
-    from edgewise.seeds import one_thread
+    from edgewise.random_numbers import one_thread
 
     out.mkdir(parents=True, exist_ok=True)
     with one_thread():
@@ -126,7 +132,7 @@ class SearchRow:
 
 
 def compare_searches(trained: TrainedInfection, searches: Sequence[str] = SEARCHES) -> Iterator[SearchRow]:
-    """Try every search on the nodes with a clear true path.
+    """Try every search on the nodes with a clear true path, and time it.
 
     The explained class is the node's own. A walk counts as truly best if the exact search, which proves its walks, found
     nothing better.

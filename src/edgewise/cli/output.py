@@ -3,6 +3,14 @@
 In the order of a run: `Output.claim` refuses files that could not be written in the end, or that are not ours;
 `Destination` writes the result, or keeps finished parts as `result.partial.parquet` until then; `write_columns` writes a
 table; `manifest` is the JSON beside a result: what was asked, of what, with which versions, and how long it took.
+
+After `edgewise explain --out result.parquet ...` the folder has
+
+    result.parquet            the scores
+    result.json               the manifest
+
+and, while the work is interrupted, `result.partial.parquet` and `result.partial.json` instead: the same command finds them,
+checks that they answer the same question, and goes on from there.
 """
 
 import csv
@@ -18,9 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewise.cli.options import CommonOptions
-from edgewise.environment import versions
 from edgewise.errors import FileError, SettingError, missing_extra
-from edgewise.files import write_whole
+from edgewise.files import versions, write_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +45,9 @@ class Output:
     """The files that a command was asked to write."""
 
     out: Path | None
+    """A table of results, by its ending (`ENDINGS`)."""
     page: Path | None
+    """An HTML page."""
     force: bool
     """Whether files that we did not write may be replaced."""
 
@@ -72,7 +81,10 @@ def claim_result(path: Path, inputs: Iterable[Path], *, force: bool) -> None:
 
 
 def claim_page(path: Path, inputs: Iterable[Path], *, force: bool) -> None:
-    """The same for a page; ours are recognised by their text."""
+    """Refuse a page that could not be written, or that would replace a file which we did not write.
+
+    Pages have no manifest; ours are recognised by their text.
+    """
     if path.suffix not in (".html", ".htm"):
         raise SettingError(f"--page must end in .html, got {path}. Use --page why.html, for example.")
     ours = path.is_file() and b"edgewise" in path.read_bytes().lower()
@@ -177,6 +189,7 @@ def write_columns(path: Path, columns: Columns) -> None:
 
 
 def _csv(file: Any, columns: Columns) -> None:
+    """Write rows of texts in UTF-8, the names of the columns first."""
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     rows = csv.writer(text)
     rows.writerow(columns)
@@ -191,6 +204,7 @@ def _plain(column: "np.ndarray | Sequence[Any]") -> Sequence[Any]:
 
 
 def _parquet(file: Any, columns: Columns) -> None:
+    """Write with pyarrow, which the extra `table` brings."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -200,6 +214,7 @@ def _parquet(file: Any, columns: Columns) -> None:
 
 
 def _npz(file: Any, columns: Columns) -> None:
+    """Write an array for every column."""
     import numpy as np
 
     np.savez_compressed(file, **dict(columns))  # type: ignore[arg-type]
@@ -209,7 +224,11 @@ def _npz(file: Any, columns: Columns) -> None:
 
 
 def manifest(command: str, question: Mapping[str, Any], hashes: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """The story of a run, ready for JSON: the question, hashes of the inputs, versions, the time, and `more`."""
+    """The story of a run, ready for JSON: the question, hashes of the inputs, versions, the time, and `more`.
+
+    >>> sorted(manifest("walks", {"index": "22"}, {"data": "9f86d0"}, seconds=0.4))
+    ['command', 'format', 'hashes', 'question', 'seconds', 'versions', 'written']
+    """
     written = datetime.now(UTC).isoformat(timespec="seconds")
     head = {"format": FORMAT, "command": command, "question": dict(question), "hashes": dict(hashes)}
     return {**head, "versions": versions(), "written": written, **more}

@@ -1,12 +1,39 @@
-"""`Voice`: notes and progress of a command, on stderr, so that stdout holds results alone."""
+"""What a command says: notes, progress and errors on stderr, results on stdout, and the exit codes that a script reads.
 
+`Voice` writes notes and shows progress. Every command runs inside `guarded`, which makes a sentence of whatever goes
+wrong; the codes are 0 done, 1 bad input, 2 wrong usage (typer's own), 3 a statement that `check --require` names does not
+hold, 130 Ctrl-C. `records` makes the same dicts for both forms of a result; `print_table` and `print_json` print them.
+Every command imports this file before it runs, so torch is needed only inside `records`.
+"""
+
+import json
+import re
 import sys
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from edgewise.errors import EdgewiseError
 from edgewise.progress import Pace, Progress, log_lines, terminal_bar
+from edgewise.text import for_json
+
+if TYPE_CHECKING:
+    from edgewise.cli.read.cli_question import CliQuestion
+    from edgewise.results.explanation import Explanation
+    from edgewise.results.walk_set import WalkSet
+
+BAD_INPUT, DOUBTFUL, INTERRUPTED = 1, 3, 130
+SHOWN_TARGETS, SHOWN_ROWS = 5, 5
+"""Targets in the table, and rows for each."""
+JSON_ROWS = 10
+"""Edges of each target in the JSON document, unless `--top` says otherwise."""
+_ARGUMENT = re.compile(r"\b(task|mode|of|device|target|level)=(?:'(\w+)'|(\d+))")
+
+
+# --- Notes and progress -------------------------------------------------------------------------------------------------
 
 
 class Voice:
@@ -51,3 +78,175 @@ class Voice:
 def _counting(show: Progress, total: int, pace: Pace) -> Callable[[int], None]:
     """Call a back end with the total and the time left, given what is done."""
     return lambda done: show(done, total, pace.left(done, total))
+
+
+# --- Errors -----------------------------------------------------------------------------------------------------------
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in the middle of the work; the text says what was kept."""
+
+
+@contextmanager
+def guarded(*, debug: bool) -> Iterator[None]:
+    """Turn whatever goes wrong inside into one sentence and an exit code; with `debug` the traceback comes before it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = _show_once()
+            yield
+    except KeyboardInterrupt as stop:
+        _end(str(stop) or "Stopped.", INTERRUPTED, debug=debug)
+    except EdgewiseError as error:
+        _end(f"Error: {_as_typed(str(error))}", BAD_INPUT, debug=debug)
+    except (typer.Exit, BrokenPipeError):
+        raise
+    except Exception as error:
+        _end(f"Error: {_sentence(error)}", BAD_INPUT, debug=debug)
+
+
+def _end(text: str, code: int, *, debug: bool) -> None:
+    """Print the sentence on stderr and exit; called while the exception is handled, whose traceback `debug` prints."""
+    if debug:
+        import traceback
+
+        traceback.print_exc(file=sys.stderr)
+    typer.echo(text, err=True)
+    raise typer.Exit(code)
+
+
+def _show_once() -> Callable[..., None]:
+    """A `warnings.showwarning` that prints lines, each once.
+
+    Warnings of the same class of ours count as the same, since every piece of the work would repeat them; plain
+    `UserWarning`s are told apart by their text.
+    """
+    said: set[Any] = set()
+
+    def show(message: Any, category: Any, *_: Any, **__: Any) -> None:
+        what = str(message) if category is UserWarning else category
+        if what not in said:
+            said.add(what)
+            typer.echo(f"Warning: {message}", err=True)
+
+    return show
+
+
+def _as_typed(text: str) -> str:
+    """An error of the library in the language of the terminal: `task='graph'` becomes `--task graph`.
+
+    >>> _as_typed("For one prediction per graph, use task='graph'; or target=0.")
+    'For one prediction per graph, use --task graph; or --target 0.'
+    """
+    return _ARGUMENT.sub(lambda found: f"--{found[1]} {found[2] or found[3]}", text)
+
+
+def _sentence(error: Exception) -> str:
+    """One line for an exception that is not ours: its class and the first line of its text.
+
+    >>> _sentence(ZeroDivisionError("division by zero"))
+    'ZeroDivisionError: division by zero. Unexpected error; run again with --debug for the traceback.'
+    """
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "Out of memory. Use --memory 500MB to compute fewer targets at a time, or --index to explain fewer."
+    lines = str(error).strip().splitlines()
+    said = lines[0].rstrip(".") if lines else "no message"
+    return f"{type(error).__name__}: {said}. Unexpected error; run again with --debug for the traceback."
+
+
+# --- Results ------------------------------------------------------------------------------------------------------------
+
+
+def records(question: "CliQuestion", found: "Sequence[Explanation | WalkSet]", rows: int) -> list[dict[str, Any]]:
+    """A dict for every target: what the model predicts, and the `rows` strongest edges, or the walks.
+
+    For example `{"index": 3, "name": "3", "class": 1, "class_name": "1", "value": 0.4, "probability": 0.6, "predicted": 1,
+    "edges": [...]}`; a regression has no probability and no predicted class.
+    """
+    from edgewise.question.target import predicted
+
+    answers = question.answers(len(found))
+    is_class = answers.mode != "regression"
+    probabilities = answers.number(answers.truth, "prob").tolist() if is_class else []
+    classes = predicted(answers.truth, answers.mode).tolist() if is_class else []
+    listed = []
+    for place, why in enumerate(found):
+        about: dict[str, Any] = {"index": why.index, "name": question.target_name(why.index), "class": why.target}
+        about |= {"class_name": question.class_name(why.target), "value": why.value}
+        if is_class:
+            about |= {"probability": probabilities[place], "predicted": classes[place]}
+        listed.append(about | _content(question, why, rows))
+    return listed
+
+
+def _content(question: "CliQuestion", why: "Explanation | WalkSet", rows: int) -> dict[str, Any]:
+    """The part of a record that holds edges or walks, with the data's names of the nodes."""
+    from edgewise.results.walk_set import WalkSet
+
+    if isinstance(why, WalkSet):
+        walks = [
+            {"score": walk.score, "nodes": list(walk.nodes), "names": [_name(question, node) for node in walk.nodes]}
+            for walk in why[:rows]
+        ]
+        return {"exact": why.exact, "upper_bound": why.upper_bound, "walks": walks}
+    edges = []
+    for score, source, receiver, column, *layer in why.top(rows, by="magnitude"):
+        ends = {"source": source, "receiver": receiver, "column": column}
+        named = {"source_name": _name(question, source), "receiver_name": _name(question, receiver)}
+        edges.append({"score": score, **ends, **({"layer": layer[0]} if layer else {}), **named})
+    return {"edges": edges}
+
+
+def _name(question: "CliQuestion", node: int) -> str:
+    """The name of a node; nodes of several graphs have numbers only."""
+    return question.node_name(node) if question.graphs.task == "node" else str(node)
+
+
+def print_json(content: Any) -> None:
+    """Print one document on stdout; NaN and infinities, which JSON does not have, become null."""
+    json.dump(for_json(content), sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def print_table(title: str, listed: Sequence[dict[str, Any]], task: str) -> None:
+    """Print a table of records on stdout: the target's name, class and probability once, then a row for each edge or walk."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    layered = any("layer" in edge for one in listed for edge in one.get("edges", ()))
+    table = Table(box=box.SIMPLE_HEAD)
+    number = "probability" if listed and "probability" in listed[0] else "value"
+    heads = [task, "class", number, "walk" if listed and "walks" in listed[0] else "edge", "score"]
+    for head in [*heads[:4], *(["layer"] if layered else []), heads[4]]:
+        table.add_column(head, justify="right" if head in ("score", "layer", number) else "left", overflow="fold")
+    for one in listed:
+        for place, row in enumerate(_rows(one)):
+            about = (one["name"], one["class_name"], _probability(one)) if place == 0 else ("", "", "")
+            layer = [str(row.get("layer", ""))] if layered else []
+            cells = [*about, row["text"], *layer, f"{row['score']:+.4g}" if row["score"] is not None else ""]
+            table.add_row(*(Text(cell) for cell in cells))  # Text: the data's names are never read as markup
+        table.add_section()
+    console = Console(file=sys.stdout)
+    console.print(Text(title))
+    console.print(table)
+
+
+def _probability(one: dict[str, Any]) -> str:
+    """The probability of a record's class; of a regression, the explained value."""
+    return f"{one['probability']:.1%}" if "probability" in one else f"{one['value']:.4g}"
+
+
+def _rows(one: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of one record, each with a text and a score; a sentence if there are none.
+
+    >>> _rows({"edges": []})
+    [{'score': None, 'text': 'no edge matters'}]
+    """
+    if "walks" in one:
+        rows = [{"score": walk["score"], "text": " → ".join(walk["names"])} for walk in one["walks"]]
+    else:
+        rows = [{**edge, "text": f"{edge['source_name']} → {edge['receiver_name']}"} for edge in one["edges"]]
+    return rows or [{"score": None, "text": "no edge matters" if "edges" in one else "no walk of that sign"}]

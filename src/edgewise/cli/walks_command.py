@@ -1,18 +1,27 @@
-"""`edgewise walks`: the most relevant walks. Options and help; the work is in `walks_work`.
+"""`edgewise walks`: the most relevant walks.
 
-As in `explain_command`, torch is loaded when the command runs, after the output files were checked.
+First the command with its options and help, then its work: read, search piece by piece, write, show. As in `explain_command`,
+torch is loaded when the command runs, after the output files were checked.
 """
 
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgewise.cli import options
-from edgewise.cli.explain_command import Force, PageOption
-from edgewise.cli.options import CommonOptions, with_common_options
-from edgewise.cli.output import Output
+from edgewise.cli import options, terminal
+from edgewise.cli.options import CommonOptions, Force, PageOption, with_common_options
+from edgewise.cli.output import Output, write_columns
 from edgewise.cli.terminal import Voice
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    import edgewise as ew
+    from edgewise.cli.read.cli_question import CliQuestion
 
 EPILOG = """Examples:
 
@@ -55,6 +64,94 @@ def walks(
     """Along which walks did it travel? The most relevant walks from a source to the target, proven to be the best."""
     voice, output = Voice(quiet=asked.quiet), Output(out, page, force)
     output.claim(asked)
-    from edgewise.cli.walks_work import WalkOptions, run
+    _run(asked, voice, output, WalkOptions(top, search, sign, budget))
 
-    run(asked, voice, output, WalkOptions(top, search, sign, budget))
+
+@dataclass(frozen=True)
+class WalkOptions:
+    """What `walks` asks besides the shared options: arguments of `ew.walks`, and part of the manifest."""
+
+    k: int
+    """How many walks for each target."""
+    search: str
+    """A name of `options.SEARCHES`."""
+    sign: str
+    """A name of `options.SIGNS`: which walks come first."""
+    budget: int | None
+    """At most so many steps of the search for each target; `None` for as many as it takes."""
+
+
+def _run(asked: CommonOptions, voice: Voice, output: Output, how: WalkOptions) -> None:
+    """Read, search, write, show.
+
+    A piece is one call of `ew.walks`. Unlike `explain`, an interrupted search does not resume: its kept part is for reading.
+
+    Args:
+        asked: The shared options.
+        voice: Tells what is going on.
+        output: The files to write; they have been claimed.
+        how: The command's own options.
+    """
+    import edgewise as ew
+    from edgewise.cli.session import Session, work_through
+
+    session = Session.start("walks", asked, voice, output, asdict(how))
+    question = session.question
+
+    def search(positions: slice) -> list[ew.WalkSet]:
+        index, classes = question.index[positions].tolist(), question.classes_of(positions)
+        found: list[ew.WalkSet] = ew.walks(
+            question.model, question.graphs.data, index, target=classes, **asdict(how), **question.options
+        )
+        return found
+
+    work = work_through(voice, f"walks ({how.search})", session.targets, search)
+    found = [one for part in work.parts for one in part]
+    written = session.finish(work, partial(save_walks, found, question), {"walks": how.k})
+    _show(question, found, how, written)
+
+
+def save_walks(found: "Sequence[ew.WalkSet]", question: "CliQuestion", path: Path) -> None:
+    """Write a row for every walk: target, rank, score, its nodes, and whether the list is proven."""
+    write_columns(path, walk_columns(found, question.graphs.names if question.graphs.task == "node" else None))
+
+
+def walk_columns(found: "Sequence[ew.WalkSet]", names: Sequence[str] | None) -> "dict[str, np.ndarray]":
+    """The walks of all targets as one table, column by column; a target without walks has no row.
+
+    For two layers the columns are `index`, `target`, `rank`, `score`, `node_0` to `node_2`, `exact`, `upper_bound`; with
+    `names` also `index_name` and `node_0_name` to `node_2_name`.
+    """
+    import numpy as np
+
+    from edgewise.results.export import columns
+
+    parts = [
+        columns(one) | {"exact": np.full(len(one), one.exact), "upper_bound": np.full(len(one), one.upper_bound)}
+        for one in found
+        if len(one)
+    ]
+    together = {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+    if names is None:
+        return together
+    called = np.array(names, dtype=str)
+    nodes = [name for name in together if name == "index" or name.startswith("node_")]
+    return together | {f"{name}_name": called[together[name]] for name in nodes}
+
+
+def _show(question: "CliQuestion", found: "Sequence[ew.WalkSet]", how: WalkOptions, written: dict[str, Any]) -> None:
+    """Print the JSON document, or a short table of the first targets; `written` is what the manifest says.
+
+    The title of the table says whether the lists of walks are proven to be the best.
+    """
+    asked, total = question.asked, len(question.index)
+    if asked.json:
+        about = {"command": "walks", **asdict(how), "task": question.graphs.task}
+        terminal.print_json({**about, "targets": terminal.records(question, found, how.k), **written})
+    elif not asked.quiet:
+        few = found[: terminal.SHOWN_TARGETS]
+        listed = terminal.records(question, few, min(how.k, terminal.SHOWN_ROWS))
+        unproven = sum(not one.exact for one in few)
+        proof = "proven" if not unproven else f"{unproven} of {len(few)} lists not proven"
+        more = f", the first {len(few)} of {total} targets" if total > len(few) else ""
+        terminal.print_table(f"walks, {how.search} search, {proof}{more}", listed, question.graphs.task)

@@ -17,8 +17,9 @@ from torch_geometric.datasets import InfectionDataset
 from torch_geometric.datasets.graph_generator import ERGraph
 from torch_geometric.nn import GraphSAGE
 
+from edgewise.datasets.planted_data import PlantedData, Trained
 from edgewise.errors import InputError
-from edgewise.seeds import one_thread, seeded
+from edgewise.random_numbers import one_thread, seeded
 
 NUM_NODES, EDGE_PROBABILITY = 1000, 0.004
 NUM_INFECTED, MAX_PATH_LENGTH = 50, 4
@@ -172,3 +173,45 @@ def clear_nodes(graph: Data) -> Tensor:
 def is_true_path(graph: Data, index: int, nodes: Sequence[int]) -> bool:
     """Whether a walk starts at an infected node and visits one node for every step of the distance (it may wait)."""
     return bool(graph.x[nodes[0], 1] == 1) and len(set(nodes)) == int(graph.y[index]) + 1
+
+
+# --- Infection as a data set with a planted truth ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlantedInfection(PlantedData):
+    """The test graph of `infection`; the truth of a node is every edge on a shortest path from an infected node."""
+
+    graphs: InfectionGraphs
+
+    def paths(self, index: int) -> list[tuple[int, ...]]:
+        """The shortest paths to a node, infected node first."""
+        return infection_paths(self.data, index)
+
+    def _truth(self, index: Tensor) -> Tensor:
+        """`[T, E]`: edges on shortest paths, found by walking back from the targets, one step nearer to an infection a time.
+
+        Path 0 → 1 → 2 with node 0 infected, so that `y` is (0, 1, 2): both edges lead one step farther (`closer`). From
+        target 2 the first step takes the edge 1 → 2 and reaches node 1, the second takes 0 → 1.
+        """
+        source, receiver = self.data.edge_index
+        closer = self.data.y[source] == self.data.y[receiver] - 1
+        taken = torch.zeros(len(index), len(source), dtype=torch.bool)  # [T, E]
+        on_path = torch.zeros(len(index), self.data.num_nodes, dtype=torch.bool)
+        on_path[torch.arange(len(index)), index] = True
+        for _ in range(MAX_PATH_LENGTH):
+            taken |= on_path[:, receiver] & closer
+            reached = taken.nonzero()
+            on_path[reached[:, 0], source[reached[:, 1]]] = True
+        return taken.to(torch.int8)
+
+    def _train(self, seed: int) -> Trained:
+        found = infection_model(seed, graphs=self.graphs)
+        return Trained(found.model, found.training_accuracy, found.test_accuracy)
+
+
+def planted_infection(seed: int) -> PlantedInfection:
+    """Infection as a data set with a planted truth: that of nodes one to four steps away from an infected node."""
+    graphs = infection(seed)
+    away = ((graphs.test.y > 0) & (graphs.test.y <= MAX_PATH_LENGTH)).nonzero().view(-1)
+    return PlantedInfection("infection", graphs.test, away, seed, graphs)

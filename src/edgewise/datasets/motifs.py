@@ -18,7 +18,7 @@ from torch_geometric.datasets.motif_generator import CycleMotif, GridMotif, Hous
 from torch_geometric.nn import GraphSAGE, global_add_pool
 
 from edgewise.datasets.planted_data import PlantedData, Trained, fit, share_right
-from edgewise.seeds import seeded
+from edgewise.random_numbers import seeded
 
 NUM_MOTIFS, NUM_GRAPHS = 80, 1000
 TRAINING_SHARE = 0.8

@@ -18,7 +18,7 @@ from torch_geometric.nn import SAGEConv
 from torch_geometric.utils import erdos_renyi_graph, scatter
 
 from edgewise.datasets.planted_data import PlantedData, Trained, fit, share_right
-from edgewise.seeds import seeded
+from edgewise.random_numbers import seeded
 
 NUM_NODES, PER_COLOUR, EDGE_PROBABILITY = 2000, 10, 0.005
 NUM_TRAINING_GRAPHS = 4

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from edgewise.errors import InputError
 from edgewise.graph.inputs import read_index
-from edgewise.seeds import one_thread, seeded
+from edgewise.random_numbers import one_thread, seeded
 
 
 @dataclass(frozen=True)

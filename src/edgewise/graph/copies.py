@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
+from edgewise.arrays import enumerated
 from edgewise.graph.computation_graph import InEdges, reach
 from edgewise.graph.stores import attributes
-from edgewise.groups import enumerated
 
 
 @dataclass(frozen=True)

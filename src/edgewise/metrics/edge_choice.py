@@ -1,11 +1,13 @@
 """Which edges are the explanation, by number, share or threshold and by sign; and how short and how one-sided it is.
 
-Metrics that need a choice of edges read it with `read_choice` and apply it with `choose`. `sparsity` and `signs`, at the
+Metrics that need a choice of edges read it with `read_choice` (for a curve, `read_sizes`) and apply it with
+`choose`. `sparsity` and `signs`, at the
 end, measure the choice itself.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -19,6 +21,8 @@ from edgewise.results.metric_result import Conditions, Measured, MeasuredTable, 
 from edgewise.results.score_rows import ScoreRows, as_mask, as_set, parts_of, rows_of
 
 SIGNS = (*ORDERS, "irrelevant")
+FRACTIONS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
+"""The sizes of a curve unless others are given."""
 _NONE_OF = {
     "support": "no edge has a positive score",
     "opposition": "no edge has a negative score",
@@ -71,6 +75,19 @@ def read_choice(k: Any = None, fraction: Any = None, threshold: Any = None, by: 
     if not given and by is None:
         return None
     return Choice(by or "support", k, fraction, threshold or 0.0)
+
+
+def read_sizes(fractions: Sequence[float] | None, ks: Sequence[int] | None) -> tuple[list[float], str]:
+    """The points of a curve, and the argument of `read_choice` that takes them."""
+    if fractions is not None and ks is not None:
+        raise SettingError("fractions and ks cannot be used together. Use one of fractions=, ks=.")
+    sizes = list(ks if ks is not None else fractions if fractions is not None else FRACTIONS)
+    if len(sizes) < 2 or any(b <= a for a, b in pairwise(sizes)):
+        raise SettingError(
+            f"`fractions` or `ks` must be at least two sizes in ascending order, got {sizes}. Use [0.0, 0.1, 0.5, 1.0], for "
+            f"example."
+        )
+    return sizes, "fraction" if ks is None else "k"
 
 
 def choose(found: ExplanationSet, choices: Sequence[Choice | None]) -> list[Chosen]:

@@ -6,7 +6,6 @@ explanation alone and without it comes from `intervene.py`; this file turns thos
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from edgewise.arguments import one_of
 from edgewise.errors import SettingError
-from edgewise.metrics.edge_choice import read_choice
+from edgewise.metrics.edge_choice import read_choice, read_sizes
 from edgewise.metrics.formulas import area, characterization
 from edgewise.metrics.intervene import Options, Outcome, intervene
 from edgewise.question.target import Target, predicted
@@ -194,10 +193,6 @@ def _log_probabilities(rows: Tensor, mode: str) -> Tensor:
 # --- Fidelity over the size of the explanation, and the area under it --------------------------------------------------
 
 
-FRACTIONS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
-"""The sizes of a curve unless others are given."""
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class FidelityCurve(MeasuredTable):
     """Fidelity+ and fidelity− at several sizes; prints its areas as a table."""
@@ -272,7 +267,7 @@ def fidelity_curve(
     tensor([3.5000])
     """
     one_of("`by`", by, ORDERS)
-    sizes, name = _read_sizes(fractions, ks)
+    sizes, name = read_sizes(fractions, ks)
     found, options = as_set(explained, "fidelity_curve"), Options(how, forward, device, memory, batch_size)
     check_number(found, of)
     outcomes = intervene(found, model, data, [read_choice(**{name: size}, by=by) for size in sizes], options)
@@ -295,16 +290,3 @@ def _areas(
         with_reasons("area of fidelity-", area(x, minus), index, undefined, "lower"),
         with_reasons("area of characterization", area(x, both), index, [*undefined, outside]),
     )
-
-
-def _read_sizes(fractions: Sequence[float] | None, ks: Sequence[int] | None) -> tuple[list[float], str]:
-    """The points of a curve, and the argument of `read_choice` that takes them."""
-    if fractions is not None and ks is not None:
-        raise SettingError("fractions and ks cannot be used together. Use one of fractions=, ks=.")
-    sizes = list(ks if ks is not None else fractions if fractions is not None else FRACTIONS)
-    if len(sizes) < 2 or any(b <= a for a, b in pairwise(sizes)):
-        raise SettingError(
-            f"`fractions` or `ks` must be at least two sizes in ascending order, got {sizes}. Use [0.0, 0.1, 0.5, 1.0], for "
-            f"example."
-        )
-    return sizes, "fraction" if ks is None else "k"

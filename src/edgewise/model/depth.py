@@ -15,9 +15,9 @@ from torch_geometric import nn as pyg
 from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
+from edgewise.arrays import Slots
 from edgewise.model.messages import match_messages
 from edgewise.model.residuals import Key, Operation, keys_of
-from edgewise.shapes import Slots
 
 _IN_A_ROW = (pyg.SGConv, pyg.SSGConv, pyg.TAGConv, pyg.APPNP, pyg.ChebConv)
 """Layers that call `propagate` several times, each time on what the last one gave."""

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
+from edgewise.arrays import Slots
 from edgewise.model.axis_labels import AtenCall, OperationKind, operation_kind
 from edgewise.model.column_selection import GivenColumns
 from edgewise.model.dependence import common_mark
@@ -39,7 +40,6 @@ from edgewise.model.shadow import (
     origins,
     plain,
 )
-from edgewise.shapes import Slots
 
 _ESCAPES = frozenset(("tolist", "numpy", "__array__", "__dlpack__", "data_ptr"))
 

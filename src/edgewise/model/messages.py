@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from torch_geometric import nn as pyg
 from torch_geometric.nn import MessagePassing
 
+from edgewise.arrays import Slots, occurrence
 from edgewise.errors import ModelError
-from edgewise.groups import occurrence
-from edgewise.shapes import Slots
 
 
 def match_messages(used: Tensor, given: Tensor, num_nodes: int, layer: str) -> Slots:

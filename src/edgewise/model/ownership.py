@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
+from edgewise.arrays import Slots
 from edgewise.errors import ModelError
 from edgewise.model.axis_labels import blank, join
 from edgewise.model.column_selection import GivenColumns
 from edgewise.model.shadow import EDGE, FRESH, LOST, MIXED, NODE, Mark, plain, same_vector
-from edgewise.shapes import Slots
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
+from edgewise.arrays import Slots
 from edgewise.errors import ModelError
 from edgewise.model.call import ModelCall, with_own_x
 from edgewise.model.depth import Owners, layers_of_calls, origins, plain_owners
@@ -17,7 +18,6 @@ from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, messa
 from edgewise.model.identity import FollowedCall, follow
 from edgewise.model.messages import own_term
 from edgewise.model.residuals import Key, Operation, Residual, find_skips, keys_of
-from edgewise.shapes import Slots
 from edgewise.trees import tree_leaves
 
 

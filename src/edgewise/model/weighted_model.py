@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, MessagePassing, SGConv
 
+from edgewise.arrays import LayerWeight, SelfWeight, Slots
 from edgewise.errors import ModelError
 from edgewise.model.call import ModelCall
 from edgewise.model.hooks import Layers, OperationMode, message_hooks
@@ -15,7 +16,6 @@ from edgewise.model.identity import Follower
 from edgewise.model.messages import match_messages, scaled_own_terms
 from edgewise.model.residuals import Residual
 from edgewise.model.trace import Trace
-from edgewise.shapes import LayerWeight, SelfWeight, Slots
 from edgewise.trees import tree_flatten, tree_unflatten
 
 _NEW_MESSAGES = (GCNConv, SGConv)  # edge_weight · x_j is nobody else's tensor

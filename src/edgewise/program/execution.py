@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.arrays import LayerWeight, SelfWeight
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, Source
 from edgewise.program.levels import Levels
 from edgewise.program.reverse import ReversePass, Slope
-from edgewise.shapes import LayerWeight, SelfWeight
 
 
 class LoweredEngine:

@@ -1,28 +1,40 @@
-"""A picture of one explanation, by matplotlib: the flat graph, or the computation graph unrolled layer by layer."""
+"""Figures by matplotlib: one explanation (`draw`), and how much methods agree (`draw_comparison`).
+
+An explanation is drawn as the flat graph, or as the computation graph unrolled layer by layer; `explanation.plot()` calls
+`draw`. A comparison is a matrix of every pair of methods, coloured by their agreement; `comparison.plot()` draws it. Walks
+are drawn by `draw_walks` in `layer_picture.py`.
+"""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from edgewise.arguments import one_of
 from edgewise.errors import SettingError, missing_extra
 from edgewise.report import matplotlib_marks
-from edgewise.report.labels import Nodes
+from edgewise.report.appearance import OPPOSES, SUPPORTS, Nodes
 from edgewise.report.layer_picture import unrolled_picture
-from edgewise.report.scene import Picture, flat_picture, task_of
-from edgewise.results.node_labels import plain_text
+from edgewise.report.matplotlib_marks import canvas, put_nodes
+from edgewise.report.scene import Picture, flat_picture, target_of, task_of
+from edgewise.results.comparison import title as measure_title
+from edgewise.text import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
+    from edgewise.results.comparison import Comparison
     from edgewise.results.explanation import Explanation
 
 VIEWS = ("graph", "layers")
+_SIGNED = ("cosine", "spearman")  # −1 to 1; the others 0 to 1
+_UNDEFINED = "#e6e6e6"
+_CELL, _LABELS = 0.62, 2.1  # inches
 
 
 def draw(
@@ -80,67 +92,6 @@ def _undrawn_self_scores(explanation: Explanation, shown: Picture) -> str:
     return f"\nSelf scores, {matplotlib_marks.signed(float(explanation.self_scores.sum()))} in all, are not drawn."
 
 
-def canvas(shown: Picture, title: str, row_height: float = 0.3) -> tuple[Figure, Axes]:
-    """An empty figure, large enough for what it will show."""
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError as error:
-        raise missing_extra("matplotlib", "plot", "A picture") from error
-    figure = Figure(figsize=_size(shown, row_height), dpi=110, layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.06))
-    axes = figure.add_subplot()
-    axes.axis("off")
-    figure.suptitle(title, fontsize=11, parse_math=False)
-    if shown.num_layers:
-        _name_columns(axes, shown)
-    else:
-        axes.set_aspect("equal", adjustable="datalim")  # the axes keep their place: a narrow graph is in the middle
-        axes.margins(0.1)  # room for loops
-    return figure, axes
-
-
-def put_nodes(axes: Axes, shown: Picture, nodes: Nodes) -> None:
-    """Draw nodes with their labels; in an unrolled picture long labels are written once, at the left of their row."""
-    matplotlib_marks.draw_nodes(axes, shown, nodes)
-    if shown.num_layers:
-        rows = {node: y for (_, node), (_, y) in shown.place.items()}
-        for node, y in rows.items():
-            if label := nodes.outside(node):
-                axes.text(-0.16, y, label, fontsize=7.5, ha="right", va="center", parse_math=False)
-        return
-    outside = {spot: nodes.outside(spot[1]) or "" for spot in shown.place}
-    if longest := max(map(len, outside.values()), default=0):
-        share = min((0.064 * longest + 0.25) / (_size(shown)[1] - 1.4), 0.35)  # of the axes, for the labels at one side
-        axes.margins(share / (1 - 2 * share))
-    matplotlib_marks.outside_labels(
-        axes, shown, {spot: label for spot, label in outside.items() if label}, nodes.radius
-    )
-
-
-def _name_columns(axes: Axes, shown: Picture) -> None:
-    """Draw a light band for each column, with its name above it; the names of the layers are between the bands."""
-    lowest = min((y for _, y in shown.place.values()), default=0.0)
-    for column in range(shown.num_layers + 1):
-        axes.axvspan(column - 0.1, column + 0.1, color="0.96", zorder=0, linewidth=0)
-        name = {0: "features", shown.num_layers: "output"}.get(column, "")
-        axes.text(column, 0.75, name, ha="center", va="bottom", fontsize=9, color="0.3")
-    for layer in range(shown.num_layers):
-        axes.text(layer + 0.5, 0.75, f"layer {layer} →", ha="center", va="bottom", fontsize=9, color="0.3")
-    axes.set_xlim(-0.2, shown.num_layers + 0.2)
-    axes.set_ylim(lowest - 0.7, 1.2)
-
-
-def _size(shown: Picture, row_height: float = 0.3) -> tuple[float, float]:
-    """Width and height in inches, for a fixed distance between rows, or between the nodes on the fullest ring."""
-    if shown.num_layers:
-        rows = len({y for _, y in shown.place.values()})
-        return max(7.5, 2.2 * shown.num_layers + 2.0), min(max(3.6, row_height * rows + 2.0), 24.0)
-    ring = Counter(round(math.hypot(x, y), 6) for x, y in shown.place.values()).most_common(1)[0][1]
-    side = min(max(min(1.6 + 1.4 * len(shown.place) ** 0.5, 6.8), ring * 0.3 / math.pi + 2.0), 16.0)
-    across, up = (max(spread) - min(spread) + 1.0 for spread in zip(*shown.place.values(), strict=True))
-    return max(side + 1.6, 6.0), side * min(max(up / across, 0.45), 1.1) + 0.9
-
-
 def _read_view(explanation: Explanation, view: str | None) -> str:
     """The view that was asked for, or the default of the explanation's level."""
     if view is None:
@@ -164,11 +115,66 @@ def title_of(explanation: Explanation, *, summed: bool) -> str:
     return f"{plain_text(explanation.method)}{layers}: {target_of(explanation)}"
 
 
-def target_of(found: Any) -> str:
-    """What an `Explanation` or a `WalkSet` explains: its node or graph, its class, its number.
+# --- A comparison of methods --------------------------------------------------------------------------------------------
 
-    For example `node 2, class 0, logit 1.5`.
+
+def draw_comparison(found: Comparison, measure: str, levels: Sequence[str], layer: int | None) -> Figure:
+    """Draw a panel for each level, with the means in the cells; a cell without one is hatched. Needs `edgewise[plot]`.
+
+    Args:
+        found: The comparison.
+        measure: Which agreement, such as `"cosine"`.
+        levels: The panels from left to right.
+        layer: One layer of layer level, or `None` for all layers together.
     """
-    column = "output" if found.settings.get("mode") == "regression" else "class"
-    what = f"{task_of(found.settings)} {found.index}, {column} {found.target}"
-    return f"{what}, {found.settings.get('of', 'value')} {found.value:.3g}"
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise missing_extra("matplotlib", "plot", "Drawing a comparison") from error
+
+    side = _CELL * len(found.methods)
+    figure = Figure(figsize=(_LABELS + (side + 0.3) * len(levels) + 1.2, side + _LABELS), dpi=110, layout="constrained")
+    panels = figure.subplots(1, len(levels), squeeze=False, sharey=True)[0]
+    for axes, level in zip(panels, levels, strict=True):
+        image = _draw_panel(axes, found, measure, level, layer)
+        axes.set_title(f"{level} level" if layer is None else f"layer {layer}", fontsize=11)
+    figure.colorbar(image, ax=list(panels), shrink=0.8, label="hatched: undefined")
+    targets = "1 target" if len(found.index) == 1 else f"{len(found.index)} targets"
+    what = f"mean over {targets}" + (f" and {len(found.seeds)} seeds" if len(found.seeds) > 1 else "")
+    figure.suptitle(f"{measure_title(measure, found.k, found.by)}: {what}", fontsize=12)
+    return figure
+
+
+def _draw_panel(axes: Axes, found: Comparison, measure: str, level: str, layer: int | None) -> AxesImage:
+    """Draw one matrix; the colours go from −1 or 0 to 1."""
+    means = found.matrix(measure, level, layer)  # [methods, methods]
+    image = axes.imshow(means.numpy(), cmap=_colours(measure), vmin=-1 if measure in _SIGNED else 0, vmax=1)
+    for row, numbers in enumerate(means.tolist()):
+        for column, mean in enumerate(numbers):
+            if isnan(mean):
+                _hatch(axes, row, column)
+            else:
+                colour = "white" if abs(mean) > 0.55 else "black"
+                axes.text(column, row, f"{mean:.2f}", ha="center", va="center", fontsize=8, color=colour)
+    places = range(len(found.methods))
+    axes.set_xticks(places, found.methods, rotation=45, ha="right", rotation_mode="anchor", fontsize=9)
+    axes.set_yticks(places, found.methods, fontsize=9)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    return image
+
+
+def _hatch(axes: Axes, row: int, column: int) -> None:
+    """Mark a cell as undefined."""
+    from matplotlib.patches import Rectangle
+
+    place = (column - 0.5, row - 0.5)
+    axes.add_patch(Rectangle(place, 1, 1, facecolor=_UNDEFINED, edgecolor="0.6", hatch="///", linewidth=0))
+
+
+def _colours(measure: str) -> Colormap:
+    """The colours of support and opposition, which the colour-blind can tell apart, with white between them."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    ends = [OPPOSES, "white", SUPPORTS] if measure in _SIGNED else ["white", SUPPORTS]
+    return LinearSegmentedColormap.from_list("agreement", ends)

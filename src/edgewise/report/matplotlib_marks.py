@@ -1,18 +1,19 @@
-"""Matplotlib's part of a picture: dotted context, arrows, nodes, labels, colour bar and legend.
+"""Matplotlib's part of a picture: the canvas, dotted context, arrows, nodes, labels, colour bar and legend.
 
 Every function draws one kind of mark on given axes, from a `Picture` (what and where) and `Nodes` (how nodes look).
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgewise.report import colours
-from edgewise.report.colours import signed_colour, width_of
+from edgewise.errors import missing_extra
+from edgewise.report.appearance import OPPOSES, OUTLINE, SUPPORTS, WHITE, signed_colour, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,12 +23,55 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
-    from edgewise.report.labels import Nodes
+    from edgewise.report.appearance import Nodes
     from edgewise.report.layout import Position
     from edgewise.report.scene import Picture, Spot
 
 OUTLINE_WIDTH = 0.9  # in points, in all
 DASHES = (0, (2.2, 1.1))
+
+
+def canvas(shown: Picture, title: str, row_height: float = 0.3) -> tuple[Figure, Axes]:
+    """An empty figure, large enough for what it will show."""
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    except ImportError as error:
+        raise missing_extra("matplotlib", "plot", "A picture") from error
+    figure = Figure(figsize=_size(shown, row_height), dpi=110, layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.06))
+    axes = figure.add_subplot()
+    axes.axis("off")
+    figure.suptitle(title, fontsize=11, parse_math=False)
+    if shown.num_layers:
+        _name_columns(axes, shown)
+    else:
+        axes.set_aspect("equal", adjustable="datalim")  # the axes keep their place: a narrow graph is in the middle
+        axes.margins(0.1)  # room for loops
+    return figure, axes
+
+
+def _name_columns(axes: Axes, shown: Picture) -> None:
+    """Draw a light band for each column, with its name above it; the names of the layers are between the bands."""
+    lowest = min((y for _, y in shown.place.values()), default=0.0)
+    for column in range(shown.num_layers + 1):
+        axes.axvspan(column - 0.1, column + 0.1, color="0.96", zorder=0, linewidth=0)
+        name = {0: "features", shown.num_layers: "output"}.get(column, "")
+        axes.text(column, 0.75, name, ha="center", va="bottom", fontsize=9, color="0.3")
+    for layer in range(shown.num_layers):
+        axes.text(layer + 0.5, 0.75, f"layer {layer} →", ha="center", va="bottom", fontsize=9, color="0.3")
+    axes.set_xlim(-0.2, shown.num_layers + 0.2)
+    axes.set_ylim(lowest - 0.7, 1.2)
+
+
+def _size(shown: Picture, row_height: float = 0.3) -> tuple[float, float]:
+    """Width and height in inches, for a fixed distance between rows, or between the nodes on the fullest ring."""
+    if shown.num_layers:
+        rows = len({y for _, y in shown.place.values()})
+        return max(7.5, 2.2 * shown.num_layers + 2.0), min(max(3.6, row_height * rows + 2.0), 24.0)
+    ring = Counter(round(math.hypot(x, y), 6) for x, y in shown.place.values()).most_common(1)[0][1]
+    side = min(max(min(1.6 + 1.4 * len(shown.place) ** 0.5, 6.8), ring * 0.3 / math.pi + 2.0), 16.0)
+    across, up = (max(spread) - min(spread) + 1.0 for spread in zip(*shown.place.values(), strict=True))
+    return max(side + 1.6, 6.0), side * min(max(up / across, 0.45), 1.1) + 0.9
 
 
 def draw_context(axes: Axes, picture: Picture) -> None:
@@ -100,9 +144,7 @@ def _scale(largest: float) -> ScalarMappable:
     from matplotlib.colors import FuncNorm, LinearSegmentedColormap
 
     norm = FuncNorm((lambda x: np.sign(x) * abs(x) ** 0.5, lambda x: np.sign(x) * x**2), -largest, largest)
-    return ScalarMappable(
-        norm, LinearSegmentedColormap.from_list("signed", [colours.OPPOSES, colours.WHITE, colours.SUPPORTS])
-    )
+    return ScalarMappable(norm, LinearSegmentedColormap.from_list("signed", [OPPOSES, WHITE, SUPPORTS]))
 
 
 def score_keys(picture: Picture) -> list[tuple[str, Artist]]:
@@ -140,7 +182,7 @@ def _outlined(width: float) -> dict[str, Any]:
     """A thin grey outline around a line of that width: lines that are nearly white must still be seen."""
     from matplotlib.patheffects import Normal, Stroke
 
-    return {"path_effects": [Stroke(linewidth=width + OUTLINE_WIDTH, foreground=colours.OUTLINE), Normal()]}
+    return {"path_effects": [Stroke(linewidth=width + OUTLINE_WIDTH, foreground=OUTLINE), Normal()]}
 
 
 def write_legend(figure: Figure, sentence: str, keys: list[tuple[str, Artist]]) -> None:
@@ -168,6 +210,22 @@ def write_legend(figure: Figure, sentence: str, keys: list[tuple[str, Artist]]) 
     for text, (name, _) in zip(legend.get_texts(), keys, strict=True):
         text.set_parse_math(False)
         text.set_text(name)
+
+
+def put_nodes(axes: Axes, shown: Picture, nodes: Nodes) -> None:
+    """Draw nodes with their labels; in an unrolled picture long labels are written once, at the left of their row."""
+    draw_nodes(axes, shown, nodes)
+    if shown.num_layers:
+        rows = {node: y for (_, node), (_, y) in shown.place.items()}
+        for node, y in rows.items():
+            if label := nodes.outside(node):
+                axes.text(-0.16, y, label, fontsize=7.5, ha="right", va="center", parse_math=False)
+        return
+    outside = {spot: nodes.outside(spot[1]) or "" for spot in shown.place}
+    if longest := max(map(len, outside.values()), default=0):
+        share = min((0.064 * longest + 0.25) / (_size(shown)[1] - 1.4), 0.35)  # of the axes, for the labels at one side
+        axes.margins(share / (1 - 2 * share))
+    outside_labels(axes, shown, {spot: label for spot, label in outside.items() if label}, nodes.radius)
 
 
 def draw_nodes(axes: Axes, picture: Picture, nodes: Nodes) -> None:

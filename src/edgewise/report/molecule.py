@@ -1,7 +1,8 @@
 """A molecule, drawn by RDKit, with its bonds and atoms highlighted by their scores.
 
 `molecule` is the way in: it makes an RDKit molecule whose atom i is node i (`from_smiles`, `from_labels`), adds the scores of
-both directions of each bond, and gives a `MoleculePicture`. The drawing itself is in `molecule_canvas`.
+both directions of each bond, and gives a `MoleculePicture`. The drawing itself is in `molecule_canvas`. A page asks
+`molecule_of` whether a graph is a molecule.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from edgewise.errors import FileError, InputError, missing_extra
+from edgewise.errors import FileError, InputError, MissingExtraError, missing_extra
 from edgewise.files import write_whole
 from edgewise.report.figure import title_of
 from edgewise.report.molecule_canvas import MoleculeCanvas
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torch import Tensor
+    from torch_geometric.data import Data
 
     from edgewise.results.explanation import Explanation
 
@@ -103,6 +105,28 @@ def from_labels(data: Any, atoms: Sequence[str], bonds: Sequence[str]) -> Any:
     molecule.UpdatePropertyCache(strict=False)
     chem.FastFindRings(molecule)
     return molecule.GetMol()
+
+
+def molecule_of(data: Data) -> Any | None:
+    """The RDKit molecule of a graph that carries its SMILES or MUTAG's labels; `None` for any other graph, or without RDKit.
+
+    >>> import torch
+    >>> from torch_geometric.data import Data
+    >>> molecule_of(Data(x=torch.rand(2, 3), edge_index=torch.tensor([[0], [1]]))) is None
+    True
+    """
+    try:
+        chemistry()
+        if isinstance(getattr(data, "smiles", None), str):
+            found = from_smiles(data.smiles, data.num_nodes)
+        elif getattr(data, "edge_attr", None) is None:
+            return None
+        else:
+            found = from_labels(data, MUTAG_ATOMS, MUTAG_BONDS)
+    except (InputError, MissingExtraError):
+        return None
+    ends = ((one, other) for one, other in data.edge_index.t().tolist() if one != other)
+    return found if all(found.GetBondBetweenAtoms(*pair) is not None for pair in ends) else None
 
 
 def _atom(chem: Any, symbol: str) -> Any:

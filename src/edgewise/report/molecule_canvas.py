@@ -1,4 +1,8 @@
-"""RDKit's part of a molecule's picture: highlighted bonds and atoms, and a legend drawn with the same pen."""
+"""RDKit's part of a molecule's picture: highlighted bonds and atoms, and a legend drawn with the same pen.
+
+`MoleculeCanvas` draws one explanation. `molecule_svg` draws a molecule whose colours the page decides: every bond and atom is
+highlighted, in a colour that is a variable.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edgewise.report.colours import rgb, signed_colour
+from edgewise.report.appearance import rgb, signed_colour
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+PAGE_SIZE = (620, 430)  # of a molecule on a page, in pixels
+_BOND, _ATOM = 0xFE, 0xFD  # first bytes of colours that stand for numbers; no drawing has them
 PALER = 0.62  # of the full colours: bonds and letters are read on top of them
 LEGEND_HEIGHT, BAR_WIDTH, BAR_STEPS = 84, 200, 40  # in pixels; steps of colour
 
@@ -128,3 +134,41 @@ class MoleculeCanvas:
             (f"{self.largest:+.3g} supports", left + BAR_WIDTH + 14, 1),
         ):
             canvas.DrawString(text, Point2D(x, top + 7), align, True)
+
+
+def molecule_svg(compound: Any) -> str:
+    """The drawing as SVG: bond 3 has the colour `var(--b3)`, atom 5 `var(--a5)`, white until the page sets them.
+
+    RDKit takes only colours, so every bond and atom first gets a colour that encodes its number, `#FE0003` for bond 3; those
+    colours are then replaced by variables.
+    """
+    from rdkit.Chem.Draw import rdMolDraw2D
+
+    canvas = rdMolDraw2D.MolDraw2DSVG(*PAGE_SIZE)
+    bonds = {bond.GetIdx(): _numbered(_BOND, bond.GetIdx()) for bond in compound.GetBonds()}
+    atoms = {atom.GetIdx(): _numbered(_ATOM, atom.GetIdx()) for atom in compound.GetAtoms()}
+    draw_highlighted(canvas, compound, bonds, atoms)
+    canvas.FinishDrawing()
+    svg = re.sub(r"<\?xml.*?\?>|<rect style='opacity:1.0;fill:#FFFFFF.*?</rect>", "", canvas.GetDrawingText())
+    svg = re.sub(r"#(FE|FD)([0-9A-F]{4})", _variable, svg)
+    return re.sub(r"\s*\n\s*", " ", svg).strip()
+
+
+def atom_names(compound: Any) -> list[str]:
+    """The symbol of every atom."""
+    return [atom.GetSymbol() for atom in compound.GetAtoms()]
+
+
+def bond_ends(compound: Any) -> list[tuple[int, int]]:
+    """The two atoms of every bond."""
+    return [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in compound.GetBonds()]
+
+
+def _numbered(kind: int, index: int) -> tuple[float, float, float]:
+    """The colour that stands for a number: red, green and blue from 0 to 1."""
+    return kind / 255, (index // 256) / 255, (index % 256) / 255
+
+
+def _variable(colour: re.Match[str]) -> str:
+    """The variable for such a colour: `#FE0003` becomes `var(--b3,#fff)`."""
+    return f"var(--{'b' if colour[1] == 'FE' else 'a'}{int(colour[2], 16)},#fff)"

@@ -8,8 +8,8 @@ import warnings
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from edgewise.report.figure import target_of
-from edgewise.report.walk_lanes import sentence
+from edgewise.report.layer_picture import sentence
+from edgewise.report.scene import target_of
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.results.walk_set import WalkSet
 from edgewise.text import html_table

@@ -237,3 +237,13 @@ def surroundings(scores: Tensor, edge_index: Tensor, num_nodes: int, root: int) 
     touched[edge_index[:, scores != 0]] = True
     touched[root] = True
     return edge_index[:, touched[edge_index].all(dim=0)]
+
+
+def target_of(found: Any) -> str:
+    """What an `Explanation` or a `WalkSet` explains: its node or graph, its class, its number.
+
+    For example `node 2, class 0, logit 1.5`.
+    """
+    column = "output" if found.settings.get("mode") == "regression" else "class"
+    what = f"{task_of(found.settings)} {found.index}, {column} {found.target}"
+    return f"{what}, {found.settings.get('of', 'value')} {found.value:.3g}"

@@ -13,8 +13,8 @@ from torch import Tensor
 from edgewise.algorithms.copy_scores import CopyScores, SparseScores
 from edgewise.algorithms.registry import Method
 from edgewise.question import PosedQuestion
+from edgewise.results.explanation import Settings
 from edgewise.results.explanation_set import Entries, ExplanationSet, Part, strongest
-from edgewise.results.settings import Settings
 from edgewise.score import Score
 
 _FEW = 2**16

@@ -160,7 +160,7 @@ class Comparison:
 
     def plot(self, measure: str = "cosine", level: str | None = None, layer: int | None = None) -> "Figure":
         """A matrix of the means, one for each level unless one is named. Needs `edgewise[plot]`."""
-        from edgewise.report.agreement_matrix import draw_comparison
+        from edgewise.report.figure import draw_comparison
 
         self._check(measure, level, layer)
         return draw_comparison(self, measure, self.levels if level is None else (level,), layer)

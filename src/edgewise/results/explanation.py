@@ -4,7 +4,7 @@ What can be done with it (subgraphs, pictures, files, tables) is a method here, 
 imported when it is first used.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,31 @@ def strength(score: Tensor, by: str) -> Tensor:
     tensor([-2.,  3.])
     """
     return {"support": score, "opposition": -score, "magnitude": score.abs()}[by]
+
+
+class Settings(Mapping[str, Any]):
+    """What a result was made with: read it like a dict; `dict(settings)` gives a copy to change.
+
+    It cannot be changed, but it can be pickled, as a `MappingProxyType` cannot.
+
+    >>> Settings({"epochs": 100})["epochs"]
+    100
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Settings({self._values})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,8 +184,8 @@ class Explanation:
     def to_graphml(self, path: Any, *, edges: int | None = None, labels: Any = None, classes: Any = None) -> None:
         """Write the graph with its scores to a GraphML file, for Gephi, Cytoscape and others.
 
-        Attributes are plain numbers and texts: at layer level `score_layer_0` and so on; `weight` is the magnitude. `edges` as
-        for `to_networkx`; `labels` and `classes` as for `plot`. Needs `edgewise[plot]`.
+        Attributes are plain numbers and texts: at layer level `score_layer_0` and so on; `weight` is the magnitude.
+        `edges` as for `to_networkx`; `labels` and `classes` as for `plot`. Needs `edgewise[plot]`.
         """
         from edgewise.results.export import write_graphml
 

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.algorithms.baselines import random_scores
+from edgewise.arrays import rank_in_group
 from edgewise.errors import InputError
-from edgewise.groups import rank_in_group
+from edgewise.random_numbers import random_scores
 from edgewise.results.explanation import Explanation
 
 # --- Sparse rows -------------------------------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ from edgewise.arguments import one_of, whole_number
 from edgewise.errors import missing_extra
 from edgewise.files import write_whole
 from edgewise.results.explanation_set import ExplanationSet
-from edgewise.results.node_labels import read_classes, read_labels
 from edgewise.results.storage import edge_columns
 from edgewise.results.walk_set import WalkSet
+from edgewise.text import read_classes, read_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from edgewise import random_numbers
+from edgewise.arrays import enumerated
 from edgewise.errors import InputError
 from edgewise.graph.computation_graph import InEdges, reach
-from edgewise.groups import enumerated
 from edgewise.results.explanation import Explanation
 from edgewise.results.explanation_set import Entries, Explained, ExplanationSet
 

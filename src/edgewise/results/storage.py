@@ -19,8 +19,8 @@ from torch import Tensor
 
 from edgewise.errors import FileError, missing_extra
 from edgewise.files import write_whole
+from edgewise.results.explanation import Settings
 from edgewise.results.explanation_set import Entries, ExplanationSet
-from edgewise.results.settings import Settings
 
 _FORMAT = "edgewise-explanations-1"
 """Written into every file; another value means a file of another version."""

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.arguments import one_of, real_number, whole_number
+from edgewise.arrays import occurrence
 from edgewise.errors import InputError
-from edgewise.groups import occurrence
 from edgewise.results.explanation import ORDERS, Explanation, strength
 from edgewise.results.explanation_set import strongest
 

@@ -7,7 +7,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from edgewise.results.settings import Settings
+from edgewise.results.explanation import Settings
 from edgewise.text import counted
 
 
@@ -37,8 +37,8 @@ class Walk:
 class WalkSet:
     """The walks of one target, best first.
 
-    `exact`: whether they are proven to be the top k. `upper_bound`: no walk that is not listed comes before it in the searched
-    order (its score for `sign="positive"`, −score for `"negative"`, |score| for `"magnitude"`).
+    `exact`: whether they are proven to be the top k. `upper_bound`: no walk that is not listed comes before it in the
+    searched order (its score for `sign="positive"`, −score for `"negative"`, |score| for `"magnitude"`).
     """
 
     walks: tuple[Walk, ...]

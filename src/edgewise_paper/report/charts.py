@@ -1,6 +1,6 @@
 """Charts of the report, drawn with matplotlib: curves over depth, matrices of cosines, trajectories, scatter plots.
 
-Every function takes numbers and returns a figure; `save` writes it as PNG and SVG. Graphs are drawn in `small_graphs.py`.
+Every function takes numbers and returns a figure; `save` writes it as PNG and SVG. Graphs are drawn in `figures.py`.
 """
 
 import io
@@ -13,9 +13,9 @@ import numpy as np
 
 from edgewise.errors import missing_extra
 from edgewise.files import write_whole
-from edgewise.report.colours import SUPPORTS
-from edgewise_paper.architectures import ARCHITECTURES
+from edgewise.report.appearance import SUPPORTS
 from edgewise_paper.comparison import Compared
+from edgewise_paper.training.networks import ARCHITECTURES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

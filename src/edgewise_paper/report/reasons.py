@@ -1,8 +1,8 @@
 """Why numbers differ from the published ones: a sentence for each reason, with the measurement that says so.
 
-One function for each section of the report; each yields sentences that the report prints as a list. Sentences about results
-that a run does not have are left out. The numbers in them are measured anew in each run; what is known about how the published
-ones were made, and what was tried in vain, is in docs/reproduce.md.
+One function for each section of the report; each yields sentences that the report prints as a list. Sentences about
+results that a run does not have are left out. The numbers in them are measured anew in each run; what is known about how
+the published ones were made, and what was tried in vain, is in docs/reproduce.md.
 """
 
 import math
@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from edgewise.text import counted
-from edgewise_paper.architectures import ARCHITECTURES
-from edgewise_paper.comparison import DIFFERS, READ_OFF, Compared, published
+from edgewise_paper.comparison import DIFFERS, READ_OFF, Compared, ResultView, correlation, published
 from edgewise_paper.graph_classification import EARLY, EARLY_EPOCHS
 from edgewise_paper.negative_evidence import CONSTANT, EPSILON
 from edgewise_paper.report.document import number
-from edgewise_paper.report.result_view import ResultView, correlation
 from edgewise_paper.similarity import CODE, COMPUTATION_GRAPH, ONE_VECTOR, SPREAD, WIDE
 from edgewise_paper.task import KEY
+from edgewise_paper.training.networks import ARCHITECTURES
 
 PAIR = {"method": "gnn_explainer", "reference": "positive_gradient"}
 MARKED = {"method": "full", "reference": "positive_gradient"}

@@ -6,7 +6,7 @@ all results: `write.py` leaves such blocks out.
 
 from collections.abc import Callable, Iterator
 
-from edgewise_paper.comparison import Compared
+from edgewise_paper.comparison import Compared, ResultView
 from edgewise_paper.data import GRAPH_SETS, NODE_SETS
 from edgewise_paper.report import reasons
 from edgewise_paper.report.document import (
@@ -20,7 +20,6 @@ from edgewise_paper.report.document import (
     full_table,
     number,
 )
-from edgewise_paper.report.result_view import ResultView
 from edgewise_paper.similarity import CODE, COMPUTATION_GRAPH, ONE_VECTOR, WIDE
 from edgewise_paper.theorems import as_claimed
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from edgewise.environment import versions
 from edgewise.errors import missing_extra
-from edgewise.files import write_whole
+from edgewise.files import versions, write_whole
 from edgewise.text import counted, duration
+from edgewise_paper.comparison import ResultView
 from edgewise_paper.report.document import (
     Block,
     Document,
@@ -21,12 +21,12 @@ from edgewise_paper.report.document import (
     Items,
     Paragraph,
     TableBlock,
+    as_markdown,
+    as_page,
     full_table,
     share,
 )
 from edgewise_paper.report.figures import draw_all
-from edgewise_paper.report.formats import as_markdown, as_page
-from edgewise_paper.report.result_view import ResultView
 from edgewise_paper.report.sections import SECTIONS, label
 from edgewise_paper.runner import Reproduction
 from edgewise_paper.task import Row

@@ -1,1 +1,1 @@
-"""Training with the paper's settings: full graphs for nodes, shuffled batches for graphs. Read `recipe.py` first."""
+"""Training with the paper's settings: full graphs for nodes, shuffled batches for graphs. Read `networks.py` first."""

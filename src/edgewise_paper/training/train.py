@@ -15,11 +15,10 @@ from torch.nn import functional
 from torch_geometric.data import Data
 
 from edgewise.errors import ModelError
-from edgewise.seeds import seeded
-from edgewise_paper.architectures import graph_network, node_network
+from edgewise.random_numbers import seeded
 from edgewise_paper.data import GraphSet, NodeSet
 from edgewise_paper.training.fast_forward import fast_forward
-from edgewise_paper.training.recipe import Recipe
+from edgewise_paper.training.networks import Recipe, graph_network, node_network
 from edgewise_paper.workers import Stopped, stop_was_asked
 
 # --- The loop of epochs ------------------------------------------------------------------------------------------------

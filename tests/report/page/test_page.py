@@ -168,7 +168,7 @@ def test_a_page_loads_nothing(path):
 
 
 def _bokeh():
-    from edgewise.report.page.page_figures import inline_script
+    from edgewise.report.page.html import inline_script
 
     return inline_script()
 

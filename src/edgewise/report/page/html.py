@@ -1,28 +1,40 @@
-"""The parts of a page, put together into one file that needs nothing else.
+"""The page as one HTML file that needs nothing else: its parts put together, and the two empty figures in it.
 
-`page_html` fills the template `static/page.html`. Numbers travel as base64 (`floats`, `integers`), everything else as JSON that
-cannot end its script element (`as_script`).
+`page_html` fills the template `static/page.html`. Numbers travel as base64 (`floats`, `integers`), everything else as JSON
+that cannot end its script element (`as_script`). The figures are empty: Bokeh draws what the page's script puts into their
+sources. A source has a name, such as `graph-edges`, and a list of fields; `static/drawing.js` and `static/layers.js` fill it.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+from functools import cache
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from edgewise.report.page.page_figures import figure_items, inline_script
+from edgewise.errors import missing_extra
 from edgewise.text import for_json, html_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from torch import Tensor
 
     from edgewise.report.page.page_run import Findings
+
+SCRIPTS = ("reading", "curves", "scenes", "drawing", "layers", "names", "tables", "matrix", "molecule", "controls")
+"""Files of the page's own script, in the order in which they need each other."""
+FIGURES = ("graph", "layers")
+HEIGHT, WIDEST = 452, 690  # in pixels; two of them stand side by side on a laptop, and one fits on A4
+HIT_WIDTH = 9
+"""The width, in pixels, of the invisible lines that react to the mouse: thin edges must be caught too."""
+
+
+# --- The file -----------------------------------------------------------------------------------------------------------
 
 
 def floats(values: Tensor) -> str:
@@ -62,10 +74,6 @@ def as_script(data: Any) -> str:
     """
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-SCRIPTS = ("reading", "curves", "scenes", "drawing", "layers", "names", "tables", "matrix", "molecule", "controls")
-"""Files of the page's own script, in the order in which they need each other."""
 
 
 def page_html(title: str, data: dict[str, Any], settings: Iterable[tuple[str, str]], found: Findings) -> str:
@@ -116,3 +124,120 @@ def _check(found: Findings) -> str:
 def _settings(rows: Iterable[tuple[str, str]]) -> str:
     """The table under "What made this page"."""
     return f"<div class='facts'>{html_table(('Setting', 'Value'), rows)}</div>"
+
+
+# --- The empty figures --------------------------------------------------------------------------------------------------
+
+
+def inline_script() -> str:
+    """The text of BokehJS, without its widgets; an error that names the extra if Bokeh is not installed."""
+    try:
+        from bokeh.resources import Resources
+    except ImportError as error:
+        raise missing_extra("bokeh", "page", "A page") from error
+    return "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+
+
+@cache
+def figure_items(methods: int) -> dict[str, Any]:
+    """Figure → the JSON that `Bokeh.embed.embed_item` takes; the same for all pages with that many methods."""
+    from bokeh.embed import json_item
+
+    return {name: json_item(_figure(name, methods)) for name in FIGURES}
+
+
+def _figure(name: str, methods: int) -> Any:
+    """An empty figure with all its sources and tools."""
+    from bokeh.models import HoverTool, PanTool, Range1d, ResetTool, SaveTool, WheelZoomTool
+    from bokeh.plotting import figure
+
+    plot = figure(
+        name=name,
+        height=HEIGHT,
+        sizing_mode="stretch_width",
+        max_width=WIDEST,
+        x_range=Range1d(start=-1, end=1),
+        y_range=Range1d(start=-1, end=1),
+        tools=[PanTool(), WheelZoomTool(), ResetTool(), SaveTool(filename=name)],
+        toolbar_location="right",
+        output_backend="svg",
+        outline_line_color=None,
+        min_border=2,
+    )
+    plot.axis.visible = False
+    plot.grid.visible = False
+    plot.toolbar.logo = None
+    plot.toolbar.stylesheets = ["@media print { :host { display: none !important; } }"]
+    _add_lines(plot, name)
+    hit = _add_edges(plot, name, methods)
+    nodes = _add_nodes(plot, name, methods)
+    tips = _tooltip(methods)  # over a node, both may show
+    plot.add_tools(HoverTool(renderers=[hit], tooltips=tips, line_policy="interp", limit=1, attachment="horizontal"))
+    plot.add_tools(HoverTool(renderers=nodes, tooltips=tips, limit=1, attachment="vertical"))
+    return plot
+
+
+def _source(name: str, part: str, fields: Sequence[str]) -> Any:
+    """An empty source that the page's script finds by the name `{name}-{part}`."""
+    from bokeh.models import ColumnDataSource
+
+    return ColumnDataSource({field: [] for field in fields}, name=f"{name}-{part}")
+
+
+def _add_lines(plot: Any, name: str) -> None:
+    """Add bands behind columns, lines without a score, and what is highlighted."""
+    band = _source(name, "bands", ("x", "y", "width", "height"))
+    plot.rect("x", "y", "width", "height", source=band, fill_color="#f3f3f3", line_color=None)
+    context = _source(name, "context", ("xs", "ys"))
+    plot.multi_line("xs", "ys", source=context, line_color="#b5b5b5", line_dash="dotted", line_width=1.2)
+    for part in ("halo", "routes"):
+        lines = _source(name, part, ("xs", "ys", "color", "width", "alpha", "dash"))
+        plot.multi_line(
+            "xs", "ys", source=lines, line_color="color", line_width="width", line_alpha="alpha", line_dash="dash",
+            line_cap="round", line_join="round",
+        )  # fmt: skip
+
+
+def _add_edges(plot: Any, name: str, methods: int) -> Any:
+    """Add coloured lines with an outline and a head, and invisible ones on top, which are returned: they react to the mouse."""
+    lines = _source(name, "edges", ("xs", "ys", "color", "width", "outline", "alpha", "dash", *_texts(methods)))
+    look = {"source": lines, "line_alpha": "alpha", "line_cap": "butt"}
+    plot.multi_line("xs", "ys", line_color="#9a9a9a", line_width="outline", **look)
+    plot.multi_line("xs", "ys", line_color="color", line_width="width", line_dash="dash", **look)
+    heads = _source(name, "heads", ("xs", "ys", "color", "alpha"))
+    plot.patches(
+        "xs", "ys", source=heads, fill_color="color", line_color="#9a9a9a", line_width=0.6, fill_alpha="alpha",
+        line_alpha="alpha",
+    )  # fmt: skip
+    return plot.multi_line("xs", "ys", source=lines, line_alpha=0.0, line_width=HIT_WIDTH)
+
+
+def _add_nodes(plot: Any, name: str, methods: int) -> list[Any]:
+    """Add circles, the explained node as a square, and texts; the circles and the square react to the mouse."""
+    from bokeh.core.properties import value
+
+    look = {"fill_color": "fill", "line_color": "line", "line_width": "stroke"}
+    fields = ("x", "y", "size", "height", "fill", "line", "stroke", "node", "marked", *_texts(methods))
+    circles = plot.circle("x", "y", radius="size", source=_source(name, "nodes", fields), **look)
+    square = plot.rect("x", "y", "size", "height", source=_source(name, "root", fields), **look)
+    text = _source(name, "texts", ("x", "y", "text", "size", "color", "angle", "align", "baseline"))
+    plot.text(
+        "x", "y", "text", source=text, text_font_size="size", text_color="color", angle="angle", text_align="align",
+        text_baseline="baseline", text_font=value("Arial, Helvetica, sans-serif"),
+    )  # fmt: skip
+    return [circles, square]
+
+
+def _texts(methods: int) -> list[str]:
+    """The fields that a tooltip shows: a title, and for each method its name (`n0`) and its number (`m0`)."""
+    return ["edge", *(f"{kind}{number}" for number in range(methods) for kind in "nm")]
+
+
+def _tooltip(methods: int) -> str:
+    """The HTML of a tooltip: a row for every method.
+
+    The names of methods are fields too, because Bokeh escapes what it puts in place of a field.
+    """
+    cells = "<td style='padding-right:1em'>@n{0}</td><td style='text-align:right'>@m{0}</td>"
+    rows = "".join(f"<tr>{cells.format(number)}</tr>" for number in range(methods))
+    return f"<div style='font:13px Arial,sans-serif'><b>@edge</b><table>{rows}</table></div>"

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from edgewise.groups import enumerated
+from edgewise.arrays import enumerated
 from edgewise.metrics.runs import YARDSTICKS
-from edgewise.report import colours
-from edgewise.report.labels import Nodes
+from edgewise.report import appearance
+from edgewise.report.appearance import Nodes
+from edgewise.report.molecule import molecule_of
+from edgewise.report.molecule_canvas import atom_names, bond_ends, molecule_svg
 from edgewise.report.page.html import floats, integers, number
-from edgewise.report.page.molecule_svg import atom_names, bond_ends, molecule_of, molecule_svg
 from edgewise.report.page.page_scene import Scene, place_nodes
 from edgewise.report.page.page_words import class_names, groups_of, names_of, outputs
 from edgewise.report.page.top_edges import Keeper, Kept
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 
     from edgewise.question import PosedQuestion
     from edgewise.report.layout import Position
-    from edgewise.report.page.page_run import Findings
-    from edgewise.report.page.request import PageAbout
+    from edgewise.report.page.page_run import Findings, PageAbout
     from edgewise.results.comparison import Agreement
 
 
@@ -73,12 +73,12 @@ def contents(asked: PageAbout, found: Findings, names: Names) -> dict[str, Any]:
 def _colours() -> dict[str, Any]:
     """The colours and widths of the pictures, so that the page has the same."""
     return {
-        "supports": colours.SUPPORTS,
-        "opposes": colours.OPPOSES,
-        "target": colours.TARGET,
-        "walks": list(colours.WALKS),
-        "thinnest": colours.THINNEST,
-        "widest": colours.WIDEST,
+        "supports": appearance.SUPPORTS,
+        "opposes": appearance.OPPOSES,
+        "target": appearance.TARGET,
+        "walks": list(appearance.WALKS),
+        "thinnest": appearance.THINNEST,
+        "widest": appearance.WIDEST,
     }
 
 
@@ -110,8 +110,8 @@ def _agreement(found: Findings, labels: Sequence[str]) -> list[dict[str, Any]]:
 class Records:
     """The records of all targets: what can be computed for all at once is, then each record is made.
 
-    A record has the prediction (`logits`, `chances`), the nodes with their looks and places (`_nodes`), the scores of the kept
-    edges (`_scores`), the walks, and the drawing of a molecule.
+    A record has the prediction (`logits`, `chances`), the nodes with their looks and places (`_nodes`), the scores of the
+    kept edges (`_scores`), the walks, and the drawing of a molecule.
     """
 
     def __init__(self, asked: PageAbout, found: Findings, names: Names) -> None:

@@ -9,12 +9,11 @@ import torch
 
 from edgewise import __version__
 from edgewise.errors import InputError
-from edgewise.results.node_labels import plain_text
+from edgewise.text import plain_text
 
 if TYPE_CHECKING:
     from edgewise.question.target import Target
-    from edgewise.report.page.page_run import Findings
-    from edgewise.report.page.request import PageAbout
+    from edgewise.report.page.page_run import Findings, PageAbout
 
 _QUIET = ("of", "mode", "task", "top", "hops", "flow", "bypass", "way", "seed")
 """Settings that are the same for every method, or that no reader needs."""

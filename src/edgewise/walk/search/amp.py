@@ -12,7 +12,7 @@ Example: `edgewise.examples.triangle_model`, node 2 explained, k = 1. Call 0 bri
 import torch
 from torch import Tensor
 
-from edgewise.groups import rank_in_group
+from edgewise.arrays import rank_in_group
 from edgewise.walk.bounds import Box, ceiling
 from edgewise.walk.network import Network
 from edgewise.walk.prefixes import Front, signed

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from edgewise.arrays import rank_in_group
 from edgewise.errors import ModelError
-from edgewise.groups import rank_in_group
 from edgewise.walk.bounds import Box
 from edgewise.walk.network import Network
 from edgewise.walk.prefixes import Front

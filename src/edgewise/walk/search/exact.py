@@ -25,7 +25,7 @@ Five prefixes are expanded: node 2 and two more by the beam, node 2 and one more
 import torch
 from torch import Tensor
 
-from edgewise.groups import rank_in_group
+from edgewise.arrays import rank_in_group
 from edgewise.walk.bounds import Box, reach, reach_of_steps
 from edgewise.walk.network import Network
 from edgewise.walk.prefixes import Front, Prefixes, joined, signed

@@ -8,7 +8,7 @@ wanted. The third does not enter; `left_out` becomes 2, so no walk that is not l
 import torch
 from torch import Tensor
 
-from edgewise.groups import rank_in_group
+from edgewise.arrays import rank_in_group
 from edgewise.walk.search.order import TIE, best
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise.groups import rank_in_group
+from edgewise.arrays import rank_in_group
 
 SIGNS = ("positive", "negative", "magnitude")
 TIE = 1e-9

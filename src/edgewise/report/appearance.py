@@ -1,4 +1,9 @@
-"""How the nodes of a picture look: which colour, what is written in them and beside them, and the keys of the legend."""
+"""How things look in every picture and page: colours, widths of lines, and the nodes with their labels and legend.
+
+First the colours: signed scores around white, groups of nodes, walks side by side. All of them can be told apart by the
+colour-blind: purple and orange are the ends of PuOr, the groups are light enough for black text, the walks follow Okabe and
+Ito. Then `Nodes`: which colour a node has, and what is written in it and beside it.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,49 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edgewise.report import colours
-from edgewise.results.node_labels import plain_text, read_classes, read_labels
+from edgewise.text import plain_text, read_classes, read_labels
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+SUPPORTS, OPPOSES, WHITE = "#542788", "#b35806", "#ffffff"
+OUTLINE = "#9a9a9a"
+"""Around every signed line: a score near zero is nearly white and must still be seen."""
+TARGET = "#ffd92f"
+GROUPS = ("#44bb99", "#77aadd", "#ffaabb", "#bbcc33", "#99ddff", "#eedd88", "#aaaa00", "#dddddd")
+WALKS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8a7a00")
+THINNEST, WIDEST = 1.0, 5.0  # in points
 SHORT = 4  # letters that fit into a circle
+
+
+def signed_colour(score: float, largest: float) -> str:
+    """`#rrggbb`: white at zero, purple at `largest`, orange at `-largest`; by the square root, so that weak signs are seen.
+
+    >>> signed_colour(2.0, 2.0), signed_colour(0.0, 2.0), signed_colour(-2.0, 2.0)
+    ('#542788', '#ffffff', '#b35806')
+    """
+    amount = min(abs(score) / largest, 1.0) ** 0.5 if largest > 0 else 0.0
+    end = SUPPORTS if score > 0 else OPPOSES
+    mixed = (round((1 - amount) * 255 + amount * part) for part in rgb(end))
+    return "#" + "".join(f"{part:02x}" for part in mixed)
+
+
+def rgb(colour: str) -> tuple[int, int, int]:
+    """The three numbers, 0 to 255, of `#rrggbb`.
+
+    >>> rgb("#542788")
+    (84, 39, 136)
+    """
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def width_of(score: float, largest: float) -> float:
+    """The width of a line, in points, by magnitude.
+
+    >>> width_of(-2.0, 2.0), width_of(0.0, 2.0)
+    (5.0, 1.0)
+    """
+    return THINNEST + (WIDEST - THINNEST) * (min(abs(score) / largest, 1.0) if largest > 0 else 0.0)
 
 
 @dataclass(frozen=True)
@@ -57,7 +98,7 @@ class Nodes:
             group |= dict.fromkeys(nodes, name)
         sizes = Counter(group[node] for node in shown if node in group)
         by_size = sorted(sizes, key=lambda name: (name not in marks, -sizes[name], name))
-        chosen = dict(zip(by_size, colours.GROUPS, strict=False))
+        chosen = dict(zip(by_size, GROUPS, strict=False))
         long = any(len(named[node]) > SHORT for node in shown if node in named)
         if not long and len(shared := {named[node] for node in shown if node in named}) < len(set(shown) & set(named)):
             named |= {node: f"{named[node]}{node}" for node in shown if named.get(node) in shared}
@@ -67,7 +108,7 @@ class Nodes:
 
     def colour(self, node: int, *, is_root: bool = False) -> str:
         """The colour of a node's group; white without a group, and for the groups that no colour is left for."""
-        return self.colour_of.get(self.group.get(node, ""), colours.TARGET if is_root else colours.WHITE)
+        return self.colour_of.get(self.group.get(node, ""), TARGET if is_root else WHITE)
 
     def inside(self, node: int) -> str:
         """What is written in the circle: the label, or the number if labels are long."""

@@ -1,8 +1,10 @@
-"""`--model`: the user's model, `package.module:factory` or `file.py:factory`, imported and called.
+"""`--model` and `--weights`: the user's model, made by a factory, with its trained weights.
 
-`make_model` is the way in. Whatever goes wrong in the user's code becomes a `ModelError` of one sentence that names the
-place: a module that is not there, an import that fails, a factory that is misspelt, arguments that do not fit. The weights
-come afterwards, see `weights`.
+`make_model` imports `package.module:factory` or `file.py:factory` and calls it. Whatever goes wrong in the user's code
+becomes a `ModelError` of one sentence that names the place: a module that is not there, an import that fails, a factory
+that is misspelt, arguments that do not fit. `load_weights` reads the file, looks for the state dict inside a checkpoint,
+drops the prefixes that wrappers add, compares names, shapes and types with the model's own, and only then changes the
+model.
 """
 
 import importlib
@@ -17,13 +19,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from edgewise.arguments import did_you_mean
-from edgewise.errors import ModelError
-from edgewise.seeds import seeded
+from edgewise.cli.read.tensor_files import load_safely, read_safetensors
+from edgewise.errors import FileError, ModelError
+from edgewise.random_numbers import seeded
 
 _FORM = "--model package.module:factory, or --model file.py:factory"
+_NESTED = ("state_dict", "model_state_dict", "model")
+_PREFIXES = ("module.", "model.", "_orig_mod.")  # of DataParallel, of Lightning, of torch.compile
+_SHOWN = 6
+_INSTEAD = (
+    "If it is the whole model: where it was made, run torch.save(model.state_dict(), 'weights.pt') and use that file."
+)
 
 
 def make_model(given: str, arguments: Mapping[str, Any], seed: int, hint: str = "") -> tuple[nn.Module, Path | None]:
@@ -80,7 +90,10 @@ def _from_module(name: str) -> ModuleType:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """Run a file as a module of its own name, so that it cannot hide a module that is installed."""
+    """Run a file as a module of its own name, so that it cannot hide a module that is installed.
+
+    `net.py` becomes `_edgewise_model_net`; its folder is on the search path, so it may import its neighbours.
+    """
     if not path.is_file():
         raise ModelError(f"There is no file {path} in {Path().resolve()}. Use {_FORM}.")
     name = f"_edgewise_model_{path.stem}"
@@ -109,6 +122,7 @@ def _last_own_line(error: Exception) -> str:
 
 
 def _is_foreign(filename: str) -> bool:
+    """Whether a line of a traceback belongs to Python, to an installed package or to us, and not to the user's code."""
     return filename.startswith("<") or "site-packages" in filename or filename == __file__ or "importlib" in filename
 
 
@@ -175,3 +189,110 @@ def _check_arguments(factory: Any, name: str, arguments: Mapping[str, Any], hint
 def _typed(arguments: Mapping[str, Any]) -> str:
     """The arguments as they stand in a call: `hidden=16, act='relu'`."""
     return ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+
+
+# --- Weights ------------------------------------------------------------------------------------------------------------
+
+
+def load_weights(model: nn.Module, path: Path) -> list[str]:
+    """Give the model the weights of a file.
+
+    Returns:
+        Notes for the user: where in a checkpoint the weights were found, and which prefix was dropped.
+
+    Raises:
+        FileError: The file cannot be read, or holds something else.
+        ModelError: The weights do not fit the model. The model is then as it was.
+    """
+    weights, notes = read_weights(path)
+    weights, more = _without_prefix(weights, model)
+    problems = _problems(weights, model.state_dict())
+    if problems:
+        raise ModelError(f"The weights of {path} do not fit the model: {'; '.join(problems)}. Check --model-args.")
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:  # a type that torch cannot convert, a hook of the model
+        first = str(error).strip().splitlines()[0]
+        raise ModelError(f"The weights of {path} do not fit the model: {first}. Check --model-args.") from error
+    return notes + more
+
+
+def read_weights(path: Path) -> tuple[dict[str, Tensor], list[str]]:
+    """The tensors by name, and a note if they were inside a checkpoint.
+
+    A checkpoint is a dict that has the weights under one of the usual keys: `{"epoch": 7, "state_dict": {...}}`.
+    """
+    if not path.is_file():
+        raise FileError(
+            f"There is no file {path} with weights. Save them: torch.save(model.state_dict(), 'weights.pt')."
+        )
+    found = read_safetensors(path) if path.suffix == ".safetensors" else load_safely(path, "weights", _INSTEAD)
+    if isinstance(found, Mapping):
+        if found and _are_weights(found):
+            return dict(found), []
+        for name in _NESTED:
+            inside = found.get(name)
+            if isinstance(inside, Mapping) and inside and _are_weights(inside):
+                return dict(inside), [f"{path.name} is a checkpoint; its weights are under {name!r}."]
+    keys = f" with {', '.join(map(str, list(found)[:_SHOWN]))}" if isinstance(found, Mapping) else ""
+    raise FileError(
+        f"{path} must hold a state dict (names and tensors), got {type(found).__name__}{keys}. Save one: "
+        f"torch.save(model.state_dict(), 'weights.pt')."
+    )
+
+
+def _are_weights(found: Mapping[Any, Any]) -> bool:
+    """Whether it maps names to tensors, and nothing else."""
+    return all(isinstance(name, str) and isinstance(value, Tensor) for name, value in found.items())
+
+
+def _without_prefix(weights: dict[str, Tensor], model: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
+    """The weights without a wrapper's prefix that all their names have and no name of the model has; and a note."""
+    wanted = model.state_dict().keys()
+    for prefix in _PREFIXES:
+        if all(name.startswith(prefix) for name in weights) and not any(name.startswith(prefix) for name in wanted):
+            named = {name.removeprefix(prefix): value for name, value in weights.items()}
+            return named, [f"The names of the weights begin with {prefix!r}, which was left out."]
+    return weights, []
+
+
+def _problems(weights: Mapping[str, Tensor], wanted: Mapping[str, Any]) -> list[str]:
+    """What does not fit, one text for each kind of problem; of lazy parameters only the names are compared.
+
+    >>> import torch
+    >>> _problems({"a": torch.zeros(2), "c": torch.zeros(1)}, {"a": torch.zeros(3), "b": torch.zeros(1)})
+    ['missing: b', 'unexpected: c', 'of another shape: a is [2], the model has [3]']
+    """
+    shared = {name: (value, wanted[name]) for name, value in weights.items() if name in wanted}
+    known = {name: pair for name, pair in shared.items() if isinstance(pair[1], Tensor) and not is_lazy(pair[1])}
+    kinds = {
+        "missing": [name for name in wanted if name not in weights],
+        "unexpected": [name for name in weights if name not in wanted],
+        "of another shape": [
+            f"{name} is {list(value.shape)}, the model has {list(own.shape)}"
+            for name, (value, own) in known.items()
+            if value.shape != own.shape
+        ],
+        "of another type": [
+            f"{name} is {_type(value)}, the model has {_type(own)}"
+            for name, (value, own) in known.items()
+            if _kind(value) != _kind(own)
+        ],
+    }
+    return [f"{kind}: {_listed(names)}" for kind, names in kinds.items() if names]
+
+
+def _kind(tensor: Tensor) -> str:
+    """Types that may stand for each other share a kind: half and double precision do, integers and floats do not."""
+    return "complex" if tensor.is_complex() else "float" if tensor.is_floating_point() else "integer"
+
+
+def _type(tensor: Tensor) -> str:
+    """The name of a tensor's type as users know it: `float32`."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _listed(names: list[str]) -> str:
+    """The first few, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,7 +1,7 @@
-"""Files with graphs: a `.pt` that PyG saved, and an `.npz` with arrays. Nothing is unpickled.
+"""Files with tensors, read without unpickling: a `.pt` that PyG saved, an `.npz` with arrays, and weights.
 
 `load_safely` is `torch.load` for files of strangers: tensors, plain containers, and the classes that are named, nothing
-else. `weights` uses it too.
+else. `read_safetensors` reads the other format of weights. `read_torch` and `read_arrays` make graphs of what they find.
 """
 
 import warnings
@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch_geometric.data import Batch, Data, HeteroData, data, storage
 from torch_geometric.data.separate import separate
 
 from edgewise.cli.output import digest_of
 from edgewise.cli.read.data import PARTS, Graphs, as_graphs
-from edgewise.errors import FileError, InputError
+from edgewise.errors import FileError, InputError, missing_extra
 
 
 def load_safely(path: Path, what: str, instead: str, allowed: Sequence[Any] = ()) -> Any:
@@ -52,11 +53,36 @@ def _no_warnings() -> Iterator[None]:
         yield
 
 
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a `.safetensors` file by name.
+
+    The library checks the header before it reads any tensor: every tensor has as many bytes as its shape and type need, and
+    together they cover the file. A file that is cut short, or whose header lies, is therefore an error and never memory
+    that was not written.
+    """
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise missing_extra("safetensors", "cli", "A .safetensors file") from error
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        reason = str(error).removeprefix("Error while deserializing header: ").split(", expected one of")[0]
+        raise FileError(
+            f"{path} cannot be read as safetensors ({reason}). It may be cut short, or another kind of file. Save the "
+            f"weights again: safetensors.torch.save_file(model.state_dict(), '{path.name}')."
+        ) from error
+
+
 # --- `.pt`: PyG's own classes -------------------------------------------------------------------------------------------
 
 
 def read_torch(path: Path) -> Graphs:
-    """A `Data`, a list of them, a `Batch`, a dict of tensors, or what an `InMemoryDataset` keeps in its processed folder."""
+    """A `Data`, a list of them, a `Batch`, a dict of tensors, or what an `InMemoryDataset` keeps in its processed folder.
+
+    Only PyG's own classes may be in the file (`_ALLOWED`); anything else is refused with what to save instead.
+    """
     instead = "Save the graph alone: torch.save(data, 'graph.pt') with data = Data(x=..., edge_index=..., y=...)."
     found = load_safely(path, "PyG's data classes", instead, _ALLOWED)
     return as_graphs(_graphs(found, path), digest_of(path))

@@ -3,9 +3,8 @@ from itertools import pairwise
 import pytest
 
 from edgewise import SettingError
-from edgewise.report.colours import WALKS
-from edgewise.report.layer_picture import rows_in_order
-from edgewise.report.walk_lanes import lanes
+from edgewise.report.appearance import WALKS
+from edgewise.report.layer_picture import lanes, rows_in_order
 from walk_sets import FOUND, walk_set
 
 

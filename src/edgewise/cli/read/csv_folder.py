@@ -1,4 +1,4 @@
-"""A folder with `nodes` and `edges`, each a CSV or a parquet file.
+"""A folder as data: its `nodes` and `edges`, each a CSV or a parquet file.
 
 `read_folder` is the way in. A table is read as texts, column by column, with the line of each row for error messages
 (`Table`); then columns become features, ids, names, classes, parts and edges by their names. For example, with
@@ -37,7 +37,12 @@ def read_folder(folder: Path) -> Graphs:
 
     Columns of `nodes`: `id`, `label` or `name`, `y` or `class`, `train`, `val`, `test` or `split` are what they say; every
     other column of numbers is a feature, in the order of the file. Columns of `edges`: `source` and `target` (ids, or row
-    numbers from 0 if nodes have none), `weight`; other columns of numbers are edge features.
+    numbers from 0 if nodes have none), `weight`; other columns of numbers are edge features. Each table may be a CSV or a
+    parquet file. Texts in other columns are left out, and a note names them.
+
+    Raises:
+        FileError: A table is missing, or cannot be read.
+        InputError: Ids repeat, an edge names a node that is not there, a number is not one; the text names file and line.
     """
     nodes, edges = read_table(folder, "nodes"), read_table(folder, "edges")
     ids = _ids(nodes)
@@ -85,7 +90,7 @@ class Table:
 
 
 def read_table(folder: Path, name: str) -> Table:
-    """Read `name.csv` or `name.parquet` of the folder."""
+    """Read `name.csv` or, if there is none, `name.parquet` of the folder."""
     for ending, reader in ((".csv", _read_csv), (".parquet", _read_parquet)):
         path = folder / f"{name}{ending}"
         if path.is_file():
@@ -126,7 +131,12 @@ def _read_parquet(path: Path) -> tuple[dict[str, list[Any]], list[int]]:
 
 
 def numbers(table: Table, column: str) -> Tensor | None:
-    """A column as float64 `[rows]`; `None` if it holds texts. A text among numbers is an error that names the line."""
+    """A column as float64 `[rows]`; `None` if it holds texts. A text among numbers is an error that names the line.
+
+    >>> table = Table(Path("nodes.csv"), {"age": ["31", "42"], "name": ["Ann", "Bob"]}, [2, 3])
+    >>> numbers(table, "age"), numbers(table, "name")
+    (tensor([31., 42.], dtype=torch.float64), None)
+    """
     found = [_number(cell) for cell in table.columns[column]]
     bad = [row for row, value in enumerate(found) if value is None]
     if bad and len(bad) >= _MOSTLY * len(found):
@@ -180,7 +190,11 @@ def _ids(nodes: Table) -> list[str] | None:
 
 
 def _classes(nodes: Table) -> tuple[Tensor | None, list[str] | None]:
-    """`y`, and the names of its classes: integers as they are; texts are numbered in the order of the alphabet."""
+    """`y`, and the names of its classes: integers as they are; texts are numbered in the order of the alphabet.
+
+    >>> _classes(Table(Path("nodes.csv"), {"class": ["red", "blue", "red"]}, [2, 3, 4]))
+    (tensor([1, 0, 1]), ['blue', 'red'])
+    """
     column = next((column for column in _CLASS_COLUMNS if column in nodes), None)
     if column is None:
         return None, None
@@ -194,7 +208,11 @@ def _classes(nodes: Table) -> tuple[Tensor | None, list[str] | None]:
 
 
 def _parts(nodes: Table) -> dict[str, Tensor]:
-    """The rows of `train`, `val` and `test`, from a column of each name, or from `split`."""
+    """The rows of `train`, `val` and `test`, from a column of each name, or from `split`.
+
+    >>> _parts(Table(Path("nodes.csv"), {"split": ["train", "test", "train"]}, [2, 3, 4]))["train"]
+    tensor([0, 2])
+    """
     parts = {}
     for part in PARTS:
         column = next((column for column in (part, f"{part}_mask") if column in nodes), None)
