@@ -132,7 +132,7 @@ class Score:
         if not isinstance(self._engine, LoweredEngine):
             return None
         with self._question.borrowed():
-            return self._engine.gradients(self.target.slope)
+            return self._engine.gradients(self.target)
 
     def _check(self, weight: Tensor, columns: int, name: str, start: str) -> None:
         """Weights have a row for each layer and a column for each copy; `start` is the call that makes such weights."""

@@ -222,7 +222,7 @@ def _has_function(values: Iterable[Any], depth: int) -> bool:
     for value in values:
         kind = type(value)
         if kind is types.FunctionType:
-            if value.__closure__ is not None or value.__defaults__:
+            if not str(value.__module__).startswith("torch"):  # F.relu knows no model
                 return True
         elif kind is types.MethodType or isinstance(value, partial):
             return True

@@ -4,8 +4,7 @@
 batch of graphs. What a step needs is always the beginning of an array of pairs (see `levels.py`).
 """
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -14,6 +13,9 @@ from edgewise.arrays import LayerWeight, SelfWeight
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, Source
 from edgewise.program.levels import Levels
 from edgewise.program.reverse import ReversePass, Slope
+
+if TYPE_CHECKING:
+    from edgewise.question.target import Target
 
 
 class LoweredEngine:
@@ -37,6 +39,7 @@ class LoweredEngine:
         self.program, self.levels = program, levels
         self._prepared, self._known, self._slopes = prepared, known, slopes or {}
         self.num_targets = levels.num_targets
+        self._last: tuple[Any, tuple[LayerWeight, SelfWeight]] | None = None
         self.edge_id, self.owner = levels.edge_id, levels.owner[levels.head]
         self.self_node, self.self_owner = levels.node, levels.owner
         self.edges_of: list[int] | None = [levels.edges_of(call) for call in range(levels.num_calls)]
@@ -55,12 +58,22 @@ class LoweredEngine:
         values = run(self.program, self.levels, self._prepared, weight, own)
         return values[self.program.output][: self.num_targets]
 
-    def gradients(self, slope: Callable[[Tensor], Tensor]) -> tuple[LayerWeight, SelfWeight] | None:
-        """∂/∂ω `[L, M]` and ∂/∂s `[L, S]` at 1 (see `ReversePass.run`); None if there are no activations to start from."""
+    def gradients(self, target: "Target") -> tuple[LayerWeight, SelfWeight] | None:
+        """∂/∂ω `[L, M]` and ∂/∂s `[L, S]` at 1 of the explained numbers; None if there are no activations to start from.
+
+        Those of a single target are kept: the audit of a question asks for what its explanation asks for again.
+        """
         if self._known is None:
             return None
-        with torch.no_grad():
-            return ReversePass(self.program, self.levels, self._prepared, self._known, self._slopes).run(slope)
+        key = (target.of, target.mode, target.column.tolist()) if self.num_targets == 1 else None
+        if key is None or self._last is None or self._last[0] != key:
+            reverse = ReversePass(self.program, self.levels, self._prepared, self._known, self._slopes)
+            with torch.no_grad():
+                found = reverse.run(target.slope)
+            if key is None:
+                return found
+            self._last = key, found
+        return self._last[1]
 
 
 class LoweredGraphs(LoweredEngine):

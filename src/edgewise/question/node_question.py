@@ -29,6 +29,7 @@ class NodeQuestion(PosedQuestion):
     """Nodes of one graph."""
 
     task = "node"
+    _engine: tuple[int, Engine] | None = None
 
     def __init__(self, model: Any, data: Any, index: Any, asked: Asked) -> None:
         _check_one_graph(data)
@@ -50,6 +51,7 @@ class NodeQuestion(PosedQuestion):
         """The same question about other nodes; on the whole graph nothing has to be run again."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
+        other._engine = None
         other.asked, other._slope = replace(self.asked, target=target), self.slope_problem()
         other.index, other.single = read_index(index, self.cut.num_nodes, "node")
         if not self.cut.is_whole:
@@ -189,10 +191,18 @@ class NodeQuestion(PosedQuestion):
         return self.node_model.plain_copies(self.places(positions))
 
     def engine(self, positions: Tensor) -> Engine:
-        """Copies of neighbourhoods, lowered or not, or the whole graph; columns and nodes are the user's."""
+        """Copies of neighbourhoods, lowered or not, or the whole graph; columns and nodes are the user's.
+
+        The engine of a single target is kept: first the audit asks for it, then the method.
+        """
+        single = int(positions[0]) if positions.numel() == 1 else None
+        if single is not None and self._engine is not None and self._engine[0] == single:
+            return self._engine[1]
         with self.borrowed():
             engine = self.node_model.engine(self.places(positions))
         engine.edge_id, engine.self_node = self.columns(engine.edge_id), self.nodes(engine.self_node)
+        if single is not None:
+            self._engine = (single, engine)
         return engine
 
 

@@ -83,7 +83,7 @@ def _gradients(question: PosedQuestion, engine: Engine, positions: Tensor) -> tu
     target = _logit(sub_target(question, positions))
     with question.borrowed():
         if isinstance(engine, LoweredEngine):
-            found = engine.gradients(target.slope)
+            found = engine.gradients(target)
             if found is not None:
                 return found
         like = question.target.truth

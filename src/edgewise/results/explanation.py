@@ -4,7 +4,7 @@ What can be done with it (subgraphs, pictures, files, tables) is a method here, 
 imported when it is first used.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,32 @@ class Explanation:
     """`[N]` or `[L, N]`: score of each node's own term (self-loop, root weight); NaN in layers where it is not separable."""
     standard_errors: Tensor | None = None
     """Standard errors of the scores, in their shape, for methods that sample (`shapley`); NaN after a single sample."""
+
+    @classmethod
+    def lazy(cls, make_scores: Callable[[], Tensor], **fields: Any) -> "Explanation":
+        """An explanation whose scores are made when they are first read: of a large graph they are mostly zeros.
+
+        >>> edges = torch.tensor([[0], [1]])
+        >>> why = Explanation.lazy(lambda: torch.ones(1), edge_index=edges, num_nodes=2, index=1, target=0, value=1.0)
+        >>> why.scores
+        tensor([1.])
+        """
+        why = cls(torch.empty(0), **fields)
+        del why.__dict__["scores"]
+        why.__dict__["_make_scores"] = make_scores
+        return why
+
+    def __getattr__(self, name: str) -> Any:
+        make = self.__dict__.get("_make_scores") if name == "scores" else None
+        if make is None:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+        self.__dict__["scores"] = scores = make()
+        del self.__dict__["_make_scores"]
+        return scores
+
+    def __getstate__(self) -> dict[str, Any]:
+        _ = self.scores  # what is copied or pickled is complete
+        return self.__dict__
 
     def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
         """The k strongest edges, best first: `(score, source, receiver, column)`, at layer level with `layer` behind.

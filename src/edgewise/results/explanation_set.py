@@ -221,24 +221,30 @@ class ExplanationSet:
         """The explanation of one target, with dense scores on the device of its graph."""
         edge_index, num_nodes = self.graph(position)
         shape, index = self._shape(edge_index.size(1)), int(self.index[position])
-        if self.edges is None:
-            layers = None if self.level == "input" else self.num_layers
-            scores = random_scores(self.settings["seed"], index, layers, edge_index.size(1)).to(self.value.dtype)
-        else:
-            scores = self.edges.dense(position, prod(shape)).view(shape)
-        return Explanation(
-            scores.to(edge_index.device),
-            edge_index,
-            num_nodes,
-            index,
-            int(self.target[position]),
-            float(self.value[position]),
-            self.method,
-            self.level,
-            self.settings,
-            self._own_scores(position, num_nodes),
-            None if self.errors is None else self.errors.dense(position, prod(shape)).view(shape).to(edge_index.device),
+        errors = self.errors
+        return Explanation.lazy(
+            lambda: self._scores(position, shape).to(edge_index.device),
+            edge_index=edge_index,
+            num_nodes=num_nodes,
+            index=index,
+            target=int(self.target[position]),
+            value=float(self.value[position]),
+            method=self.method,
+            level=self.level,
+            settings=self.settings,
+            self_scores=self._own_scores(position, num_nodes),
+            standard_errors=None
+            if errors is None
+            else errors.dense(position, prod(shape)).view(shape).to(edge_index.device),
         )
+
+    def _scores(self, position: int, shape: tuple[int, ...]) -> Tensor:
+        """`[E]` or `[L, E]`: the scores of one target, with their zeros."""
+        if self.edges is not None:
+            return self.edges.dense(position, prod(shape)).view(shape)
+        layers = None if self.level == "input" else self.num_layers
+        drawn = random_scores(self.settings["seed"], int(self.index[position]), layers, shape[-1])
+        return drawn.to(self.value.dtype)
 
     def _own_scores(self, position: int, num_nodes: int) -> Tensor | None:
         """`[N]` or `[L, N]`: the self scores of one target, NaN in layers where they cannot be separated."""
