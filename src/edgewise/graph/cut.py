@@ -61,13 +61,21 @@ def worth_cutting(graph: Data) -> bool:
 
 
 def cut_out(
-    graph: Data, targets: Tensor, hops: int, *, flow: str | None, rim: str = "", in_edges: InEdges | None = None
+    graph: Data,
+    targets: Tensor,
+    hops: int,
+    *,
+    flow: str | None,
+    rim: str = "",
+    in_edges: InEdges | None = None,
+    received: Tensor | None = None,
 ) -> Cut:
     """The nodes from which a message can reach a target within some hops, and all edges into them but the farthest.
 
     `flow=None` follows edges both ways. With `in_edges` at hand the cost depends on the cut alone; without, each hop is one
     pass over `edge_index`. `rim` says what is added: `"nodes"`, everything one hop further; `"degrees"`, only the edges of
-    that hop, so that degrees are right: they all come from one far node, whose features no target sees.
+    that hop, so that degrees are right: they all come from one far node, whose features no target sees. `received` are the
+    columns that end in a target (second row of `edge_index`), if they are known.
 
     >>> path = Data(x=torch.eye(8), edge_index=torch.tensor([range(7), range(1, 8)]))       # 0 → 1 → … → 7
     >>> cut = cut_out(path, torch.tensor([5]), 2, flow="source_to_target")
@@ -76,7 +84,8 @@ def cut_out(
     """
     hops = hops + 1 if rim else hops
     grouped = in_edges if flow is not None else None
-    near = _by_passes(graph, targets, hops, flow) if grouped is None else _by_groups(grouped, targets, hops)
+    received = received if flow == "source_to_target" else None
+    near = _by_passes(graph, targets, hops, flow, received) if grouped is None else _by_groups(grouped, targets, hops)
     node_id, edge_id = torch.cat(near.nodes).sort().values, torch.cat(near.columns).sort().values
     if flow is None:
         edge_id = edge_id.unique_consecutive()
@@ -111,19 +120,19 @@ def columns_into(marked: Tensor, receiver: Tensor) -> Tensor:
     return torch.from_numpy(np.flatnonzero(marked.numpy()[receiver.numpy()]))  # a third of what torch takes
 
 
-def _by_passes(graph: Data, targets: Tensor, hops: int, flow: str | None) -> _Near:
+def _by_passes(graph: Data, targets: Tensor, hops: int, flow: str | None, received: Tensor | None) -> _Near:
     """By marking nodes, one pass over all columns a hop (two if edges are followed both ways)."""
     first, second = graph.edge_index
     ways = {"source_to_target": [(first, second)], "target_to_source": [(second, first)]}
     marked = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.edge_index.device)
     near = _Near([targets.unique()], [targets[:0]])
-    for _ in range(hops):
+    for hop in range(hops):
         fresh, senders = near.nodes[-1], []
         marked[fresh] = True
         new = torch.zeros_like(marked)
         new[fresh] = True
         for sender, receiver in ways.get(str(flow), [(first, second), (second, first)]):
-            columns = columns_into(new, receiver)
+            columns = columns_into(new, receiver) if hop or received is None else received
             near.columns.append(columns)
             senders.append(sender.index_select(0, columns))
         found = torch.cat(senders)

@@ -41,7 +41,8 @@ class NodeQuestion(PosedQuestion):
         self._sources = [data.edge_index if type(data.edge_index) is Tensor else structure.edge_index]
         graph = self._graph
         self._grouped: list[InEdges] = []  # shared by all questions that `of` makes of this one
-        example = cut_tiny(graph, self.index[:1].to(graph.edge_index.device)).data if worth_cutting(graph) else graph
+        self._received: Tensor | None = None
+        example = self._tiny() if worth_cutting(graph) else graph
         check_values(example)
         self.subject = Subject(model, asked.forward, asked.device, example)
         self._cut_and_prove(None)
@@ -91,6 +92,14 @@ class NodeQuestion(PosedQuestion):
             )
         self._read_off()
 
+    def _tiny(self) -> Data:
+        """A few columns, to find depth and rim on."""
+        receiver = self._graph.edge_index[1]
+        marked = torch.zeros(self._graph.num_nodes, dtype=torch.bool, device=receiver.device)
+        marked[self.index.to(receiver.device)] = True
+        self._received = columns_into(marked, receiver)
+        return cut_tiny(self._graph, self.index[:1].to(receiver.device), self._received).data
+
     def _find_cut(self) -> Cut:
         graph = self._graph
         if not worth_cutting(graph):
@@ -100,7 +109,10 @@ class NodeQuestion(PosedQuestion):
         if hasattr(self, "cut") and not self._grouped and first.flow is not None:
             self._grouped.append(InEdges.of(graph.edge_index, graph.num_nodes, first.flow))  # pays from now on
         in_edges = self._grouped[0] if self._grouped else None
-        return cut_out(graph, targets, first.num_layers, flow=first.flow, rim=rim_of(first), in_edges=in_edges)
+        received, self._received = self._received, None
+        return cut_out(
+            graph, targets, first.num_layers, flow=first.flow, rim=rim_of(first), in_edges=in_edges, received=received
+        )
 
     def _check_locality(self) -> None:
         """Local by proof, or by one pass over the whole graph; a model that is not local is run on the whole graph."""
@@ -206,15 +218,12 @@ class NodeQuestion(PosedQuestion):
         return engine
 
 
-def cut_tiny(graph: Data, target: Tensor) -> Cut:
-    """Some columns that end in a target, and the first ones of the graph: enough to see which layers a model has."""
-    marked = torch.zeros(graph.num_nodes, dtype=torch.bool, device=target.device)
-    marked[target] = True
-    edge_id = columns_into(marked, graph.edge_index[1])[:_TINY]
-    first = torch.arange(min(_STRANGERS, graph.edge_index.size(1)), device=target.device)
-    edge_id = torch.cat([edge_id, first]).unique()
-    strangers = torch.arange(min(_STRANGERS, graph.num_nodes), device=target.device)
-    node_id = torch.cat([graph.edge_index[:, edge_id].view(-1), target, strangers]).unique()
+def cut_tiny(graph: Data, target: Tensor, received: Tensor) -> Cut:
+    """Some columns that end in targets, and the first ones of the graph: enough to see which layers a model has."""
+    strangers = torch.arange(min(_STRANGERS, graph.edge_index.size(1)), device=target.device)
+    edge_id = torch.cat([received[:_TINY], strangers]).unique()
+    nodes = torch.arange(min(_STRANGERS, graph.num_nodes), device=target.device)
+    node_id = torch.cat([graph.edge_index[:, edge_id].view(-1), target, nodes]).unique()
     return Cut(part_of(graph, node_id, edge_id), graph.num_nodes, graph.edge_index.size(1), node_id, edge_id)
 
 

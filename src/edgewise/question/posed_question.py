@@ -23,6 +23,8 @@ from edgewise.question.target import Target
 
 SLOPE_TOLERANCE = 1e-2
 """By which share of its parts a gradient along a random direction may be off."""
+_COPIED = 2**21
+"""Numbers of an `edge_index` up to which results have a copy of their own."""
 KEPT = 4  # a number in the forward pass is kept about this often: activation, its gradient, a product, a copy
 
 
@@ -175,8 +177,13 @@ class PosedQuestion(ABC):
         return self._sources[self._source(position)]
 
     def kept_edge_index(self, position: int) -> Tensor:
-        """A copy of it for results, which must not change with the user's data; one for all questions that `of` makes."""
+        """A copy of it for results, which must not change with the user's data; one for all questions that `of` makes.
+
+        Of a graph with millions of columns no copy is made: results would take more memory than the graph.
+        """
         place = self._source(position)
+        if self._sources[place].numel() > _COPIED:
+            return self._sources[place]
         if place not in self._kept:
             self._kept[place] = self._sources[place].clone()
         return self._kept[place]
