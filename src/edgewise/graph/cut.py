@@ -149,13 +149,14 @@ def _by_groups(in_edges: InEdges, targets: Tensor, hops: int) -> _Near:
     known = near.nodes[0]
     for _ in range(hops):
         _, place = in_edges.of_nodes(near.nodes[-1])
-        near.columns.append(in_edges.edge[place])
-        senders = in_edges.sender[place].unique()
-        found = senders[~torch.isin(senders, known, assume_unique=True)]
+        near.columns.append(in_edges.edge.index_select(0, place))
+        senders = in_edges.sender.index_select(0, place).unique()
+        at = torch.searchsorted(known, senders).clamp(max=len(known) - 1)
+        found = senders[known[at] != senders]
         if len(found) == 0:
             break
         near.nodes.append(found)
-        known = torch.cat([known, found])
+        known = torch.cat([known, found]).sort().values
     return near
 
 
