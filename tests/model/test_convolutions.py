@@ -52,8 +52,14 @@ class Weighted:
 
     def _owners(self, used, columns):
         """For every message its column, or −1 for a node's own."""
-        pairs = match(used, self.data.edge_index[:, columns])
-        return torch.tensor([int(columns[which]) if kind == "edge" else -1 for kind, which in pairs], dtype=torch.long)
+        given, nodes = self.data.edge_index[:, columns], torch.arange(self.data.num_nodes)
+        if torch.equal(used, given.flip(0)):  # against the arrows
+            used = given
+        pairs = []
+        if torch.equal(used, torch.cat([given, nodes.expand(2, -1)], dim=1)):  # a loop is added beside an explicit one
+            pairs, used = match(given, given), nodes.expand(2, -1)  # which owns every v→v message (MATH.md)
+        pairs += match(used, given)
+        return torch.tensor([int(columns[which]) if kind == "edge" else -1 for kind, which in pairs])
 
     def _weigh(self, conv, name):
         propagate, message = conv.propagate, conv.message
@@ -100,6 +106,18 @@ class Weighted:
         return found
 
 
+def has_derivative(twin, slope):
+    """[nodes, L, E]: false where a weight decides which of two equal messages is the larger.
+
+    A bend shows in the second difference: that of a smooth function shrinks with the step, that of a kink does not.
+    """
+    wide, narrow = (
+        twin.one_by_one(lambda at, step=step: ((at(1 + step) - 2 * at(1.0) + at(1 - step)) / step).abs())
+        for step in (10 * STEP, STEP)
+    )
+    return narrow <= wide / 5 + 1e-9 * (1 + slope.abs().max())
+
+
 def problem(title, seed=0):
     """(model with generic weights, graph)."""
     torch.manual_seed(seed)
@@ -130,13 +148,12 @@ def verdict(title, seed=0):
         return "refused"
     twin = Weighted(model, data, CONVOLUTIONS[title].layers)
     assert gradient.num_layers == twin.num_layers, f"{title}: depth"
-    ups = twin.one_by_one(lambda at: (at(1 + STEP) - at(1.0)) / STEP)
-    downs = twin.one_by_one(lambda at: (at(1.0) - at(1 - STEP)) / STEP)
-    smooth = (ups - downs).abs() <= 1e-3 * (1 + ups.abs())  # the larger of two equal messages has no derivative
-    assert smooth.double().mean() > 0.5
-    found = torch.stack([why.scores for why in gradient])
-    off = ((found - (ups + downs) / 2).abs() * smooth).max()
-    assert off <= 1e-6 * (1 + ups.abs().max()), f"{title}: a gradient is off by {off:.3g}"
+    slope = twin.one_by_one(lambda at: (at(1 + STEP) - at(1 - STEP)) / (2 * STEP))
+    off = (torch.stack([why.scores for why in gradient]) - slope).abs()
+    if off.max() > 1e-6 * (1 + slope.abs().max()):
+        smooth = has_derivative(twin, slope)
+        assert smooth.double().mean() > 0.5, f"{title}: almost no weight has a derivative"
+        assert (off * smooth).max() <= 1e-6 * (1 + slope.abs().max()), f"{title}: a gradient is off by {off.max():.3g}"
     silenced = twin.one_by_one(lambda at: at(1.0) - at(0.0))
     off = (torch.stack([why.scores for why in occlusion]) - silenced).abs().max()
     assert off <= 1e-9 * (1 + silenced.abs().max()), f"{title}: an occlusion is off by {off:.3g}"

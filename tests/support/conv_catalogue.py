@@ -21,7 +21,7 @@ class Conv:
     """What it is called with besides the features: a letter each, see `Net`."""
     width: int = WIDTH
     """Columns of its output."""
-    layers: tuple = ()
+    layers: tuple[int, ...] = ()
     """The layer of each of its calls, from 0; empty if they are a chain."""
 
 
@@ -81,19 +81,19 @@ def graph(seed=0, nodes=6, edges=11) -> Data:
 class _Catalogue:
     found: list = field(default_factory=list)
 
-    def add(self, kind, *arguments, how="x", width=WIDTH, layers=(), **options):
-        """Every combination of the options, which are tuples of values; `width` and `layers` may depend on the choice."""
+    def add(self, kind, *arguments, how="x", width=WIDTH, layers=(), of="", **options):
+        """Every combination of the options, which are tuples of values; `width` may depend on the choice."""
         for choice in itertools.product(*options.values()):
             given = dict(zip(options, choice, strict=True))
             said = ", ".join(f"{key}={_word(value)}" for key, value in given.items())
             for way in how.split():
                 self.found.append(
                     Conv(
-                        f"{kind.__name__}({said}) {way}",
+                        f"{kind.__name__}({of}{said}) {way}",
                         _maker(kind, arguments, given),
                         way,
                         width(given) if callable(width) else width,
-                        layers(given) if callable(layers) else layers,
+                        layers,
                     )
                 )
 
@@ -105,20 +105,13 @@ def _word(value):
 def _maker(kind, arguments, given):
     def make():
         built = [argument() if callable(argument) else argument for argument in arguments]
-        return kind(*built, **{key: value() if hasattr(value, "makes") else value for key, value in given.items()})
+        return kind(*built, **given)
 
     return make
 
 
-def made(function):
-    """Marks a value that is built anew for every convolution."""
-    function.makes = True
-    return function
-
-
 BOTH = (True, False)
 SIMPLE_AGGREGATIONS = ("sum", "mean", "max", "min", "mul")
-RICH_AGGREGATIONS = ("std", "var", "median", "softmax", "powermean", ["mean", "max"], "sum")
 FLOWS = ("source_to_target", "target_to_source")
 
 
@@ -215,12 +208,10 @@ def catalogue() -> list[Conv]:
     c.add(pyg.FiLMConv, *w, how="t", layers=sides, num_relations=(RELATIONS,), aggr=("mean", "sum", "max"))
     c.add(pyg.FiLMConv, *w, aggr=("mean", "sum", "max"), act=(None, nn.Tanh()))
     c.add(pyg.HEATConv, *w, 2, RELATIONS, 3, EDGE_WIDTH, 3, how="na", width=_heads, heads=(1, 2), concat=BOTH)
-    both = ("GCNConv", "SAGEConv", "GATConv")
-    for name in both:
-        inner = _inner(name)
-        c.add(pyg.DirGNNConv, inner, layers=(0, 0), alpha=(0.3, 0.5), root_weight=BOTH)
+    for name in ("GCNConv", "SAGEConv", "GATConv"):
+        c.add(pyg.DirGNNConv, _inner(name), of=f"{name}, ", layers=(0, 0), alpha=(0.3, 0.5), root_weight=BOTH)
     for name in ("GCNConv", "GraphConv"):
-        c.add(pyg.AntiSymmetricConv, WIDTH, _inner(name), num_iters=(1, 2), bias=BOTH)
+        c.add(pyg.AntiSymmetricConv, WIDTH, _inner(name), of=f"{name}, ", num_iters=(1, 2), bias=BOTH)
     c.add(pyg.GPSConv, WIDTH, lambda: pyg.GINConv(mlp(*w)), heads=(1, 2), norm=(None, "batch_norm"))
     c.add(pyg.HypergraphConv, *w, bias=BOTH)
     c.add(pyg.SignedConv, *w, how="s", width=2 * WIDTH, layers=(0, 0), first_aggr=(True,), bias=BOTH)

@@ -15,6 +15,7 @@ from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
 from edgewise.model.call import Forward, ModelCall, check_model
 from edgewise.model.fingerprint import Fingerprint
+from edgewise.model.thread_state import thread_kept
 from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, unwrapped, usable_model
 
@@ -42,10 +43,10 @@ class Loan:
             self._depth = 1
             try:
                 if self._twin.borrowed:
-                    with lent(self._twin.model):
+                    with thread_kept(), lent(self._twin.model):
                         yield
                 else:
-                    with torch.inference_mode(mode=False), torch.enable_grad():
+                    with thread_kept(), torch.inference_mode(mode=False), torch.enable_grad():
                         yield
             except EdgewiseError as error:  # perhaps only because the numbers moved under our hands
                 self._check(error)
