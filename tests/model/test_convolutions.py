@@ -135,7 +135,7 @@ def runs(model, data):
 
 
 def verdict(title, seed=0):
-    """"right", "refused" (by the name of a layer) or "cannot run"; anything else raises."""
+    """ "right", "refused" (by the name of a layer) or "cannot run"; anything else raises."""
     model, data = problem(title, seed)
     if not runs(copy.deepcopy(model), data):
         return "cannot run"
@@ -144,7 +144,9 @@ def verdict(title, seed=0):
         gradient = ew.explain(model, data, **asked)
         occlusion = ew.explain(model, data, method="occlusion", **asked)
     except ew.EdgewiseError as error:
-        assert "first" in str(error) or "second" in str(error), f"{title} is refused without the name of a layer: {error}"
+        assert "first" in str(error) or "second" in str(error), (
+            f"{title} is refused without the name of a layer: {error}"
+        )
         return "refused"
     twin = Weighted(model, data, CONVOLUTIONS[title].layers)
     assert gradient.num_layers == twin.num_layers, f"{title}: depth"

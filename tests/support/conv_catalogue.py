@@ -175,7 +175,9 @@ def catalogue() -> list[Conv]:
     many = (["mean", "max"], ["sum", "std", "min"])
     c.add(pyg.PNAConv, *w, aggregators=many, scalers=scalers, deg=(degree,), towers=(1, 2), divide_input=BOTH)
     c.add(pyg.PNAConv, *w, how="a", aggregators=many, scalers=scalers, deg=(degree,), edge_dim=(EDGE_WIDTH,))
-    c.add(pyg.EGConv, WIDTH, 8, width=8, num_heads=(2, 4), aggregators=(["symnorm"], ["sum", "max"]), add_self_loops=BOTH)
+    c.add(
+        pyg.EGConv, WIDTH, 8, width=8, num_heads=(2, 4), aggregators=(["symnorm"], ["sum", "max"]), add_self_loops=BOTH
+    )
     c.add(pyg.PDNConv, *w, EDGE_WIDTH, 4, how="a", add_self_loops=BOTH, normalize=BOTH, bias=BOTH)
     c.add(pyg.PANConv, *w, 2)
     c.add(pyg.MixHopConv, *w, how="x w", width=3 * WIDTH, powers=([0, 1, 2],), add_self_loops=BOTH, bias=BOTH)

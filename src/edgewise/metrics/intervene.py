@@ -24,6 +24,7 @@ from edgewise.question.target import Target
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.results.metric_result import Conditions
 from edgewise.results.score_rows import scores_at
+from edgewise.results.settings import refuse_other_layers
 from edgewise.score import Score
 
 WAYS = ("masking", "removing")
@@ -77,6 +78,8 @@ def ask(found: ExplanationSet, model: nn.Module, data: Any, options: Options) ->
         device=options.device,
     )
     _check_graphs(found, question)
+    if found.level == "layer":
+        refuse_other_layers(found.num_layers, question.num_layers, known)
     value = question.target.value(question.target.truth).double().cpu()
     other = (value - found.value.double()).abs() > _NEAR * value.abs().clamp(min=1)
     if bool(other.any()):

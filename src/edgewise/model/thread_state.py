@@ -14,6 +14,8 @@ import torch
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 from torch.utils import _python_dispatch
 
+from edgewise.errors import SettingError
+
 
 def push_mode(mode: TorchFunctionMode) -> None:
     """Let a mode see every torch function of this thread, until the state of the thread is put back."""
@@ -60,6 +62,20 @@ class ThreadState:
         while torch._C._len_torch_dispatch_stack() > self._depth:
             _python_dispatch._pop_mode()
         torch._C._set_grad_enabled(self._gradients)
+
+
+def refuse_autocast() -> None:
+    """Refuse to compute where torch would round our numbers to a few digits behind our back.
+
+    Raises:
+        SettingError: Inside `torch.autocast`. One in the model's own `forward` belongs to the model, and stays.
+    """
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            raise SettingError(
+                f"Explanations must be computed in the model's own precision, got a call inside torch.autocast({device!r}). "
+                f"Use with torch.autocast({device!r}, enabled=False): around it."
+            )
 
 
 @contextmanager

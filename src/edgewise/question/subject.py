@@ -13,9 +13,9 @@ from torch_geometric.data import Data
 from edgewise.errors import EdgewiseError, SettingError, StaleQuestionError
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
-from edgewise.model.call import Forward, ModelCall, check_model
+from edgewise.model.call import Forward, ModelCall, check_kind, check_model
 from edgewise.model.fingerprint import Fingerprint
-from edgewise.model.thread_state import thread_kept
+from edgewise.model.thread_state import refuse_autocast, thread_kept
 from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, unwrapped, usable_model
 
@@ -40,6 +40,7 @@ class Loan:
             if self._depth:
                 yield
                 return
+            refuse_autocast()
             self._depth = 1
             try:
                 if self._twin.borrowed:
@@ -66,7 +67,7 @@ class Subject:
 
     def __init__(self, model: Any, forward: Forward | None, device: Any, example: Data) -> None:
         self.user_model = model
-        check_model(model)
+        check_kind(model)
         self._mark = Fingerprint(model)
         moved = _on_device(unwrapped(model), device)
         check_devices(moved, example)
