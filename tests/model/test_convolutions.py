@@ -140,13 +140,14 @@ def verdict(title, seed=0):
     if not runs(copy.deepcopy(model), data):
         return "cannot run"
     asked = {"target": CLASS, "level": "layer"}
+    refusal = ""
     try:
         gradient = ew.explain(model, data, **asked)
         occlusion = ew.explain(model, data, method="occlusion", **asked)
     except ew.EdgewiseError as error:
-        assert "first" in str(error) or "second" in str(error), (
-            f"{title} is refused without the name of a layer: {error}"
-        )
+        refusal = str(error)
+    if refusal:
+        assert "first" in refusal or "second" in refusal, f"{title} is refused without the name of a layer: {refusal}"
         return "refused"
     twin = Weighted(model, data, CONVOLUTIONS[title].layers)
     assert gradient.num_layers == twin.num_layers, f"{title}: depth"
@@ -167,13 +168,14 @@ def test_a_convolution_is_explained_rightly_or_refused_by_name(title):
     assert verdict(title) in ("right", "refused", "cannot run")
 
 
-def test_the_short_list_is_mostly_right():
-    assert len(SHORT) > 100
-    kinds = {title.partition("(")[0] for title in SHORT}
-    assert len(kinds) > 40
+def test_the_short_list_has_almost_every_kind():
+    kinds, short = ({title.partition("(")[0] for title in titles} for titles in (CONVOLUTIONS, SHORT))
+    assert len(kinds) > 50
+    assert len(short) > 40
 
 
 @pytest.mark.slow
 def test_every_convolution_with_every_option_is_right_or_refused():
-    found = {title: verdict(title, seed) for seed in (1,) for title in CONVOLUTIONS}
-    assert sum(word == "right" for word in found.values()) >= 850
+    found = {title: verdict(title, seed=1) for title in CONVOLUTIONS}
+    assert sum(word == "right" for word in found.values()) >= 1000
+    assert {title.partition("(")[0] for title, word in found.items() if word == "refused"} <= {"ARMAConv"}

@@ -135,8 +135,8 @@ def check_model(model: Any) -> list[tuple[str, MessagePassing]]:
     for name, module in model.named_modules():
         if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
             raise ModelError(
-                f"{name or 'the model'} is compiled by torch.compile, which skips message hooks, and the model cannot be copied "
-                f"without it. Use the original module: model._orig_mod, or the model before .compile()."
+                f"{name or 'the model'} is compiled by torch.compile, which skips message hooks, and cannot be copied "
+                f"without that. Use the original module: model._orig_mod, or the model before .compile()."
             )
     return layers
 

@@ -134,7 +134,8 @@ def _assigned_by_forward(kind: type) -> frozenset[str]:
     (True, False)
     """
     own = [vars(part) for part in kind.__mro__ if part not in nn.Module.__mro__]
-    waiting, seen, assigned = ["forward"], {"forward"}, set()
+    waiting, seen = ["forward"], {"forward"}
+    assigned: set[str] = set()
     while waiting:
         name = waiting.pop()
         for methods in own:  # every version: one may call that of its parent
@@ -156,7 +157,7 @@ def _codes(code: CodeType | None) -> Iterator[CodeType]:
 
 def _contents(module: nn.Module) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """(parameters, buffers, attributes) that are there now."""
-    attributes, left_behind = {}, _assigned_by_forward(type(module))
+    attributes, left_behind = {}, _assigned_by_forward(type(module))  # type: ignore[arg-type]  # classes are hashable
     for key, value in list(vars(module).items()):
         role = _role(key)
         if role == "value" and key not in left_behind:

@@ -105,8 +105,8 @@ def _brought_up(about: dict[str, Any], name: str) -> dict[str, Any]:
     version = about.get("version", 0)
     if not isinstance(version, int) or version > _VERSION:
         raise FileError(
-            f"{name} must have version {_VERSION} of the format or an older one, got {version!r}: a later Edgewise wrote it. Run: "
-            f"pip install -U edgewise."
+            f"{name} must have version {_VERSION} of the format or an older one, got {version!r}: a later Edgewise wrote it. "
+            f"Run: pip install -U edgewise."
         )
     if version == 0 and about["level"] == "layer":  # a row for each message-passing call, in the order of the calls
         return {**about, "settings": {**about["settings"], "layers": "calls"}}
