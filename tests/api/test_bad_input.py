@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.explain import Explainer, GNNExplainer
+from torch_geometric.loader import DataLoader, NeighborLoader
 from torch_geometric.nn import GCNConv, SAGEConv
 from torch_geometric.utils import to_torch_coo_tensor
 
@@ -194,6 +196,85 @@ def test_what_is_no_graph_is_refused(model, thing):
     refused("Data", type(thing).__name__, model=model, data=thing, index=0)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+@pytest.mark.parametrize("task", ["node", "graph"])
+def test_sparse_features_are_refused(model, data, layout, task):
+    data.x = data.x.to_sparse(layout=layout)
+    given = data if task == "node" else [data]
+    refused(r"\.x\b", "dense", "sparse", "to_dense", model=model, data=given, index=0, task=task)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_edge_features_are_refused(data):
+    data.edge_attr = torch.eye(data.num_edges, zoo.EDGE_FEATURES, dtype=torch.float64).to_sparse()
+    refused("edge_attr", "to_dense", model=zoo.BY_NAME["gine"].build(), data=data, index=0)
+
+
+def test_a_pair_of_features_is_refused(model, data):
+    data.x = (data.x, data.x)
+    refused(r"data\.x", "tuple", "torch.cat", model=model, data=data, index=0)
+
+
+@pytest.mark.parametrize("task", ["node", "graph"])
+def test_a_loader_is_refused_for_what_it_loads(model, data, task):
+    refused("DataLoader", r"loader\.dataset", "graph", model=model, data=DataLoader([data, data]), index=0, task=task)
+    sampler = NeighborLoader.__new__(NeighborLoader)  # to make one takes a package that is not always here
+    sampler.__dict__["data"] = data
+    refused("NeighborLoader", r"loader\.data\b", model=model, data=sampler, index=0, task=task)
+
+
+@pytest.mark.parametrize("door", ["explain", "walks", "question", "check"])
+def test_calls_inside_autocast_are_refused(model, data, door):
+    doors = {"explain": ew.explain, "walks": ew.walks, "question": ew.Question, "check": ew.check}
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(ew.SettingError, match=r"autocast.*enabled=False"):
+        doors[door](model, data, [0])
+    held, score = ew.Question(model, data, [0]), ew.Score(model, data, [0])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for call in (held.explain, held.walks, held.check, lambda: score(score.ones())):
+            with pytest.raises(ew.SettingError, match="autocast"):
+                call()
+        with torch.autocast("cpu", enabled=False):  # what the sentence says
+            inside = ew.explain(model, data, 0)
+    assert torch.equal(inside.scores, ew.explain(model, data, 0).scores)
+
+
+def test_autocast_in_the_models_own_forward_belongs_to_the_model(data):
+    class Rounded(zoo.Chain):
+        def forward(self, x, edge_index):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return super().forward(x, edge_index).float()
+
+    model = zoo.randomise(Rounded(GCNConv(5, 4), GCNConv(4, CLASSES))).float()
+    plain = zoo.Chain(GCNConv(5, 4), GCNConv(4, CLASSES))
+    plain.load_state_dict(model.state_dict())
+    data.x = data.x.float()
+    found, expected = (ew.explain(each, data, 0, target=1).scores for each in (model, plain.eval()))
+    torch.testing.assert_close(found, expected, rtol=0.05, atol=0.02 * float(expected.abs().max()))  # bfloat16: 8 bits
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_edges_that_no_message_uses_score_zero_and_the_others_what_they_carry():
+    class Picky(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = SAGEConv(1, 1, aggr="sum", root_weight=False, bias=False).double()
+
+        def forward(self, x, edge_index, edge_weight):
+            return self.conv(x, edge_index[:, edge_weight > 0.5])
+
+    model = Picky()
+    model.conv.lin_l.weight.data.fill_(2.0)
+    graph = Data(
+        x=torch.tensor([[1.0], [3.0], [0.0]], dtype=torch.float64),
+        edge_index=torch.tensor([[0, 0, 1, 1], [2, 2, 2, 2]]),  # of two parallel columns one is dropped
+        edge_weight=torch.tensor([0.1, 0.9, 0.8, 0.2], dtype=torch.float64),
+    )
+    for method in ("gradient", "occlusion"):
+        why = ew.explain(model, graph, 2, method=method, target=1)
+        assert why.scores.tolist() == [0.0, 2.0, 6.0, 0.0]
+
+
 def test_a_list_of_graphs_needs_the_graph_task(model, data):
     refused("graph", model=model, data=[data, data], index=0)
 
@@ -247,6 +328,14 @@ def test_what_is_no_model_is_refused(data, thing):
     refused("Module|model", model=thing, data=data, index=0)
 
 
+def test_a_class_is_no_model(data):
+    refused("the class GCNConv", r"model = GCNConv\(\.\.\.\)", model=GCNConv, data=data, index=0)
+
+
+def test_weights_are_no_model(model, data):
+    refused("OrderedDict", "load_state_dict", model=model.state_dict(), data=data, index=0)
+
+
 def test_a_model_without_message_passing_is_refused(data):
     class Dense(nn.Module):
         def __init__(self):
@@ -282,24 +371,6 @@ def test_a_fused_path_is_refused_because_its_messages_cannot_be_weighted(data, c
         data=data,
         index=0,
     )
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.compile imports what torch itself deprecates
-def test_a_compiled_model_is_refused(model, data):
-    refused("compile", model=torch.compile(model), data=data, index=0)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_compiled_part_of_a_model_is_refused(data):
-    class Half(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.second = torch.compile(GCNConv(5, 4).double()), GCNConv(4, 3).double()
-
-        def forward(self, x, edge_index):
-            return self.second(self.first(x, edge_index), edge_index)
-
-    refused("compile", model=Half(), data=data, index=0)
 
 
 def test_a_graph_model_asked_about_nodes_is_refused(data):
@@ -344,6 +415,30 @@ def test_an_unknown_method_is_refused_with_the_list_of_the_known(model, data):
         index=0,
         method="gradiant",
     )
+
+
+class OfTheUsersOwn(GNNExplainer):
+    """A subclass of PyG's."""
+
+
+@pytest.mark.parametrize("method", [GNNExplainer(epochs=1), GNNExplainer, OfTheUsersOwn()])
+def test_an_explainer_of_pyg_is_refused_with_what_makes_a_method_of_it(model, data, method):
+    kind = method if isinstance(method, type) else type(method)
+    needles = (kind.__name__, rf"ew\.from_pyg\({kind.__name__}\(\.\.\.\)\)")
+    refused(*needles, model=model, data=data, index=0, method=method)
+    with pytest.raises(ew.SettingError, match="from_pyg"):
+        ew.compare(model, data, [0], methods=["gradient", method])
+
+
+def test_an_explainer_object_of_pyg_is_refused_with_its_algorithm(model, data):
+    explainer = Explainer(
+        model,
+        GNNExplainer(epochs=1),
+        explanation_type="model",
+        edge_mask_type="object",
+        model_config={"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"},
+    )
+    refused("Explainer", r"ew\.from_pyg\(explainer\.algorithm\)", model=model, data=data, index=0, method=explainer)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GCN, GCNConv
+from torch_geometric.nn import GCN, GCNConv, TransformerConv
 
 import zoo
 from edgewise.model.fingerprint import Fingerprint
@@ -105,13 +105,34 @@ def test_an_edit_that_leaves_the_version_alone_is_seen_and_can_be_undone():
     assert before.changed(model) == ""
 
 
-def test_attributes_that_forward_writes_can_be_left_out():
-    model = Settled()
-    before = Fingerprint(model, written=["scale"])
-    model.scale = 3.0
+class Keeps(nn.Module):
+    """Keeps what it has seen: in `forward`, in a method that it calls, and in one that it does not call."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.seen, self.kept, self.scale = TransformerConv(5, 3), None, None, 2.0
+
+    def keep(self, x):
+        self.kept = x
+
+    def rescale(self, scale):
+        self.scale = scale
+
+    def forward(self, x, edge_index):
+        self.seen = x
+        self.keep(x)
+        return self.scale * self.conv(x, edge_index)
+
+
+def test_what_forward_keeps_for_itself_is_no_change_and_what_it_reads_is():
+    model, data = Keeps().double(), zoo.GRAPHS["everything"]()
+    before = Fingerprint(model)
+    model(data.x, data.edge_index)
+    model.conv._alpha = data.x  # as while another thread predicts
+    assert model.kept is not None
     assert before.changed(model) == ""
-    model.dropout.p = 0.1
-    assert before.changed(model) == "attribute dropout.p"
+    model.rescale(3.0)
+    assert before.changed(model) == "attribute scale"
 
 
 def test_a_value_of_another_kind_is_a_change():

@@ -1,10 +1,14 @@
 """Results saved by version 0.1.0 load for ever: `saved/make_saved.py` wrote them, `saved/expected.json` says what they are."""
 
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
+from torch_geometric.nn import GCN
 
 import edgewise as ew
 
@@ -57,7 +61,8 @@ def test_a_result_of_version_0_1_0_still_says_what_was_asked(name):
 def test_its_settings_are_those_of_then(name):
     found, expected = load(name)
     assert isinstance(found.settings["bypass"], tuple)
-    assert {**found.settings, "bypass": list(found.settings["bypass"])} == expected["settings"]
+    layers = {"layers": "calls"} if found.level == "layer" else {}
+    assert {**found.settings, "bypass": list(found.settings["bypass"])} == {**expected["settings"], **layers}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -86,3 +91,101 @@ def test_it_can_be_saved_again_and_used(name, tmp_path):
         assert torch.equal(why.scores, twin.scores)
         assert why.top(3) == twin.top(3)
     assert dict(again.settings) == dict(found.settings)
+
+
+# The version of the format ############################################################################################
+
+
+def test_a_file_of_version_0_1_0_has_no_version():
+    with np.load(FOLDER / "node_layer_occlusion.npz") as archive:
+        assert "version" not in json.loads(archive["about"].tobytes())
+
+
+def with_about(source, path, **changed):
+    """A copy of a file that says something else about itself."""
+    if path.suffix == ".npz":
+        with np.load(source) as archive:
+            arrays = dict(archive)
+        about = {**json.loads(arrays.pop("about").tobytes()), **changed}
+        np.savez(path, about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8), **arrays)
+        return
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(source)
+    extra = json.loads(table.schema.metadata[b"edgewise"])
+    extra["about"].update(changed)
+    parquet.write_table(table.replace_schema_metadata({"edgewise": json.dumps(extra)}), path)
+
+
+@pytest.mark.parametrize("ending", [".npz", ".parquet"])
+@pytest.mark.parametrize("version", [2, 17, "new"])
+def test_a_version_from_the_future_is_refused_with_a_sentence(tmp_path, ending, version):
+    with_about(FOLDER / f"node_full{ending}", tmp_path / f"new{ending}", version=version)
+    with pytest.raises(ew.FileError, match=rf"version 1 of the format.*{version!r}.*pip install -U edgewise"):
+        ew.load(tmp_path / f"new{ending}")
+
+
+@pytest.mark.parametrize("ending", [".npz", ".parquet"])
+def test_what_is_saved_today_has_version_1_and_counts_layers_by_depth(tmp_path, ending):
+    if ending == ".parquet":
+        pytest.importorskip("pyarrow")
+    old, _ = load("node_layer_occlusion.npz")
+    new = explained_by_depth(2, old)
+    new.save(tmp_path / f"new{ending}")
+    assert ew.load(tmp_path / f"new{ending}").settings["layers"] == "depth"
+    old.save(tmp_path / f"old{ending}")
+    assert ew.load(tmp_path / f"old{ending}").settings["layers"] == "calls"
+    for name in ("old", "new"):
+        path = tmp_path / f"{name}{ending}"
+        with_about(path, tmp_path / f"again{ending}")  # reads it
+        assert re.search(rb'"version": 1', about_bytes(path))
+
+
+def about_bytes(path):
+    if path.suffix == ".npz":
+        with np.load(path) as archive:
+            return archive["about"].tobytes()
+    return pytest.importorskip("pyarrow.parquet").read_table(path).schema.metadata[b"edgewise"]
+
+
+# Layers of calls and layers of the depth ##############################################################################
+
+
+def model_and_data(depth, like):
+    """A model of some depth and the graph of a saved result."""
+    torch.manual_seed(0)
+    edge_index, num_nodes = like.graph(0)
+    return GCN(4, 8, depth, 3).eval(), Data(x=torch.randn(num_nodes, 4), edge_index=edge_index)
+
+
+def explained_by_depth(depth, like, level="layer"):
+    model, data = model_and_data(depth, like)
+    return ew.explain(model, data, like.index, level=level, target=like.target)
+
+
+def test_layers_of_calls_are_not_compared_with_another_number_of_layers_by_depth():
+    old, _ = load("node_layer_occlusion.npz")
+    new = explained_by_depth(3, old)
+    sentence = "same number of layers.*0.1.0.*each message-passing call.*[Ee]xplain again"
+    for pair in ((old, new), (new, old), (old[0], new[0]), (new[1], old[1])):
+        with pytest.raises(ew.InputError, match=sentence):
+            ew.similarity(*pair)
+        with pytest.raises(ew.InputError, match=sentence):
+            ew.metrics.stability(pair)
+    with pytest.raises(ew.InputError, match="2 and 3"):
+        ew.similarity(old, new, per_layer=True)
+    model, data = model_and_data(3, old)
+    with pytest.raises(ew.InputError, match=sentence):
+        ew.metrics.fidelity(old, model, data, k=2)
+
+
+def test_as_many_layers_as_calls_are_compared():
+    old, _ = load("node_layer_occlusion.npz")
+    assert ew.similarity(old, explained_by_depth(2, old)).shape == (3,)
+
+
+def test_models_of_different_depth_are_not_compared_layer_by_layer():
+    old, _ = load("node_layer_occlusion.npz")
+    with pytest.raises(ew.InputError, match="different depth"):
+        ew.similarity(explained_by_depth(2, old), explained_by_depth(3, old))
+    by_edge = [explained_by_depth(depth, old, level="input") for depth in (2, 3)]
+    assert ew.similarity(*by_edge).shape == (3,)

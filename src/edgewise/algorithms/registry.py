@@ -185,11 +185,24 @@ def find_method(name: Any, level: str) -> Method:
     edgewise.errors.SettingError: goat_walks has no level 'layer'. Use level='input'.
     """
     table = methods()
+    _refuse_pyg(name)
     chosen = name if isinstance(name, Method) else table[one_of("method", name, table)]
     check_level(level)
     if level not in chosen.levels:
         raise SettingError(f"{chosen.name} has no level {level!r}. Use level={chosen.levels[0]!r}.")
     return chosen
+
+
+def _refuse_pyg(given: Any) -> None:
+    """Refuse PyG's explainers as they are, with the call that makes a method of them."""
+    kind = given if isinstance(given, type) else type(given)
+    names = [part.__name__ for part in kind.__mro__ if part.__module__.startswith("torch_geometric.explain")]
+    if names:
+        words = {"Explainer": "explainer.algorithm"}.get(kind.__name__, f"{kind.__name__}(...)")
+        raise SettingError(
+            f"`method` must be a name of ew.methods() or what ew.from_pyg makes, got PyG's {kind.__name__}. Use "
+            f"method=ew.from_pyg({words})."
+        )
 
 
 def check_level(level: Any) -> None:

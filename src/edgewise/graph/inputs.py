@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 from torch_geometric.data import Batch, Data, Dataset, HeteroData
+from torch_geometric.data.data import BaseData
 
 from edgewise.errors import InputError
 from edgewise.graph.stores import attributes
@@ -38,10 +40,16 @@ def read_structure(data: Any, where: str = "data") -> Data:
     _check_kind(data, where)
     x, edge_index = data.get("x"), data.get("edge_index")
     if not isinstance(x, Tensor):
+        pair = isinstance(x, (tuple, list))
         raise InputError(
             f"`{where}.x` must be a tensor of node features, [nodes, features], got {_say(x)}. "
-            f"Use the features that the model was trained on."
+            + (
+                "Use one tensor for all nodes, torch.cat([x_source, x_target]), with edge_index numbered to match."
+                if pair
+                else "Use the features that the model was trained on."
+            )
         )
+    _check_dense(data, where)
     if x.dim() < 1:
         raise InputError(
             f"`{where}.x` must have a row for each node, [nodes, features], got {_say(x)}. "
@@ -78,8 +86,20 @@ def _check_kind(data: Any, where: str) -> None:
     if not isinstance(data, Data):
         raise InputError(
             f"`{where}` must be torch_geometric.data.Data(x=..., edge_index=...), got {type(data).__name__}. "
-            f"Use task='graph' for several graphs: a list of Data or a Dataset."
+            + (_instead_of_loader(data) or "Use task='graph' for several graphs: a list of Data or a Dataset.")
         )
+
+
+def _instead_of_loader(data: Any) -> str:
+    """What to use where a loader came; empty for anything else.
+
+    A loader gives parts of the data in any order, so that an `index` would mean nothing.
+    """
+    if not isinstance(data, DataLoader):
+        return ""
+    if isinstance(getattr(data, "data", None), BaseData):  # NeighborLoader and its family sample from one graph
+        return "Use the graph that it samples from, loader.data; for a node only its neighbourhood is run anyway."
+    return "Use the data that it loads: loader.dataset with task='graph', or one graph of it, loader.dataset[0]."
 
 
 def _say(value: Any) -> str:
@@ -113,6 +133,17 @@ def _plain_edge_index(edge_index: Any, where: str) -> Tensor:
             f"Use edge_index.long(), or edge_index.t().contiguous() if it is [edges, 2]."
         )
     return edge_index
+
+
+def _check_dense(data: Data, where: str) -> None:
+    """What a model reads is dense: rows of a sparse tensor cannot be cut out or compared."""
+    for key in ("x", "edge_attr", "edge_weight"):
+        value = data.get(key)
+        if isinstance(value, Tensor) and value.layout != torch.strided:
+            raise InputError(
+                f"`{where}.{key}` must be a dense tensor, got a sparse one ({value.layout}). "
+                f"Use {where}.{key} = {where}.{key}.to_dense()."
+            )
 
 
 def _check_edges(edge_index: Tensor, num_nodes: int, where: str) -> None:
@@ -171,7 +202,8 @@ def read_graphs(data: Any) -> list[Data]:
         return [read_graph(data)]
     if not isinstance(data, (Sequence, Dataset)) or isinstance(data, (str, bytes)):
         raise InputError(
-            f"`data` must be one Data, a list of Data or a Dataset for a graph task, got {type(data).__name__}."
+            f"`data` must be one Data, a list of Data or a Dataset for a graph task, got {type(data).__name__}. "
+            + (_instead_of_loader(data) or "Use [data[i] for i in ...], for example.")
         )
     if len(data) == 0:
         raise InputError(f"`data` must have at least one graph for a graph task, got an empty {type(data).__name__}.")
@@ -195,7 +227,9 @@ def _all_fine(graphs: list[Any]) -> bool:
         return False
     xs: list[Any] = [store.get("x") for store in stores]
     edges: list[Any] = [store.get("edge_index") for store in stores]
-    if any(type(t) is not Tensor for t in (*xs, *edges)) or any(e.dim() != 2 or e.dtype != torch.int64 for e in edges):
+    if any(type(t) is not Tensor or t.layout != torch.strided for t in (*xs, *edges)) or any(
+        e.dim() != 2 or e.dtype != torch.int64 for e in edges
+    ):
         return False
     if (
         len({(x.device, x.dtype, x.shape[1:]) for x in xs} | {(e.device, xs[0].dtype, xs[0].shape[1:]) for e in edges})

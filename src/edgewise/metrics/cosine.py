@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import InputError
-from edgewise.results.explanation import Explanation
+from edgewise.results.explanation import Explanation, refuse_other_layers
 from edgewise.results.explanation_set import Explained, ExplanationSet
 from edgewise.text import counted
 
@@ -71,8 +71,15 @@ def _check(a: Explained, b: Explained, *, per_layer: bool) -> None:
         raise InputError(
             f"One explanation is at {a.level} level, the other at {b.level} level. Explain both with the same level=."
         )
+    if a.level == "layer":
+        older = a.settings if a.settings.get("layers") == "calls" else b.settings
+        refuse_other_layers(_num_layers(a), _num_layers(b), older)
     if per_layer and a.level != "layer":
         raise InputError("per_layer=True needs layerwise explanations. Use explain(..., level='layer').")
+
+
+def _num_layers(explained: Explained) -> int:
+    return explained.scores.size(0) if isinstance(explained, Explanation) else explained.num_layers
 
 
 def _indices(explained: "ExplanationSet | list[Explanation]") -> list[int]:

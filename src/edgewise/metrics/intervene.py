@@ -21,6 +21,7 @@ from edgewise.question import NodeQuestion, PosedQuestion, pose
 from edgewise.question.memory import blocks, estimated_blocks, read_batch_size, read_memory
 from edgewise.question.proof import close, random_weight, warn_not_local
 from edgewise.question.target import Target
+from edgewise.results.explanation import refuse_other_layers
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.results.metric_result import Conditions
 from edgewise.results.score_rows import scores_at
@@ -77,6 +78,8 @@ def ask(found: ExplanationSet, model: nn.Module, data: Any, options: Options) ->
         device=options.device,
     )
     _check_graphs(found, question)
+    if found.level == "layer":
+        refuse_other_layers(found.num_layers, question.num_layers, known)
     value = question.target.value(question.target.truth).double().cpu()
     other = (value - found.value.double()).abs() > _NEAR * value.abs().clamp(min=1)
     if bool(other.any()):

@@ -23,6 +23,13 @@ def _photograph(module: nn.Module) -> tuple[dict[str, Any], dict[str, Any], dict
     return values, contents, buffers
 
 
+def _equal(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors have the same numbers, NaN included."""
+    if torch.equal(a, b) or a.shape != b.shape or not a.is_floating_point():
+        return torch.equal(a, b)
+    return bool(((a == b) | (a.isnan() & b.isnan())).all())
+
+
 def _refill(container: Any, content: Any) -> None:
     container.clear()
     container.extend(content) if isinstance(container, list) else container.update(content)
@@ -48,7 +55,7 @@ def _restore(module: nn.Module, photo: tuple[dict[str, Any], dict[str, Any], dic
         if not _same(values[key], content):
             _refill(values[key], content)
     for name, before in buffers.items():
-        if not torch.equal(module._buffers[name], before):  # type: ignore[arg-type]
+        if not _equal(module._buffers[name], before):  # type: ignore[arg-type]
             module._buffers[name].copy_(before)  # type: ignore[union-attr]
 
 
@@ -76,22 +83,43 @@ def random_state_kept() -> Iterator[None]:
             torch.cuda.set_rng_state_all(cuda)
 
 
+class _Loan:
+    """A model as it was when it was borrowed; both steps may be repeated, and broken off anywhere."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._modules = list(model.modules())
+        self._photos = [_photograph(module) for module in self._modules]
+        self._required = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def prepare(self) -> None:
+        """Eval mode, no caches, no gradients of parameters."""
+        for module in self._modules:
+            _prepare(module)
+        for parameter in self._required:
+            parameter.requires_grad_(False)  # only edge weights are differentiated: half the memory
+
+    def give_back(self) -> None:
+        """Everything as it was."""
+        for parameter in self._required:
+            parameter.requires_grad_(True)
+        with torch.no_grad():
+            for module, photo in zip(self._modules, self._photos, strict=True):
+                _restore(module, photo)
+
+
 @contextmanager
 def borrowed(model: nn.Module) -> Iterator[nn.Module]:
-    """The model in eval mode, to run and to differentiate with respect to edge weights; no trace is left of it."""
-    modules = list(model.modules())
-    photos = [_photograph(module) for module in modules]
-    required = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    """The model in eval mode, to run and to differentiate with respect to edge weights; no trace is left of it.
+
+    It is given back twice: an interrupt in the first attempt leaves the second.
+    """
+    loan = _Loan(model)
     with random_state_kept(), torch.inference_mode(mode=False), torch.enable_grad():
         try:
-            for module in modules:
-                _prepare(module)
-            for parameter in required:
-                parameter.requires_grad_(False)  # only edge weights are differentiated: half the memory
+            loan.prepare()
             yield model
         finally:
-            for parameter in required:
-                parameter.requires_grad_(True)
-            with torch.no_grad():
-                for module, photo in zip(modules, photos, strict=True):
-                    _restore(module, photo)
+            try:
+                loan.give_back()
+            finally:
+                loan.give_back()

@@ -145,22 +145,30 @@ def _as_rows(output: Any, call: str) -> Tensor:
 
 def check_model(model: Any) -> list[tuple[str, MessagePassing]]:
     """The message-passing layers by name, or an error that says why the model cannot be explained."""
+    layers = check_kind(model)
+    for name, module in model.named_modules():
+        if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
+            raise ModelError(
+                f"{name or 'the model'} is compiled by torch.compile, which skips message hooks, and cannot be copied "
+                f"without that. Use the original module: model._orig_mod, or the model before .compile()."
+            )
+    return layers
+
+
+def check_kind(model: Any) -> list[tuple[str, MessagePassing]]:
+    """The same for a model of the user's, whose wrappers and compiled calls a twin does without."""
     if not isinstance(model, nn.Module):
-        hint = " Make an object of it first: model = Model(...)." if isinstance(model, type) else ""
-        hint = " Load it into a model first: model.load_state_dict(...)." if isinstance(model, dict) else hint
-        raise ModelError(
-            f"model is {type(model).__name__}; needed is a torch.nn.Module with PyG message-passing layers.{hint}"
-        )
+        got, hint = type(model).__name__, ""
+        if isinstance(model, type):
+            got, hint = f"the class {model.__name__}", f" Use an object of it: model = {model.__name__}(...)."
+        elif isinstance(model, dict):
+            hint = " Use it in a model: model.load_state_dict(...)."
+        raise ModelError(f"`model` must be a torch.nn.Module with PyG message-passing layers, got {got}.{hint}")
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise ModelError(
                 f"{name or 'the model'} is compiled by TorchScript, so its messages cannot be weighted. "
                 f"Pass the Python module it was made from."
-            )
-        if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
-            raise ModelError(
-                f"{name or 'the model'} is compiled by torch.compile, which skips message hooks. "
-                f"Pass the original module: model._orig_mod, or the model before .compile()."
             )
     layers = [(name or "model", m) for name, m in model.named_modules() if isinstance(m, MessagePassing)]
     if not layers:

@@ -4,12 +4,14 @@ Versions of tensors do not see an edit through `.data`, and identities do not se
 """
 
 import dataclasses
+import dis
 import math
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ _TORCH_OWN = (
 )
 _COPIES = ("inspector", "_flat_weights", "_flat_weight_refs")  # what the class or the parameters say already
 _TRAINERS = ("_trainer", "trainer", "_fabric", "fabric")
+_STORE = dis.opmap["STORE_ATTR"]
 _NOT_THE_FUNCTION = frozenset(("training", *_TORCH_OWN, *_COPIES, *_TRAINERS))
 
 
@@ -39,7 +42,8 @@ class Fingerprint:
 
     Attributes are compared by value where they are plain values, tensors, arrays or containers of these (four levels deep), and
     by identity where they are other objects. `training` and cached graphs do not count: they do not belong to the function in
-    eval mode. `written` names attributes that a forward pass leaves behind (`"gat.attention"`), which do not count either.
+    eval mode. Nor do attributes that `forward` itself assigns (an attention kept for later): another thread that predicts
+    meanwhile changes them.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Dropout(0.5))
@@ -51,8 +55,7 @@ class Fingerprint:
     'parameter 0.bias'
     """
 
-    def __init__(self, model: nn.Module, written: Iterable[str] = ()) -> None:
-        self._written = frozenset(written)
+    def __init__(self, model: nn.Module) -> None:
         with model_lock(model):
             self._modules = dict(unwrapped(model).named_modules())
             self._parts = {name: _photograph(module) for name, module in self._modules.items()}
@@ -65,6 +68,20 @@ class Fingerprint:
             if inner is self._modules[""] and self._glance.is_same():
                 return ""
             return next(self._differences(inner), "")
+
+    def moved(self) -> str:
+        """The first parameter that has other numbers now, in words; empty if none has. Cheaper than `changed`.
+
+        A twin shares the memory of the parameters and nothing else, so this is what may go wrong while it runs.
+        """
+        if self._glance.parameters_are_same():
+            return ""
+        for name, module in self._modules.items():
+            before, now = self._parts[name][0], module._parameters
+            for key, then in before.items():
+                if then is not None and not _same(then, now.get(key)):
+                    return f"parameter {name}.{key}" if name else f"parameter {key}"
+        return ""
 
     def differences(self, model: nn.Module) -> list[str]:
         """Everything that has changed."""
@@ -91,7 +108,7 @@ class Fingerprint:
         for word, before, now in zip(_WORDS, self._parts[name], _contents(module), strict=True):
             for key in before if before.keys() == now.keys() else dict.fromkeys([*before, *now]):
                 then, value = before.get(key, _ABSENT), now.get(key, _ABSENT)
-                if then is not value and not _same(then, value) and place + key not in self._written:
+                if then is not value and not _same(then, value):
                     yield f"{word} {place}{key}"
 
 
@@ -118,6 +135,7 @@ class _Glance:
         self.tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self.empty: list[dict[Any, Any]] = []
         self.tensors: list[tuple[Tensor, dict[str, Any], str]] = []
+        self.parameters: list[tuple[Tensor, dict[str, Any], str]] = []
         self.contents: list[tuple[Any, dict[str, Any], str]] = []
         for module, (parameters, buffers, attributes) in zip(modules, parts, strict=True):
             own = vars(module)
@@ -125,8 +143,13 @@ class _Glance:
             for table, kept in ((module._parameters, parameters), (module._buffers, buffers), (module._modules, {})):
                 (self.tables.append((table, dict(table))) if table else self.empty.append(table))
                 self.tensors += [(value, table, key) for key, value in kept.items() if value is not None]
+            self.parameters += [(v, module._parameters, key) for key, v in parameters.items() if v is not None]
             self.empty += [value for key, value in own.items() if _role(key) == "hooks" and not value]
             self.contents += [(kept, own, key) for key, kept in attributes.items() if kept is not own.get(key)]
+
+    def parameters_are_same(self) -> bool:
+        """Whether every parameter is there with its numbers; False may also mean that it takes a closer look."""
+        return all(_equal(before, table.get(key)) for before, table, key in self.parameters)
 
     def is_same(self) -> bool:
         """Whether nothing has changed; False may also mean that it takes a closer look."""
@@ -144,11 +167,11 @@ class _Glance:
         return all(key in table and _same(before, table[key]) for before, table, key in self.contents)
 
 
-def _equal(before: Tensor, now: Tensor) -> bool:
+def _equal(before: Tensor, now: Any) -> bool:
     """Whether two tensors are of one kind and have the same numbers."""
     try:
         return torch.equal(before, now)
-    except RuntimeError:  # another dtype or device, or a sparse one
+    except (RuntimeError, TypeError):  # another dtype or device, a sparse one, or no tensor at all
         return False
 
 
@@ -160,12 +183,42 @@ def _role(key: str) -> str:
     return "" if key in _NOT_THE_FUNCTION or key.startswith("_cached") else "value"
 
 
+@lru_cache(maxsize=4096)
+def _assigned_by_forward(kind: type) -> frozenset[str]:
+    """Names of attributes that `forward` assigns, itself or in methods of the class whose names it mentions.
+
+    >>> from torch_geometric.nn import TransformerConv
+    >>> "_alpha" in _assigned_by_forward(TransformerConv), "heads" in _assigned_by_forward(TransformerConv)
+    (True, False)
+    """
+    own = [vars(part) for part in kind.__mro__ if part not in nn.Module.__mro__]
+    waiting, seen = ["forward"], {"forward"}
+    assigned: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        for methods in own:  # every version: one may call that of its parent
+            for code in _codes(getattr(methods.get(name), "__code__", None)):
+                if _STORE in code.co_code[::2]:  # else there is nothing to find, and reading it takes a while
+                    assigned.update(step.argval for step in dis.get_instructions(code) if step.opcode == _STORE)
+                waiting.extend(set(code.co_names) - seen)
+                seen.update(code.co_names)
+    return frozenset(assigned)
+
+
+def _codes(code: CodeType | None) -> Iterator[CodeType]:
+    """The code of a function and of the functions inside it."""
+    if code is not None:
+        yield code
+        for part in code.co_consts:
+            yield from _codes(part if isinstance(part, CodeType) else None)
+
+
 def _contents(module: nn.Module) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """(parameters, buffers, attributes) that are there now."""
-    attributes = {}
+    attributes, left_behind = {}, _assigned_by_forward(type(module))  # type: ignore[arg-type]  # classes are hashable
     for key, value in list(vars(module).items()):
         role = _role(key)
-        if role == "value":
+        if role == "value" and key not in left_behind:
             attributes[key] = value
         elif role == "hooks" and value:
             attributes[key] = list(value.values())  # which hooks, in which order; their numbers mean nothing

@@ -1,27 +1,20 @@
 """What torch keeps for each thread, put back exactly, also after an interrupt.
 
 Python delivers an interrupt between two steps of any function, the first steps of `__enter__`, `__exit__` and of a cleanup
-included; a context manager written in Python is then left open. So what matters is put back twice, in place:
-
-    before = ThreadState()
-    try:
-        ...
-    except BaseException as error:
-        close_frames(error)
-        raise
-    finally:
-        try:
-            before.put_back()
-        finally:
-            before.put_back()  # runs if an interrupt came in the first
+included; a context manager written in Python is then left open. So what matters is put back twice (`thread_kept`): the second
+time runs if an interrupt came in the first.
 """
 
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 from torch.utils import _python_dispatch
+
+from edgewise.errors import SettingError
 
 
 def push_mode(mode: TorchFunctionMode) -> None:
@@ -82,3 +75,53 @@ class ThreadState:
         while torch._C._len_torch_dispatch_stack() > self._depth:
             _python_dispatch._pop_mode()
         torch._C._set_grad_enabled(self._gradients)
+
+
+def refuse_autocast() -> None:
+    """Refuse to compute where torch would round our numbers to a few digits behind our back.
+
+    Raises:
+        SettingError: Inside `torch.autocast`. One in the model's own `forward` belongs to the model, and stays.
+    """
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            raise SettingError(
+                f"Explanations must be computed in the model's own precision, got a call inside torch.autocast({device!r}). "
+                f"Use with torch.autocast({device!r}, enabled=False): around it."
+            )
+
+
+@contextmanager
+def thread_kept() -> Iterator[None]:
+    """The state of this thread is put back, whatever happens inside.
+
+    An interrupt is handed on as such, also where it has made torch stumble over an error of its own meanwhile.
+
+    >>> import torch
+    >>> with thread_kept():
+    ...     _ = torch.set_grad_enabled(False)
+    >>> torch.is_grad_enabled()
+    True
+    """
+    before = ThreadState()
+    try:
+        yield
+    except BaseException as error:
+        interrupt = _interrupt_behind(error)
+        close_frames(interrupt or error)
+        if interrupt is not None:
+            raise interrupt from error
+        raise
+    finally:
+        try:
+            before.put_back()
+        finally:
+            before.put_back()
+
+
+def _interrupt_behind(error: BaseException) -> BaseException | None:
+    """The interrupt during whose handling an ordinary error was raised, if there is one."""
+    cause: BaseException | None = error
+    while isinstance(cause, Exception):
+        cause = cause.__cause__ or cause.__context__
+    return None if cause is error or isinstance(cause, GeneratorExit) else cause

@@ -24,7 +24,7 @@ from edgewise.errors import ModelError
 from edgewise.model.borrow import borrowed
 from edgewise.model.module_copy import copied_module, unwrapped
 from edgewise.model.random_state import Draws, quiet_run
-from edgewise.model.thread_state import ThreadState, close_frames, push_mode
+from edgewise.model.thread_state import ThreadState, push_mode, thread_kept
 
 __all__ = ["Twin", "Watch", "lent", "make_twin", "model_lock", "unwrapped", "usable_model", "watch_originals"]
 
@@ -86,21 +86,13 @@ def make_twin(model: nn.Module) -> Twin:
     >>> twin.weight.data_ptr() == model.weight.data_ptr(), twin.weight.requires_grad, model.training, twin.training
     (True, False, True, False)
     """
-    inner, before = unwrapped(model), ThreadState()
+    inner = unwrapped(model)
     _refuse_lazy(inner)
     try:
-        with model_lock(inner):  # not while another thread has borrowed it
+        with thread_kept(), model_lock(inner):  # not while another thread has borrowed it
             return Twin(_outside_inference_mode(lambda: copied_module(inner)))
     except Exception as error:  # whatever the user's objects raise when they are copied
         return Twin(inner, f"the model cannot be copied: {type(error).__name__}: {error}")
-    except BaseException as interrupt:
-        close_frames(interrupt)
-        raise
-    finally:
-        try:
-            before.put_back()
-        finally:
-            before.put_back()
 
 
 def _refuse_lazy(model: nn.Module) -> None:
@@ -248,7 +240,7 @@ def usable_model(model: nn.Module, run: Callable[[nn.Module], Result], *, tensor
             return replace(twin, draws=tuple(outcome[1].operations)), outcome[0]
         reason = f"forward calls modules of the original through a closure: {', '.join(seen)}"
         twin = Twin(unwrapped(model), reason)
-    with lent(model) as ours:
+    with thread_kept(), lent(model) as ours:
         result, draws = quiet_run(lambda: run(ours))
     return replace(twin, draws=tuple(draws.operations)), result
 
@@ -259,17 +251,15 @@ def _tried(
     """(parts of the original that `run` reached for, its result and draws if it reached for none)."""
     watch = Watch(model, _stop, tensors=tensors)
     try:
-        watch.start()
-        torch.set_grad_enabled(True)
-        outcome = _outside_inference_mode(lambda: quiet_run(run))
+        with thread_kept():
+            watch.start()
+            torch.set_grad_enabled(True)
+            outcome = _outside_inference_mode(lambda: quiet_run(run))
         return watch.seen, None if watch.seen else outcome
     except (_OriginalSeenError, Exception):
         if not watch.seen:
             raise
         return watch.seen, None
-    except BaseException as interrupt:
-        close_frames(interrupt)
-        raise
     finally:
         try:
             watch.stop()

@@ -7,6 +7,7 @@ import torch
 from edgewise.arguments import one_of
 from edgewise.graph.inputs import TASKS
 from edgewise.model.call import Forward
+from edgewise.model.thread_state import refuse_autocast, thread_kept
 from edgewise.question.graph_question import GraphQuestion
 from edgewise.question.model_output import check_output
 from edgewise.question.node_question import NodeQuestion
@@ -28,6 +29,7 @@ def pose(
 ) -> PosedQuestion:
     """The question, checked and proved before any long work."""
     one_of("task", task, TASKS)
+    refuse_autocast()
     asked = Asked(target, mode, of, check_output(output), forward, device)
-    with torch.inference_mode(mode=False):  # what is kept must be usable for gradients
+    with thread_kept(), torch.inference_mode(mode=False):  # what is kept must be usable for gradients
         return (NodeQuestion if task == "node" else GraphQuestion)(model, data, index, asked)

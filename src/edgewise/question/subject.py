@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from edgewise.errors import SettingError, StaleQuestionError
+from edgewise.errors import EdgewiseError, SettingError, StaleQuestionError
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
-from edgewise.model.call import Forward, ModelCall, check_model
+from edgewise.model.call import Forward, ModelCall, check_kind, check_model
 from edgewise.model.fingerprint import Fingerprint
+from edgewise.model.thread_state import refuse_autocast, thread_kept
 from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, unwrapped, usable_model
 
@@ -23,27 +24,42 @@ _LARGE = 2**22
 
 
 class Loan:
-    """The model that is run: a twin of the user's, or the user's own if it could not be copied. Loans may nest."""
+    """The model that is run: a twin of the user's, or the user's own if it could not be copied. Loans may nest.
 
-    def __init__(self, twin: Twin) -> None:
-        self._twin, self._depth, self._lock = twin, 0, RLock()
+    Another thread may train the parameters, which a twin shares. Every loan ends with a look whether they are those of
+    `mark`: all numbers of a question belong to one state of the model, or there are none.
+    """
+
+    def __init__(self, twin: Twin, mark: Fingerprint) -> None:
+        self._twin, self._mark, self._depth, self._lock = twin, mark, 0, RLock()
 
     @contextmanager
     def taken(self) -> Iterator[None]:
         """The model, ours for a while: no other thread runs this twin meanwhile, and gradients are on."""
         with self._lock:
-            self._depth += 1
+            if self._depth:
+                yield
+                return
+            refuse_autocast()
+            self._depth = 1
             try:
-                if self._depth > 1:
-                    yield
-                elif self._twin.borrowed:
-                    with lent(self._twin.model):
+                if self._twin.borrowed:
+                    with thread_kept(), lent(self._twin.model):
                         yield
                 else:
-                    with torch.inference_mode(mode=False), torch.enable_grad():
+                    with thread_kept(), torch.inference_mode(mode=False), torch.enable_grad():
                         yield
+            except EdgewiseError as error:  # perhaps only because the numbers moved under our hands
+                self._check(error)
+                raise
             finally:
-                self._depth -= 1
+                self._depth = 0
+            self._check()
+
+    def _check(self, cause: EdgewiseError | None = None) -> None:
+        what = "" if isinstance(cause, StaleQuestionError) else self._mark.moved()
+        if what:
+            raise _stale(what) from cause
 
 
 class Subject:
@@ -51,19 +67,24 @@ class Subject:
 
     def __init__(self, model: Any, forward: Forward | None, device: Any, example: Data) -> None:
         self.user_model = model
-        check_model(model)
+        check_kind(model)
         self._mark = Fingerprint(model)
         moved = _on_device(unwrapped(model), device)
         check_devices(moved, example)
-        self.twin, self.first = usable_model(
-            moved,
-            lambda ours: record(ModelCall(ours, forward), check_model(ours), example),
-            tensors=forward is not None,
-        )
+        try:
+            self.twin, self.first = usable_model(
+                moved,
+                lambda ours: record(ModelCall(ours, forward), check_model(ours), example),
+                tensors=forward is not None,
+            )
+        except EdgewiseError as error:
+            if self._mark.moved():
+                raise _stale(self._mark.moved()) from error
+            raise
         self.example = example
         """The graph on which `first` was recorded."""
         self.layers = check_model(self.twin.model)
-        self.call, self.loan = ModelCall(self.twin.model, forward), Loan(self.twin)
+        self.call, self.loan = ModelCall(self.twin.model, forward), Loan(self.twin, self._mark)
 
     def recorded(self, graph: Data) -> Trace:
         """A pass on a graph, written down; the first one is not made again."""
@@ -76,9 +97,13 @@ class Subject:
         """Refuse if the model has changed since."""
         what = self._mark.changed(self.user_model)
         if what:
-            raise StaleQuestionError(
-                f"The model has changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
-            )
+            raise _stale(what)
+
+
+def _stale(what: str) -> StaleQuestionError:
+    return StaleQuestionError(
+        f"The model has changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
+    )
 
 
 def _on_device(model: nn.Module, device: Any) -> nn.Module:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, whole_number
+from edgewise.errors import InputError
 
 if TYPE_CHECKING:
     from edgewise.results.subgraph import Subgraph
@@ -52,6 +53,25 @@ class Settings(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"Settings({self._values})"
+
+
+def refuse_other_layers(ours: int, theirs: int, settings: Mapping[str, Any]) -> None:
+    """Layer scores with different numbers of rows cannot be compared; `settings` are those of the older result.
+
+    Raises:
+        InputError: If the two numbers of layers differ.
+    """
+    if ours != theirs:
+        calls = settings.get("layers") == "calls"
+        why = (
+            "Edgewise 0.1.0 wrote a row for each message-passing call, not for each layer of the depth"
+            if calls
+            else ("they belong to models of different depth")
+        )
+        raise InputError(
+            f"Layer scores must have the same number of layers to be compared, got {ours} and {theirs} ({why}). "
+            f"{'Explain again with this version, or compare' if calls else 'Compare'} at level='input'."
+        )
 
 
 @dataclass(frozen=True, eq=False)

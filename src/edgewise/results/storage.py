@@ -23,7 +23,9 @@ from edgewise.results.explanation import Settings
 from edgewise.results.explanation_set import Entries, ExplanationSet
 
 _FORMAT = "edgewise-explanations-1"
-"""Written into every file; another value means a file of another version."""
+"""Written into every file: what kind of file it is."""
+_VERSION = 1
+"""Of what is in the file. 0: no number is written (Edgewise 0.1.0), layers are calls. 1: layers are those of the depth."""
 _PLAIN = ("method", "level", "num_layers", "own_missing", "settings")
 
 
@@ -63,7 +65,7 @@ def load(path: Any) -> ExplanationSet:
             raise FileError(
                 f"{path.name} must have the format {_FORMAT!r}, got {about.get('format')!r}. Explain again and save."
             )
-        return _assemble(arrays, about)
+        return _assemble(arrays, _brought_up(about, path.name))
     except FileError:
         raise
     except (
@@ -95,7 +97,20 @@ def _arrays(explained: ExplanationSet) -> dict[str, np.ndarray]:
 
 def _about(explained: ExplanationSet) -> dict[str, Any]:
     """What is not an array, as plain data."""
-    return {"format": _FORMAT, **{name: _jsonable(getattr(explained, name)) for name in _PLAIN}}
+    return {"format": _FORMAT, "version": _VERSION, **{name: _jsonable(getattr(explained, name)) for name in _PLAIN}}
+
+
+def _brought_up(about: dict[str, Any], name: str) -> dict[str, Any]:
+    """The text of a file of any version so far, as this version would have written it; later versions are refused."""
+    version = about.get("version", 0)
+    if not isinstance(version, int) or version > _VERSION:
+        raise FileError(
+            f"{name} must have version {_VERSION} of the format or an older one, got {version!r}: a later Edgewise wrote it. "
+            f"Run: pip install -U edgewise."
+        )
+    if version == 0 and about["level"] == "layer":  # a row for each message-passing call, in the order of the calls
+        return {**about, "settings": {**about["settings"], "layers": "calls"}}
+    return about
 
 
 def _jsonable(value: Any) -> Any:
