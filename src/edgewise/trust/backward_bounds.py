@@ -22,8 +22,7 @@ from torch import Tensor
 
 from edgewise.program.perturbation import Numbering
 from edgewise.trust.forward_bounds import Bent, Received, Spread, find, weights_of
-from edgewise.trust.interval_operations import Affine, Join, Messages, Operation, Rectify, Sum
-from edgewise.trust.intervals import Interval
+from edgewise.trust.intervals import Affine, Interval, Join, Messages, Operation, Rectify, Sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +92,7 @@ class Return:
                 self._add(value, gradient.key, Interval(lo, hi))
         else:
             assert isinstance(operation, Affine)
-            self._add(operation.source, gradient.key, operation.backward(rows))
+            self._add(operation.source, gradient.key, operation.backward(rows, gradient.key % self._size))
 
     def _through_rectifier(self, operation: Rectify, gradient: _Gradient, bent: Bent | None) -> None:
         """Times the bounds of the derivative; pairs that had not moved there are dropped."""

@@ -22,9 +22,8 @@ from torch import Tensor
 
 from edgewise.graph.computation_graph import InEdges
 from edgewise.program.perturbation import Pairs
-from edgewise.trust.interval_operations import Affine, Join, Messages, Operation, Rectify, Sum
 from edgewise.trust.interval_program import AtOne
-from edgewise.trust.intervals import Interval
+from edgewise.trust.intervals import Affine, Interval, Join, Messages, Operation, Rectify, Sum
 
 # --- What is carried from call to call, and what is left for the backward bounds ---------------------------------------
 
@@ -271,7 +270,8 @@ class Spread:
             found = Moved(Interval.join([s.change for s in sources]), Interval.join([s.slope for s in sources]))
         else:
             assert isinstance(operation, Affine)
-            found = Moved(operation.linear(sources[0].change), operation.linear(sources[0].slope))
+            change, slope = (operation.linear(p, self._pairs.node) for p in (sources[0].change, sources[0].slope))
+            found = Moved(change, slope)
         self._moved[operation.output] = found
 
     def _nothing(self, value: int, size: int) -> Moved:
@@ -281,22 +281,15 @@ class Spread:
         return Moved(zero, zero)
 
     def _rectified(self, operation: Rectify, moved: Moved) -> Moved:
-        """A change keeps its sign and grows no larger; where the rectifier stays on or off it is exact."""
+        """A change is multiplied by a slope between those on the way; where the rectifier stays on or off it is exact."""
         change, known = moved.change, self.at_one.value[operation.source].rows(self._pairs.node)
         now = Interval(known.lo + change.lo, known.hi + change.hi).outward(1)
-        on, off = now.lo > 0, now.hi <= 0
         after, before = operation(now), operation(known)
         bent = Interval(after.lo - before.hi, after.hi - before.lo).outward(1)
-        shrunk = change.times(change.lo.new_tensor(operation.slope))
-        stays_on, stays_off = on & (known.lo > 0), off & (known.hi <= 0)
-        lo = torch.maximum(bent.lo, change.lo.clamp(max=0))
-        hi = torch.minimum(bent.hi, change.hi.clamp(min=0))
-        lo, hi = (
-            torch.where(stays_on, same, torch.where(stays_off, less, other))
-            for same, less, other in ((change.lo, shrunk.lo, lo), (change.hi, shrunk.hi, hi))
-        )
+        (on, off), (was_on, was_off) = operation.sides(now), operation.sides(known)
+        along = change.between(*operation.derivative(on & was_on, off & was_off))
         self.bent[operation.output] = Bent(self._pairs.key, on, off)
-        return Moved(Interval(lo, hi), moved.slope.between(*operation.derivative(on, off)))
+        return Moved(along.intersection(bent), moved.slope.between(*operation.derivative(on, off)))
 
     def _drop_unmoved(self) -> None:
         """Drop the pairs where nothing can have changed after all, because a rectifier stays off."""
