@@ -209,7 +209,21 @@ class Bend:
     at: Any = 0
     """A number, a tensor that is added to each row, or whatever stands for a value of the model (`maximum(a, b)`)."""
     kink: Any = None
-    """The derivative that autograd has at the kink itself."""
+    """The derivative that autograd has at the kink itself: 0 for ReLU, 1 for `clamp(min=0)`, ½ for `maximum`."""
+
+    @property
+    def is_off_at_kink(self) -> bool:
+        """Whether the derivative at the kink is that on the left."""
+        return _is_same(self.kink, self.below)
+
+    @property
+    def is_on_at_kink(self) -> bool:
+        """Whether the derivative at the kink is that on the right."""
+        return _is_same(self.kink, self.above)
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    return a is b if isinstance(a, Tensor) or isinstance(b, Tensor) else bool(a == b)
 
 
 def bends(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Bend, ...]] | None:
@@ -227,8 +241,6 @@ def bends(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     name = {"max": "maximum", "min": "minimum", "clip": "clamp", "clamp_min": "clamp"}.get(name, name)
     names, read = _BENT[name]
     given = {**dict(zip(("input", *names), args, strict=False)), **kwargs}
-    if name in ("maximum", "minimum") and isinstance(given["input"], (Tensor, int, float)):
-        given["input"], given["other"] = given["other"], given["input"]
     found = read(**{key: given[key] for key in names if key in given})
     return None if found is None else (given["input"], found)
 
@@ -244,11 +256,11 @@ def rectifier_slope(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if found is None or len(found[1]) != 1:
         return None
     (bend,) = found[1]
-    numbers = [part.item() if isinstance(part, Tensor) and part.numel() == 1 else part for part in (bend.at, bend.below)]
-    if not all(isinstance(number, (int, float)) for number in numbers) or isinstance(bend.above, Tensor):
+    at = bool(bend.at.any()) if isinstance(bend.at, Tensor) else bend.at
+    below = bend.below.item() if isinstance(bend.below, Tensor) and bend.below.numel() == 1 else bend.below
+    if not isinstance(at, (int, float)) or not isinstance(below, (int, float)) or bend.above != 1:
         return None
-    at, below = numbers
-    return float(below) if at == 0 and bend.above == 1 and 0 <= below < 1 else None
+    return float(below) if at == 0 and 0 <= below < 1 else None
 
 
 def _leaky(below: Any) -> tuple[Bend, ...]:

@@ -72,6 +72,8 @@ class Plan(Domain[Ref]):
         """An operation between calls, by its kind; a `Ref` among the arguments stands for a value of the plan."""
         args, kwargs = step.filled(sources)
         name, kind = plain_name(step.function), kind_of(step.function, args)
+        if name in ("maximum", "minimum", "max", "min") and len(args) > 1 and self._is_fixed(args[0]):
+            args = (args[1], args[0])
         try:
             if kind is Kind.RECTIFIER:
                 return self._bent(name, bends(step.function, args, kwargs))
@@ -107,8 +109,7 @@ class Plan(Domain[Ref]):
             at = self._plain(bend.at)
             shifted = value if at is None else self._sum(value, at, -1)
             below, above = (torch.as_tensor(part).detach().double() for part in (bend.below, bend.above))
-            off, on = (bend.kink is part or (not isinstance(part, Tensor) and bend.kink == part) for part in (bend.below, bend.above))
-            bent = self._add(Rectify, shifted.value, below, above, off_at_zero=off, on_at_zero=on)
+            bent = self._add(Rectify, shifted.value, below, above, bend.is_off_at_kink, bend.is_on_at_kink)
             value = bent if at is None else self._sum(bent, at, 1)
         return value
 
@@ -201,10 +202,16 @@ class AtOne:
         self._everyone = torch.arange(self.num_nodes, device=self._in_edges.edge.device)
         for operation in plan.operations:
             self.value[operation.output] = found = self._run(operation)
-            if not isinstance(operation, (Messages, Join)) and getattr(operation, "matrix", None) is None:
-                widths = {found.lo.size(1), *(self.value[value].lo.size(1) for value in operation.reads)}
-                if len(widths) > 1:
-                    raise NotCertifiable(f"a row of {min(widths)} numbers is repeated to be added to {max(widths)}")
+            self._check_width(operation, found)
+
+    def _check_width(self, operation: Operation, found: Interval) -> None:
+        """Refuse a value whose rows are repeated to fit another: gradients would have to be added up on the way back."""
+        if isinstance(operation, (Messages, Join)) or (isinstance(operation, Affine) and operation.matrix is not None):
+            return
+        for value in operation.reads:
+            before, after = self.value[value].lo.size(1), found.lo.size(1)
+            if before != after and value not in self.plan.constants:
+                raise NotCertifiable(f"a row of {before} numbers is repeated to fit {after}")
 
     def _run(self, operation: Operation) -> Interval:
         if isinstance(operation, Messages):
