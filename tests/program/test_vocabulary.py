@@ -56,7 +56,9 @@ def assert_same(found, expected):
         if value is None:
             assert found[name] is None
         else:
-            torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-10, equal_nan=True, msg=lambda m, n=name: f"{n}: {m}")
+            torch.testing.assert_close(
+                found[name], value, rtol=1e-9, atol=1e-10, equal_nan=True, msg=lambda m, n=name: f"{n}: {m}"
+            )
 
 
 @pytest.mark.parametrize("place", sorted(PLACES))

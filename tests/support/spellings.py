@@ -77,7 +77,10 @@ RECTIFIERS: dict[str, Function] = {
 
 PAIRS: dict[str, tuple[Function, Function]] = {
     "leaky and prelu": (lambda x: functional.leaky_relu(x, 0.2), _prelu),
-    "leaky and rrelu": (lambda x: functional.leaky_relu(x, 0.2), lambda x: functional.rrelu(x, 0.1, 0.3, training=False)),
+    "leaky and rrelu": (
+        lambda x: functional.leaky_relu(x, 0.2),
+        lambda x: functional.rrelu(x, 0.1, 0.3, training=False),
+    ),
     "leaky and maximum": (lambda x: functional.leaky_relu(x, 0.2), lambda x: torch.maximum(x, 0.2 * x)),
     "relu6 and hardtanh": (lambda x: functional.relu6(4 * x), lambda x: functional.hardtanh(4 * x, 0.0, 6.0)),
     "relu6 and clamp": (lambda x: functional.relu6(4 * x), lambda x: (4 * x).clamp(0, 6)),
@@ -129,7 +132,9 @@ class _Act(nn.Module):
         return self.act(x)
 
 
-def build(act: Function, before: Function | None = None, kind: str = "gcn", seed: int = 0, residual: bool = False) -> nn.Module:
+def build(
+    act: Function, before: Function | None = None, kind: str = "gcn", seed: int = 0, residual: bool = False
+) -> nn.Module:
     """Float64, eval mode, generic weights: the same for every spelling."""
     with torch.random.fork_rng():
         return zoo.randomise((Residual if residual else Spelled)(act, before, kind), seed)

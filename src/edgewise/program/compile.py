@@ -25,7 +25,7 @@ from edgewise.model.trace import Call, Trace
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, Source
 from edgewise.program.layers import lower_layer
 from edgewise.program.layers.base import Layer, Unsupported
-from edgewise.program.operations import is_aligned, out_of_place, rectifier_slope, row_arguments
+from edgewise.program.operations import is_aligned, out_of_place, rectifier_bend, row_arguments
 from edgewise.program.row_function import Place, RowFunction
 from edgewise.trees import tree_flatten
 
@@ -240,11 +240,15 @@ def compile_program(
 
 
 def rectifier(segment: list[RowStep]) -> float | None:
-    """The slope below zero, if a segment is one ReLU (0) or leaky ReLU, in any spelling, and nothing else; otherwise None."""
+    """The slope below zero, if a segment is one ReLU (0) or leaky ReLU and nothing else; otherwise None.
+
+    Spellings whose derivative at 0 is not that below zero (`clamp(min=0)`) are left to autograd.
+    """
     if len(segment) != 1 or len(segment[0].sources) != 1:
         return None
     (step,) = segment
     (source,) = step.sources
     if not isinstance(source, Ref) or source.own_call is not None:
         return None
-    return rectifier_slope(step.function, *step.arguments)
+    bend = rectifier_bend(step.function, *step.arguments)
+    return float(bend.below) if bend is not None and bend.is_off_at_kink else None

@@ -8,8 +8,10 @@
 A new arithmetic is a class with `constant` and `operation`, and `messages` if it goes through the calls.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
+
+from torch import Tensor
 
 from edgewise.program.ir import MessageStep, Ref, Rows, RowStep
 
@@ -70,3 +72,25 @@ def interpret(
         else:
             values[step.output] = domain.operation(step, sources(step))
     return values
+
+
+class RowNumbers(Domain[Tensor]):
+    """Plain numbers of some rows, with or without autograd: row-wise steps alone, no calls.
+
+    Args of the constructor: the rows of a constant, and the self weights `[rows]` of a call, by which a residual is scaled.
+    """
+
+    def __init__(self, rows_of: Callable[[Rows], Tensor], own: Callable[[int], Tensor]) -> None:
+        self._rows_of, self._own = rows_of, own
+
+    def constant(self, source: Rows, step: RowStep | MessageStep) -> Tensor:
+        """The chosen rows of a constant."""
+        return self._rows_of(source)
+
+    def residual(self, value: Tensor, call: int) -> Tensor:
+        """Rows times self weights."""
+        return value * self._own(call).to(value.dtype).view(-1, *[1] * (value.dim() - 1))
+
+    def operation(self, step: RowStep, sources: list[Tensor]) -> Tensor:
+        """The operation itself."""
+        return step.run(sources)

@@ -199,7 +199,7 @@ def is_aligned(tensor: Tensor, num_rows: int, dims: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Bend:
-    """A function with one kink, where it is the identity: x ↦ at + below · (x − at) on the left, at + above · (x − at) on the right.
+    """A function with a kink at `at`: x ↦ at + below · (x − at) on the left of it, at + above · (x − at) on the right.
 
     ReLU has `at` = 0, `below` = 0, `above` = 1; `clamp(max=6)` has 6, 1 and 0; `abs` has 0, −1 and 1.
     """
@@ -245,12 +245,14 @@ def bends(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     return None if found is None else (given["input"], found)
 
 
-def rectifier_slope(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float | None:
-    """The slope below zero if the function is a ReLU (0) or a leaky ReLU, in any spelling; otherwise None.
+def rectifier_bend(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bend | None:
+    """The kink of a ReLU or leaky ReLU, in any spelling, with a number `below` from 0 up to 1; None for any other function.
 
     >>> x = torch.ones(2)
-    >>> [rectifier_slope(torch.clamp, (x,), bounds) for bounds in ({"min": 0}, {"min": 1})]
-    [0.0, None]
+    >>> rectifier_bend(functional.leaky_relu, (x, 0.2), {}).below, rectifier_bend(torch.clamp, (x,), {"min": 0}).below
+    (0.2, 0.0)
+    >>> rectifier_bend(torch.clamp, (x,), {"min": 1}), rectifier_bend(torch.abs, (x,), {})
+    (None, None)
     """
     found = bends(function, args, kwargs)
     if found is None or len(found[1]) != 1:
@@ -260,7 +262,9 @@ def rectifier_slope(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     below = bend.below.item() if isinstance(bend.below, Tensor) and bend.below.numel() == 1 else bend.below
     if not isinstance(at, (int, float)) or not isinstance(below, (int, float)) or bend.above != 1:
         return None
-    return float(below) if at == 0 and 0 <= below < 1 else None
+    return (
+        Bend(float(below), 1, kink=below if bend.is_off_at_kink else bend.kink) if at == 0 and 0 <= below < 1 else None
+    )
 
 
 def _leaky(below: Any) -> tuple[Bend, ...]:

@@ -12,12 +12,14 @@ call 0 and node 2 by −1 after call 1. Every call goes the same way:
 Compiled loops (`kernels/`) do steps 1 and 2 in one pass, slot by slot; the torch code beside them does the same.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from edgewise.program.compile import rectifier
+from edgewise.program.domains import RowNumbers, interpret
 from edgewise.program.ir import MessageStep, Ref, Rows, RowStep
 from edgewise.program.kernels import arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer
@@ -47,7 +49,7 @@ class ForwardChange:
         self._move_to(pairs, read | self.live[step.call])
         self.change[step.output] = change
         if not self._through_rectifier(step, segment):
-            self._through_rows(segment)
+            self._through_rows(segment, step.call)
             self._drop_unchanged(step.call)
 
     # --- where the change goes ----------------------------------------------------------------------------------------
@@ -258,21 +260,20 @@ class ForwardChange:
         self.change[segment[-1].output] = torch.from_numpy(rows)
         return True
 
-    def _through_rows(self, segment: list[RowStep]) -> None:
-        """Any segment: f(old + change) − f(old), for the rows of the pairs."""
+    def _through_rows(self, segment: list[RowStep], call: int) -> None:
+        """Any segment: f(old + change) − f(old), for the rows of the pairs, where a later step reads it."""
         node = self.pairs.node
-        for step in segment:
-            rows = []
-            for source in step.sources:
-                row = (source.tensor if isinstance(source, Rows) else self.all.known[source.value]).index_select(
-                    0, node
-                )
-                if isinstance(source, Ref) and source.value in self.change:
-                    row = row + self.change[source.value]
-                if source.own_call is not None:
-                    row = row * self.own_kept(self.pairs, source.own_call).to(row.dtype).view(-1, 1)
-                rows.append(row)
-            self.change[step.output] = step.run(rows) - self.all.known[step.output].index_select(0, node)
+
+        def old(rows: Tensor) -> Tensor:
+            return rows.index_select(0, node)
+
+        made = {step.output for step in segment}
+        read = {s.value for step in segment for s in step.sources if isinstance(s, Ref) and s.value not in made}
+        now = {value: old(self.all.known[value]) for value in read}
+        now.update({value: now[value] + self.change[value] for value in read if value in self.change})
+        domain = RowNumbers(lambda source: old(source.tensor), partial(self.own_kept, self.pairs))
+        now = interpret(segment, domain, now)
+        self.change.update({value: now[value] - old(self.all.known[value]) for value in made & self.live[call]})
 
     def _drop_unchanged(self, call: int) -> None:
         """Drop values that no later step reads, and pairs where nothing changed after all (a ReLU that stayed at 0)."""

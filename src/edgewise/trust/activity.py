@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from edgewise.graph.computation_graph import reach
 from edgewise.graph.copies import Copies
 from edgewise.model.hooks import Layers, OperationMode, message_hooks
-from edgewise.program.operations import Kind, kind_of, plain_name, rectifier_slope
+from edgewise.program.operations import Kind, kind_of, plain_name, rectifier_bend
 from edgewise.question import GraphQuestion, NodeQuestion, PosedQuestion
 from edgewise.question.memory import blocks
 
@@ -127,8 +127,8 @@ class _Watcher(OperationMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if kind_of(func, args) in (Kind.RECTIFIER, Kind.ACTIVATION) and args and isinstance(args[0], Tensor):
-            slope = rectifier_slope(func, args, kwargs)
-            name = plain_name(func) if slope is None else RECTIFIERS[slope > 0]
+            bend = rectifier_bend(func, args, kwargs)
+            name = plain_name(func) if bend is None else RECTIFIERS[bend.below > 0]
             self._note(name, args[0])  # before the call: it may happen in place
         return func(*args, **kwargs)
 

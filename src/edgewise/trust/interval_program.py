@@ -13,9 +13,11 @@ from torch import Tensor
 from edgewise.program.domains import Domain, interpret
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.affine import AffineLayer
-from edgewise.program.operations import Bend, Kind, bends, kind_of, plain_name
+from edgewise.program.operations import Kind, bends, kind_of, plain_name
 from edgewise.program.perturbation import Differences
 from edgewise.trust.intervals import Affine, Interval, Join, Messages, Operation, Rectify, Sum, TwoSided
+
+_FLOATING = ("float", "double")
 
 
 class NotCertifiable(Exception):  # noqa: N818 (it names a state of affairs; users read it as `reason`)
@@ -72,27 +74,22 @@ class Plan(Domain[Ref]):
         """An operation between calls, by its kind; a `Ref` among the arguments stands for a value of the plan."""
         args, kwargs = step.filled(sources)
         name, kind = plain_name(step.function), kind_of(step.function, args)
-        if name in ("maximum", "minimum", "max", "min") and len(args) > 1 and self._is_fixed(args[0]):
-            args = (args[1], args[0])
+        followed = {
+            Kind.RECTIFIER: lambda: self._bent(step.function, args, kwargs),
+            Kind.LINEAR: lambda: self._linear(name, *args, **kwargs),
+            Kind.SCALE: lambda: self._product(name, *args, **kwargs),
+            Kind.SUM: lambda: self._sum_of(name, *args, **kwargs),
+            Kind.JOIN: lambda: self._add(Join, tuple(part.value for part in args[0])),
+            Kind.NORM: lambda: self._batch_norm(args, kwargs),
+            Kind.UNCHANGED: lambda: self._value(args[0]),  # between float32 and float64; else it is no step
+        }
+        other = {Kind.JOIN: name == "stack", Kind.NORM: name != "batch_norm", Kind.UNCHANGED: name not in _FLOATING}
+        if kind not in followed or other.get(kind):
+            raise NotCertifiable(f"{name or step.function} is not known to be piecewise linear")
         try:
-            if kind is Kind.RECTIFIER:
-                return self._bent(name, bends(step.function, args, kwargs))
-            if kind is Kind.LINEAR:
-                return self._linear(name, *args, **kwargs)
-            if kind is Kind.SCALE and not kwargs.get("rounding_mode"):
-                return self._product(name, *args, **kwargs)
-            if kind is Kind.SUM and kwargs.pop("alpha", 1) == 1:
-                first, second = args[:2] if len(args) > 1 else (args[0], kwargs["other"])
-                return self._sum(second, first, -1) if name == "rsub" else self._sum(first, second, _sign(name))
-            if name in ("cat", "concat"):
-                return self._add(Join, tuple(part.value for part in args[0]))
-            if name == "batch_norm":
-                return self._batch_norm(args, kwargs)
-            if name in ("float", "double"):
-                return self._value(args[0])
+            return followed[kind]()
         except (IndexError, KeyError, AttributeError, TypeError) as error:
             raise NotCertifiable(f"{name} is called in a way that is not followed ({error})") from error
-        raise NotCertifiable(f"{name or step.function} is not known to be piecewise linear")
 
     @staticmethod
     def _value(given: Any) -> Ref:
@@ -100,8 +97,12 @@ class Plan(Domain[Ref]):
             raise TypeError("what it reads is not a value of the model")
         return given
 
-    def _bent(self, name: str, found: "tuple[Any, tuple[Bend, ...]] | None") -> Ref:
+    def _bent(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ref:
         """A function with kinks, one after the other: each is a kink at 0, with shifts around it."""
+        name = plain_name(function)
+        if name in ("maximum", "minimum", "max", "min") and self._is_fixed(args[0]):
+            args = (args[1], args[0])
+        found = bends(function, args, kwargs)
         if found is None:
             raise NotCertifiable(f"{name} has a jump, or is not followed with these arguments")
         value = self._value(found[0])
@@ -126,8 +127,10 @@ class Plan(Domain[Ref]):
     def _affine(self, source: Any, **parts: Any) -> Ref:
         return self._add(Affine, self._value(source).value, **parts)
 
-    def _product(self, name: str, input: Any, other: Any = -1) -> Ref:  # noqa: A002 (torch's name)
+    def _product(self, name: str, input: Any, other: Any = -1, rounding_mode: Any = None) -> Ref:  # noqa: A002
         """A value times, or divided by, what no edge weight changes."""
+        if rounding_mode is not None:
+            raise NotCertifiable(f"{name} with rounding_mode has jumps")
         if name not in ("neg", "div", "divide", "truediv", "true_divide") and self._is_fixed(input):
             input, other = other, input  # noqa: A001
         if not self._is_fixed(other) or self._is_fixed(input):
@@ -148,6 +151,14 @@ class Plan(Domain[Ref]):
             raise TypeError(f"a constant of shape {list(found.shape)}")
         return found.view(-1) if found.numel() > 1 else found.view(())
 
+    def _sum_of(self, name: str, input: Any, other: Any, alpha: float = 1) -> Ref:  # noqa: A002 (torch's names)
+        """A sum or difference of values and constants."""
+        if alpha != 1:
+            raise NotCertifiable(f"{name} with alpha")
+        if name == "rsub":
+            return self._sum(other, input, -1)
+        return self._sum(input, other, -1 if name in ("sub", "isub", "subtract") else 1)
+
     def _sum(self, first: Any, second: Any, sign: int) -> Ref:
         """First + sign · second, where one of them may be a constant."""
         if isinstance(first, Ref) and isinstance(second, Ref):
@@ -166,10 +177,6 @@ class Plan(Domain[Ref]):
             scale = scale * given["weight"].detach().double()
         centred = self._affine(given["input"], shift=_point(-given["running_mean"]))
         return self._affine(centred, scale=scale, shift=None if given.get("bias") is None else _point(given["bias"]))
-
-
-def _sign(name: str) -> int:
-    return -1 if name in ("sub", "isub", "subtract") else 1
 
 
 def _point(rows: Tensor) -> Interval:

@@ -6,8 +6,8 @@ A computed sum of n products is the sum of the true products, each times 1 + δ 
 push every *term* outwards by a little more than that, relative to its size, before summing. Zeros stay zeros: what cannot
 change at all keeps the interval [0, 0]. Everything is float64; underflow is left out of account.
 
-An operation (`Messages`, `Affine`, `Rectify`, `Sum`, `Join`) reads values, numbered tables of rows, one for each node, and writes
-one. `interval_program.py` makes them from a lowered program.
+An operation (`Messages`, `Affine`, `Rectify`, `Sum`, `Join`) reads values, numbered tables with a row for each node, and
+writes one. `interval_program.py` makes them from a lowered program.
 """
 
 from collections.abc import Sequence
@@ -211,7 +211,7 @@ class Affine(_OfOne):
 
 @dataclass(frozen=True, eq=False)
 class Rectify(_OfOne):
-    """A kink at 0: x ↦ below · x on the left, above · x on the right. ReLU, LeakyReLU, `abs`; with shifts around it any `clamp`."""
+    """A kink at 0: x ↦ below · x on the left, above · x on the right. With shifts around it any `clamp`."""
 
     below: Tensor
     """A number, or `[width]`."""
