@@ -135,8 +135,7 @@ class Return:
         which = find(received.slot, self._slot)
         met = ((place >= 0) & (which >= 0)).nonzero().view(-1)
         part = gradient.rows.rows(place[met]).dot(received.message.rows(which[met]))
-        total = self.bounds.rows(met) + part
-        self.bounds = Interval(self.bounds.lo.index_copy(0, met, total.lo), self.bounds.hi.index_copy(0, met, total.hi))
+        self.bounds = self.bounds.put(met, self.bounds.rows(met) + part)
 
     def _to_senders(self, step: Messages, key: Tensor, onward: Interval, received: Received) -> tuple[Tensor, Interval]:
         """Along the in-edges, to senders that had moved; the slot's own edge carries its own weight."""

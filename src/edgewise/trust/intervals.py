@@ -59,6 +59,14 @@ class Interval:
         """Some of the rows."""
         return Interval(self.lo.index_select(0, index), self.hi.index_select(0, index))
 
+    def put(self, index: Tensor, new: "Interval") -> "Interval":
+        """The rows with some of them replaced."""
+        return Interval(self.lo.index_copy(0, index, new.lo), self.hi.index_copy(0, index, new.hi))
+
+    def placed(self, place: Tensor, size: int) -> "Interval":
+        """The rows at the given places among `size` rows of zeros."""
+        return Interval.point(self.lo.new_zeros(size, *self.lo.shape[1:])).put(place, self)
+
     def outward(self, terms: int) -> "Interval":
         """A little wider: sums of up to so many of these numbers, times constants, then bound the true sums."""
         push = 2 * (terms + 3) * _UNIT
