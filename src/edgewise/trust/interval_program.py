@@ -109,14 +109,14 @@ class Plan(Domain[Ref]):
         for bend in found[1]:
             at = self._plain(bend.at)
             shifted = value if at is None else self._sum(value, at, -1)
-            below, above = (torch.as_tensor(part).detach().double() for part in (bend.below, bend.above))
+            below, above = (_double_of(part) for part in (bend.below, bend.above))
             bent = self._add(Rectify, shifted.value, below, above, bend.is_off_at_kink, bend.is_on_at_kink)
             value = bent if at is None else self._sum(bent, at, 1)
         return value
 
     def _plain(self, given: Any) -> Any:
         """A number, tensor or value; None if it is 0 wherever it is read."""
-        numbers = self.constants.get(given.value) if isinstance(given, Ref) else torch.as_tensor(given)
+        numbers = self.constants.get(given.value) if isinstance(given, Ref) else _double_of(given)
         return None if numbers is not None and not bool(numbers.any()) else given
 
     def _linear(self, name: str, input: Any, weight: Any, bias: Any = None) -> Ref:  # noqa: A002 (torch's name)
@@ -146,7 +146,7 @@ class Plan(Domain[Ref]):
         """A constant in float64: one number, `[width]`, or `[N, width]`."""
         if isinstance(given, Ref):
             return self.constants[given.value]
-        found = torch.as_tensor(given).detach().double()
+        found = _double_of(given)
         if found.dim() > 2 or (found.dim() == 2 and len(found) != 1):
             raise TypeError(f"a constant of shape {list(found.shape)}")
         return found.view(-1) if found.numel() > 1 else found.view(())
@@ -177,6 +177,11 @@ class Plan(Domain[Ref]):
             scale = scale * given["weight"].detach().double()
         centred = self._affine(given["input"], shift=_point(-given["running_mean"]))
         return self._affine(centred, scale=scale, shift=None if given.get("bias") is None else _point(given["bias"]))
+
+
+def _double_of(given: Any) -> Tensor:
+    """A number or tensor in float64; a Python number must not go through torch's default float32."""
+    return given.detach().double() if isinstance(given, Tensor) else torch.tensor(float(given), dtype=torch.double)
 
 
 def _point(rows: Tensor) -> Interval:
