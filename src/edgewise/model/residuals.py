@@ -6,11 +6,12 @@ single call and is only reported.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from torch import Tensor
 
+from edgewise.program.operations import is_constant, is_unchanged
 from edgewise.trees import tree_leaves
 
 Key: TypeAlias = "tuple[int, int] | None"
@@ -46,6 +47,35 @@ class Operation:
     def is_layer(self) -> bool:
         """Whether this is a whole message-passing layer."""
         return len(self.calls) > 0
+
+
+def without_no_ops(operations: list[Operation]) -> tuple[list[Operation], dict[Key, Key]]:
+    """The operations that make new numbers, as if `clone`, `1 * x` or a dropout that is off had not been written.
+
+    Whoever reads what such an operation handed on reads its input instead: the dictionary says which key stands for which. An
+    operation that reads only a shape (`zeros_like`) reads nothing.
+
+    >>> import torch
+    >>> x, y, z = torch.ones(1), torch.ones(1), torch.ones(1)
+    >>> twice = Operation("clone", keys_of(x), keys_of(y), function=torch.clone, args=(x,), kwargs={}, result=y)
+    >>> relu = Operation("relu", keys_of(y), keys_of(z), function=torch.relu, args=(y,), kwargs={}, result=z)
+    >>> (kept,), _ = without_no_ops([twice, relu])
+    >>> kept.name, kept.inputs == keys_of(x)
+    ('relu', True)
+    """
+    same: dict[Key, Key] = {}
+    kept = []
+    for operation in operations:
+        inputs, outputs = ([same.get(key, key) for key in keys] for keys in (operation.inputs, operation.outputs))
+        function, args, kwargs = operation.function, operation.args, operation.kwargs or {}
+        if not operation.is_layer and is_unchanged(function, args, kwargs, operation.result):
+            same[operation.outputs[0]] = next(key for key in inputs if key is not None)
+            continue
+        if not operation.is_layer and is_constant(function):
+            inputs = [None for _ in inputs]
+        own = same.get(operation.own_input, operation.own_input)
+        kept.append(replace(operation, inputs=inputs, outputs=outputs, own_input=own))
+    return kept, same
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from edgewise.model.depth import Owners, layers_of_calls, origins, plain_owners
 from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
 from edgewise.model.identity import FollowedCall, follow
 from edgewise.model.messages import own_term
-from edgewise.model.residuals import Key, Operation, Residual, find_skips, keys_of
+from edgewise.model.residuals import Key, Operation, Residual, find_skips, keys_of, without_no_ops
 from edgewise.trees import tree_leaves
 
 
@@ -271,21 +271,23 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
     ):
         output = call(data)
     log.check()
-    numbers = layers_of_calls(recorder.operations, origins(call.model, data), keys_of(output))
-    owners = None if numbers is None else plain_owners(log.calls, recorder.operations, data, log.names)
+    operations, same = without_no_ops(recorder.operations)
+    output_keys = [same.get(key, key) for key in keys_of(output)]
+    numbers = layers_of_calls(operations, origins(call.model, data), output_keys)
+    owners = None if numbers is None else plain_owners(log.calls, operations, data, log.names)
     followed = owners is None or numbers is None
     if owners is None or numbers is None:
         numbers, owners = _follow(call, layers, data)
     calls = log.describe(data, numbers, owners)
-    residuals, bypass = find_skips(recorder.operations, keys_of(output), numbers)
+    residuals, bypass = find_skips(operations, output_keys, numbers)
     return Trace(
         calls,
         output,
         residuals,
         bypass,
         recorder.width(data.num_nodes),
-        tuple(recorder.operations),
-        keys_of(output)[0],
+        tuple(operations),
+        output_keys[0],
         input_key,
         changes_input=data.x._version != before,
         operation_names=tuple(operation.name for operation in recorder.operations),

@@ -25,8 +25,9 @@ from edgewise.model.trace import Call, Trace
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, Source
 from edgewise.program.layers import lower_layer
 from edgewise.program.layers.base import Layer, Unsupported
-from edgewise.program.operations import is_aligned, is_unchanged, out_of_place, plain_name, row_arguments
-from edgewise.trees import tree_flatten, tree_unflatten
+from edgewise.program.operations import is_aligned, out_of_place, rectifier_bend, row_arguments
+from edgewise.program.row_function import Place, RowFunction
+from edgewise.trees import tree_flatten
 
 Fallback: TypeAlias = Callable[[Operation, Data], list[Any]]
 """Makes the steps of a module that has no lowering (`layers/module.py`)."""
@@ -87,14 +88,14 @@ class _Compiler:
             raise Unsupported(f"{operation.name} reads more than node features from earlier layers")
         calls = [self.trace.calls[i] for i in operation.calls]
         for piece in self._pieces(operation, calls):
-            value = self.new()
             if isinstance(piece, Layer):
+                value = self.new()
                 self.steps.append(MessageStep(piece, source, value, self.calls))
                 self.calls += 1
+                self.shape[value] = (2, self.calls)
+                source = Ref(value)
             else:
-                self.steps.append(self._row_step(piece, [source], value))
-            source = Ref(value)
-            self.shape[value] = (2, self.calls)
+                source = self._inline(piece, source)
         for key in operation.outputs:
             self.known[key] = source.value  # type: ignore[union-attr]
 
@@ -107,10 +108,16 @@ class _Compiler:
                 raise
             return self.fallback(operation, self.data)
 
-    def _row_step(self, function: Any, sources: list[Any], value: int) -> RowStep:
-        """A step that calls a function with the sources as its arguments."""
-        leaves, form = tree_flatten((tuple(sources), {}))
-        return RowStep(function, tuple(leaves), form, value, self.calls)
+    def _inline(self, network: RowFunction, source: Source) -> Source:
+        """The operations of an inner network as steps, one for each; the source of its result."""
+        values = [source]
+        for function, leaves, form in network.operations:
+            value = self.new()
+            filled = tuple(values[leaf.value] if isinstance(leaf, Place) else leaf for leaf in leaves)
+            self.steps.append(RowStep(function, filled, form, value, self.calls))
+            self.shape[value] = (2, self.calls)
+            values.append(Ref(value))
+        return values[-1]
 
     def add_operation(self, operation: Operation) -> None:
         """An operation outside the layers: a step, a constant, or one that waits.
@@ -130,13 +137,10 @@ class _Compiler:
         self._emit(operation)
 
     def _emit(self, operation: Operation) -> None:
-        """An operation as a step, after those that it waits for; one that changes no number is no step.
+        """An operation as a step, after those that it waits for.
 
         `which` says which tensor arguments have a row for each node: all of them, or (`linear`) the first one alone.
         """
-        if self._changes_nothing(operation):
-            self.known[operation.outputs[0]] = self.known[operation.inputs[0]]
-            return
         kwargs = {key: value for key, value in operation.kwargs.items() if key != "inplace"}
         which = "all" if self.whole else row_arguments(operation.function, operation.args, kwargs)
         if which is None:
@@ -155,18 +159,6 @@ class _Compiler:
         self.steps.append(step)
         self.known[operation.outputs[0]] = value
         self.lost.update(key for key in operation.outputs[1:] if key not in self.known)
-
-    def _changes_nothing(self, operation: Operation) -> bool:
-        """A `clone`, a `detach`, a dropout that is off: the value stays what it was, and so does its derivative."""
-        if (
-            not is_unchanged(operation.function, operation.args, operation.kwargs)
-            or operation.inputs[0] not in self.known
-        ):
-            return False
-        if any(residual.position == operation.position for residual in self.trace.residuals):
-            return False
-        before, after = operation.args[0], operation.result
-        return isinstance(after, Tensor) and before.dtype == after.dtype and before.shape == after.shape
 
     def _check_shapes(self, operation: Operation, step: RowStep) -> None:
         """Rows must stay rows: [nodes, width]; other shapes only between two calls, and without constants of nodes."""
@@ -250,18 +242,13 @@ def compile_program(
 def rectifier(segment: list[RowStep]) -> float | None:
     """The slope below zero, if a segment is one ReLU (0) or leaky ReLU and nothing else; otherwise None.
 
-    Operations that change nothing (dropout in eval mode, `clone`) may stand around it.
+    Spellings whose derivative at 0 is not that below zero (`clamp(min=0)`) are left to autograd.
     """
-    slopes = []
-    for previous, step in zip([None, *segment], segment, strict=False):
-        name, sources = plain_name(step.function), step.sources
-        chained = len(sources) == 1 and isinstance(sources[0], Ref) and sources[0].own_call is None
-        if not chained or (previous is not None and sources[0] != Ref(previous.output)):
-            return None
-        if name in ("relu", "leaky_relu"):
-            args, kwargs = tree_unflatten(list(step.leaves), step.form)
-            given = kwargs.get("negative_slope", args[1] if len(args) > 1 and name == "leaky_relu" else 0.01)
-            slopes.append(0.0 if name == "relu" else float(given))
-        elif name not in ("dropout", "contiguous", "clone"):
-            return None
-    return slopes[0] if len(slopes) == 1 else None
+    if len(segment) != 1 or len(segment[0].sources) != 1:
+        return None
+    (step,) = segment
+    (source,) = step.sources
+    if not isinstance(source, Ref) or source.own_call is not None:
+        return None
+    bend = rectifier_bend(step.function, *step.arguments)
+    return float(bend.below) if bend is not None and bend.is_off_at_kink else None

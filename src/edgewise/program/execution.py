@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from edgewise.arrays import LayerWeight, SelfWeight
-from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, Source
+from edgewise.program.domains import Domain, interpret
+from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.levels import Levels
 from edgewise.program.reverse import ReversePass, Slope
 
@@ -121,31 +122,44 @@ def run(
     >>> run(program, levels, prepare(program), weight, None)[1]
     tensor([[120.]])
     """
-    weights, owns = _unbind(weight), None if own is None else _unbind(own)  # per call: [M], [S]
-    values: dict[int, Tensor] = {}
-    for step in program.steps:
+    owns = None if own is None else _unbind(own)  # per call: [S]
+    return interpret(program.steps, _WeightedNumbers(levels, prepared, _unbind(weight), owns), {})
+
+
+class _WeightedNumbers(Domain[Any]):
+    """Numbers of pairs (target, node) under ω and s; `weights` and `owns` have `[M]` and `[S]` for each call."""
+
+    def __init__(
+        self, levels: Levels, prepared: dict[int, Any], weights: list[Tensor], owns: list[Tensor] | None
+    ) -> None:
+        self.levels, self.prepared, self.weights, self.owns = levels, prepared, weights, owns
+
+    def constant(self, source: Rows, step: RowStep | MessageStep) -> Any:
+        """What a call prepared of its features, or the rows of the pairs that a step reads."""
         if isinstance(step, MessageStep):
-            from_nodes = isinstance(step.source, Rows)
-            table = prepared[step.call] if from_nodes else values[step.source.value]  # type: ignore[union-attr]
-            hop = levels.hop(step.call, from_nodes=from_nodes)
-            if not from_nodes:
-                table = table[: hop.table_size]  # made several calls earlier, it has rows that are no longer read
-            mine = None if owns is None else owns[step.call][: hop.num_heads]
-            values[step.output] = step.layer.forward(table, hop, weights[step.call][: len(hop.tail)], mine)
-        else:
-            values[step.output] = step.run([_rows(source, step, levels, values, owns) for source in step.sources])
-    return values
+            return self.prepared[step.call]
+        return self.levels.gather(source.tensor, step.calls_done)
 
+    def read(self, value: Tensor, source: Ref, step: RowStep | MessageStep) -> Tensor:
+        """The rows that a step reads: made several calls earlier, a value has rows that are no longer needed."""
+        if self.levels.whole or isinstance(step, MessageStep):
+            return value
+        return value[: self.levels.pairs_after(step.calls_done)]
 
-def _rows(
-    source: Source, step: RowStep, levels: Levels, values: dict[int, Tensor], owns: list[Tensor] | None
-) -> Tensor:
-    """The rows of a source that a step reads, `[pairs after its calls, …]`; a residual is scaled by its self weights."""
-    if isinstance(source, Ref):
-        rows = values[source.value]
-        rows = rows if levels.whole else rows[: levels.pairs_after(step.calls_done)]
-    else:
-        rows = levels.gather(source.tensor, step.calls_done)
-    if source.own_call is not None and owns is not None:
-        rows = rows * owns[source.own_call][: len(rows)].view(-1, *[1] * (rows.dim() - 1))
-    return rows
+    def residual(self, value: Tensor, call: int) -> Tensor:
+        """A residual is scaled by its self weights."""
+        if self.owns is None:
+            return value
+        return value * self.owns[call][: len(value)].view(-1, *[1] * (value.dim() - 1))
+
+    def operation(self, step: RowStep, sources: list[Tensor]) -> Tensor:
+        """The operation on rows of pairs."""
+        return step.run(sources)
+
+    def messages(self, step: MessageStep, source: Any) -> Tensor:
+        """A call on the table that it reads."""
+        from_nodes = isinstance(step.source, Rows)
+        hop = self.levels.hop(step.call, from_nodes=from_nodes)
+        table = source if from_nodes else source[: hop.table_size]
+        mine = None if self.owns is None else self.owns[step.call][: hop.num_heads]
+        return step.layer.forward(table, hop, self.weights[step.call][: len(hop.tail)], mine)

@@ -72,11 +72,22 @@ class RowStep:
         """What it reads."""
         return [leaf for leaf in self.leaves if isinstance(leaf, (Ref, Rows))]
 
-    def run(self, rows: list[Tensor]) -> Tensor:
-        """The operation on the given rows of its sources."""
-        left = iter(rows)
+    @property
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """`(args, kwargs)` with the sources themselves in them, for whoever asks what the operation does."""
+        args, kwargs = tree_unflatten(list(self.leaves), self.form)
+        return args, kwargs
+
+    def filled(self, values: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """`(args, kwargs)` with a value in place of each source."""
+        left = iter(values)
         leaves = [next(left) if isinstance(leaf, (Ref, Rows)) else leaf for leaf in self.leaves]
         args, kwargs = tree_unflatten(leaves, self.form)
+        return args, kwargs
+
+    def run(self, rows: list[Tensor]) -> Tensor:
+        """The operation on the given rows of its sources."""
+        args, kwargs = self.filled(list(rows))
         result = self.function(*args, **kwargs)
         return result if isinstance(result, Tensor) else result[0]  # max along an axis gives values and places
 

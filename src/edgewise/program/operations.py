@@ -1,37 +1,57 @@
-"""Which torch operations act on every row by itself, so that they can be run again on some of the rows.
+"""The one table of torch operations: what kind of operation a name is, and what its arguments say.
 
-Operations are known by name, without underscores: `torch.relu`, `relu_` and `Tensor.relu` are all "relu". First the tables and
-`row_arguments`, which reads them; then `RowFunction`, a small network (the one inside a GIN) as a list of such operations, and
-`read_row_function`, which records it.
+Operations are known by name, without underscores: `torch.relu`, `relu_` and `Tensor.relu` are all "relu". Whoever reads a model
+asks here: which operations hand their numbers on (`is_unchanged`, dropped when a pass is recorded), which act on every row by
+itself (`row_arguments`), and where a piecewise linear function has its kinks (`bends`).
 """
 
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from edgewise.model.hooks import OperationMode
-from edgewise.model.residuals import keys_of
-from edgewise.trees import TreeSpec, tree_flatten, tree_unflatten
 
-ACTIVATIONS = {
-    "relu", "leaky_relu", "elu", "selu", "celu", "gelu", "silu", "mish", "sigmoid", "tanh", "softplus", "softsign", "relu6",
-    "hardtanh", "hardswish", "hardsigmoid", "logsigmoid", "threshold", "prelu", "tanhshrink", "softshrink", "hardshrink",
-}  # fmt: skip
-_ARITHMETIC = {
-    "add", "sub", "mul", "div", "true_divide", "truediv", "radd", "rsub", "rmul", "neg", "abs", "exp", "log", "sqrt",
-    "square", "pow", "clamp", "maximum", "minimum", "where",
-}  # fmt: skip
-_UNCHANGED = {"clone", "contiguous", "detach", "to", "type", "float", "double", "dropout", "alpha_dropout"}
-_ELEMENT_WISE = frozenset(ACTIVATIONS | _ARITHMETIC | _UNCHANGED | {"batch_norm"})
-_FIRST_ARGUMENT_ONLY = frozenset(["linear", "layer_norm", "batch_norm", "matmul", "prelu"])
-_LAST_AXIS = frozenset(
-    ["softmax", "log_softmax", "normalize", "cat", "concat", "stack", "sum", "mean", "max", "unsqueeze", "squeeze"]
-)
+class Kind(Enum):
+    """What an operation does, whatever its name."""
+
+    UNCHANGED = "the same numbers: clone, detach, to, dropout in eval mode"
+    RECTIFIER = "piecewise linear, number by number: relu, clamp, abs"
+    ACTIVATION = "a bent function, number by number: tanh, gelu"
+    ELEMENTWISE = "any other function, number by number: exp, where"
+    SCALE = "a product or quotient"
+    SUM = "a sum or difference"
+    LINEAR = "a matrix times each row"
+    JOIN = "values side by side"
+    NORM = "numbers of a row on a common scale: layer_norm, softmax"
+    POOL = "one number from several along an axis"
+    SHAPE = "the same numbers in another shape"
+    FILL = "a constant that only has the shape of its argument: zeros_like"
+
+
+_NAMES = {
+    Kind.UNCHANGED: "clone contiguous detach to type type_as float double half bfloat16 cpu cuda requires_grad positive "
+    "dropout alpha_dropout feature_dropout feature_alpha_dropout dropout1d dropout2d dropout3d",
+    Kind.RECTIFIER: "relu leaky_relu prelu rrelu threshold relu6 hardtanh clamp clip clamp_min clamp_max maximum minimum abs",
+    Kind.ACTIVATION: "elu selu celu gelu silu mish sigmoid tanh softplus softsign hardswish hardsigmoid logsigmoid tanhshrink "
+    "softshrink hardshrink",
+    Kind.ELEMENTWISE: "exp log sqrt square pow where",
+    Kind.SCALE: "mul rmul imul div true_divide truediv itruediv neg multiply divide",
+    Kind.SUM: "add radd iadd sub rsub isub subtract",
+    Kind.LINEAR: "linear matmul",
+    Kind.JOIN: "cat concat stack",
+    Kind.NORM: "batch_norm layer_norm normalize softmax log_softmax",
+    Kind.POOL: "sum mean max min",
+    Kind.SHAPE: "view reshape flatten unsqueeze squeeze view_as reshape_as expand_as expand",
+    Kind.FILL: "zeros_like ones_like full_like new_zeros new_ones new_full",
+}
+_KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+_EACH_NUMBER = {Kind.UNCHANGED, Kind.RECTIFIER, Kind.ACTIVATION, Kind.ELEMENTWISE, Kind.SCALE, Kind.SUM}
+_FIRST_ARGUMENT_ONLY = {"linear", "matmul", "layer_norm", "batch_norm", "prelu"}
 _INFIX: dict[str, Callable[..., Any]] = {
     "iadd": operator.add,
     "isub": operator.sub,
@@ -49,6 +69,20 @@ def plain_name(function: Any) -> str:
     return str(getattr(function, "__name__", "")).strip("_")
 
 
+def kind_of(function: Any, args: tuple[Any, ...] = ()) -> Kind | None:
+    """The kind of an operation; None if it is not in the table.
+
+    >>> kind_of(torch.relu).name, kind_of(torch.max).name, kind_of(torch.sort)
+    ('RECTIFIER', 'POOL', None)
+    >>> kind_of(torch.max, (torch.ones(1), torch.zeros(1))).name       # of two tensors it is `maximum`
+    'RECTIFIER'
+    """
+    name = plain_name(function)
+    if name in ("max", "min") and len(args) > 1 and not isinstance(args[1], int):
+        return Kind.RECTIFIER
+    return _KINDS.get(name)
+
+
 def out_of_place(function: Any) -> Any:
     """The same function, but one that leaves its arguments alone.
 
@@ -64,6 +98,54 @@ def out_of_place(function: Any) -> Any:
     return function
 
 
+# --- Operations that hand their numbers on, and such that read no numbers -----------------------------------------------
+
+
+def is_unchanged(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
+    """Whether an operation gave back the numbers of its first tensor, in the same shape and dtype, with derivative 1.
+
+    >>> x = torch.ones(3, 2)
+    >>> [is_unchanged(torch.mul, (x, factor), {}, x * factor) for factor in (1, 2)]
+    [True, False]
+    >>> [is_unchanged(torch.Tensor.to, (x, dtype), {}, x.to(dtype)) for dtype in (x.dtype, torch.double)]
+    [True, False]
+    """
+    before = next((leaf for leaf in (*args, *kwargs.values()) if isinstance(leaf, Tensor)), None)
+    if before is None or not isinstance(result, Tensor) or result.shape != before.shape:
+        return False
+    if result.dtype != before.dtype or result.device != before.device or result.layout != before.layout:
+        return False
+    kind, name = kind_of(function, args), plain_name(function)
+    if kind is Kind.UNCHANGED:
+        return not _is_training(name, args, kwargs)
+    if kind is Kind.SHAPE:
+        return True
+    other = args[1] if len(args) > 1 else kwargs.get("other", kwargs.get("exponent"))
+    if not isinstance(other, (int, float)) or not isinstance(args[0], Tensor) or kwargs.get("rounding_mode"):
+        return False
+    if kind is Kind.SUM:
+        return name != "rsub" and other == 0
+    return (kind is Kind.SCALE or name == "pow") and other == 1
+
+
+def is_constant(function: Any) -> bool:
+    """Whether an operation reads only the shape of its arguments: `zeros_like(x)` does not depend on the numbers of x."""
+    return kind_of(function) is Kind.FILL
+
+
+def _is_training(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a dropout is on, or a `batch_norm` uses the statistics of the batch, which mixes rows."""
+    if name == "batch_norm":
+        flag = kwargs.get("training", args[5] if len(args) > 5 else False)
+        return bool(flag) or (args[1] if len(args) > 1 else kwargs.get("running_mean")) is None
+    if "dropout" in name:
+        return kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True)) is not False
+    return kwargs.get("training", name == "rrelu" and len(args) > 3 and args[3]) is True
+
+
+# --- Rows ---------------------------------------------------------------------------------------------------------------
+
+
 def row_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """`"first"` or `"all"`: which tensor arguments have a row for each node; None if rows mix, or if that is not known.
 
@@ -73,36 +155,23 @@ def row_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     >>> row_arguments(torch.softmax, (x,), {"dim": 1}), row_arguments(torch.softmax, (x,), {"dim": 0})
     ('all', None)
     """
-    name = plain_name(function)
-    if kwargs.get("training") is True or (name == "dropout" and len(args) > 2 and args[2] is True):
+    name, kind = plain_name(function), kind_of(function, args)
+    if kind is None or _is_training(name, args, kwargs):
         return None
     if name in _FIRST_ARGUMENT_ONLY:
-        return None if name == "batch_norm" and _is_training(args, kwargs) else "first"
-    if name in _ELEMENT_WISE or name in _INFIX:
+        return "first"
+    if kind in _EACH_NUMBER or kind is Kind.FILL:
         return "all"
-    if name in ("max", "min") and len(args) > 1 and isinstance(args[1], Tensor):
-        return "all"
-    if name in _LAST_AXIS:
-        return "all" if _axis(name, args, kwargs) in (-1, 1) else None
     if name in ("view", "reshape", "flatten"):
         return "all" if _keeps_rows(name, args) else None
-    return None
+    if kind is Kind.SHAPE and name not in ("squeeze", "unsqueeze"):
+        return None
+    return "all" if _axis(name, args, kwargs) in (-1, 1) else None
 
 
-def is_unchanged(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
-    """Whether an operation gives back the numbers of its first argument, as dropout does in eval mode."""
-    return plain_name(function) in _UNCHANGED and row_arguments(function, args, kwargs or {}) is not None
-
-
-def is_element_wise(function: Any) -> bool:
+def is_element_wise(function: Any, args: tuple[Any, ...] = ()) -> bool:
     """Whether each number of the result depends on one number of each row argument."""
-    return plain_name(function) in _ELEMENT_WISE or plain_name(function) in _INFIX
-
-
-def _is_training(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a `batch_norm` uses the statistics of the batch, which mixes rows."""
-    flag = kwargs.get("training", args[5] if len(args) > 5 else False)
-    return bool(flag) or (args[1] if len(args) > 1 else kwargs.get("running_mean")) is None
+    return kind_of(function, args) in _EACH_NUMBER or plain_name(function) == "batch_norm"
 
 
 def _axis(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -125,125 +194,106 @@ def is_aligned(tensor: Tensor, num_rows: int, dims: int) -> bool:
     return tensor.dim() == dims and tensor.size(0) == num_rows and num_rows > 1
 
 
-@dataclass(frozen=True)
-class Place:
-    """Stands for a value of a `RowFunction`: 0 is its input."""
-
-    value: int
+# --- Kinks --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class RowFunction:
-    """A small network as the operations that it made, to be run on any rows.
+class Bend:
+    """A function with a kink at `at`: x ↦ at + below · (x − at) on the left of it, at + above · (x − at) on the right.
 
-    Values are numbered: 0 is the input, i the result of operation i.
-
-    >>> network = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
-    >>> _ = network[0].weight.data.fill_(2.0), network[0].bias.data.fill_(-5.0)
-    >>> function = read_row_function(network, torch.ones(3, 1))
-    >>> [plain_name(operation[0]) for operation in function.operations]
-    ['linear', 'relu']
-    >>> function(torch.tensor([[1.0], [10.0]]))
-    tensor([[ 0.],
-            [15.]])
+    ReLU has `at` = 0, `below` = 0, `above` = 1; `clamp(max=6)` has 6, 1 and 0; `abs` has 0, −1 and 1.
     """
 
-    operations: tuple[tuple[Any, tuple[Any, ...], TreeSpec], ...]
-    """Each is (function, leaves, form): the arguments, flattened, with a `Place` where a value has to be put in."""
+    below: Any
+    above: Any
+    at: Any = 0
+    """A number, a tensor that is added to each row, or whatever stands for a value of the model (`maximum(a, b)`)."""
+    kink: Any = None
+    """The derivative that autograd has at the kink itself: 0 for ReLU, 1 for `clamp(min=0)`, ½ for `maximum`."""
 
-    def __call__(self, rows: Tensor) -> Tensor:
-        """The network on some rows, `[n, in]` to `[n, out]`."""
-        values = [rows]
-        for function, leaves, form in self.operations:
-            args, kwargs = tree_unflatten(self.filled(leaves, values), form)
-            values.append(function(*args, **kwargs))
-        return values[-1]
+    @property
+    def is_off_at_kink(self) -> bool:
+        """Whether the derivative at the kink is that on the left."""
+        return _is_same(self.kink, self.below)
 
-    @staticmethod
-    def filled(leaves: tuple[Any, ...], values: list[Any]) -> list[Any]:
-        """An operation's leaves with the values so far put in."""
-        return [values[x.value] if isinstance(x, Place) else x for x in leaves]
-
-    def split_linear(self) -> tuple[Tensor, Tensor | None, "RowFunction"] | None:
-        """The matrix and bias of a first linear map, and what follows; None if it begins otherwise.
-
-        Only if nothing else reads the input: what follows then starts from the result of the linear map, which becomes value 0.
-        """
-        if not self.operations or plain_name(self.operations[0][0]) != "linear":
-            return None
-        uses = sum(leaf == Place(0) for _, leaves, _ in self.operations for leaf in leaves)
-        _, leaves, form = self.operations[0]
-        (rows, weight, *rest), _ = tree_unflatten(list(leaves), form)
-        if uses != 1 or rows != Place(0):
-            return None
-        later = [
-            (f, tuple(Place(x.value - 1) if isinstance(x, Place) else x for x in ls), fm)
-            for f, ls, fm in self.operations[1:]
-        ]
-        return weight, rest[0] if rest else None, RowFunction(tuple(later))
+    @property
+    def is_on_at_kink(self) -> bool:
+        """Whether the derivative at the kink is that on the right."""
+        return _is_same(self.kink, self.above)
 
 
-class _Collector(OperationMode):
-    """Records operations while a network runs, and which of them work row by row.
+def _is_same(a: Any, b: Any) -> bool:
+    return a is b if isinstance(a, Tensor) or isinstance(b, Tensor) else bool(a == b)
 
-    `places` has the number of the value that a tensor is; `keep` holds on to the tensors, so that no other gets their identity.
+
+def bends(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Bend, ...]] | None:
+    """What a piecewise linear function reads, and its kinks, to be applied one after the other; None if it is no such function.
+
+    >>> x = torch.ones(2)
+    >>> [(bend.at, bend.below, bend.above) for bend in bends(functional.relu6, (x,), {})[1]]
+    [(0, 0, 1), (6, 1, 0)]
+    >>> bends(torch.tanh, (x,), {}), bends(functional.threshold, (x, 0, 5), {})                # a jump is no kink
+    (None, None)
     """
-
-    def __init__(self, sample: Tensor) -> None:
-        super().__init__()
-        self.places: dict[Any, int] = {keys_of(sample)[0]: 0}
-        self.operations: list[tuple[Any, tuple[Any, ...], TreeSpec]] = []
-        self.fine: list[bool] = []
-        self.keep: list[Any] = []
-
-    def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operation (never in place), and record it if it reads a recorded value."""
-        keys = keys_of((args, kwargs))
-        kwargs = {key: value for key, value in kwargs.items() if key != "inplace"}
-        result = out_of_place(func)(*args, **kwargs)
-        if isinstance(result, Tensor) and any(key in self.places for key in keys if key is not None):
-            self.fine.append(row_arguments(func, args, kwargs) is not None)
-            leaves, form = tree_flatten((args, kwargs))
-            marked = [
-                Place(self.places[k]) if k in self.places else _fixed(x) for k, x in zip(keys, leaves, strict=False)
-            ]
-            self.operations.append((out_of_place(func), tuple(marked), form))
-            self.places[keys_of(result)[0]] = len(self.operations)
-            self.keep.append((args, kwargs, result))
-        return result
-
-    def leading_to(self, last: int) -> RowFunction | None:
-        """The operations that value `last` needs, numbered anew from 1; None if one of them mixes rows."""
-        needed = {last}
-        for number in range(last, 0, -1):
-            if number in needed:
-                needed |= {leaf.value for leaf in self.operations[number - 1][1] if isinstance(leaf, Place)}
-        order = sorted(needed - {0})
-        if not all(self.fine[number - 1] for number in order):
-            return None
-        place = {0: 0, **{number: i + 1 for i, number in enumerate(order)}}
-        chosen = [self.operations[number - 1] for number in order]
-        return RowFunction(
-            tuple(
-                (f, tuple(Place(place[x.value]) if isinstance(x, Place) else x for x in leaves), form)
-                for f, leaves, form in chosen
-            )
-        )
+    name = plain_name(function)
+    if kind_of(function, args) is not Kind.RECTIFIER:
+        return None
+    name = {"max": "maximum", "min": "minimum", "clip": "clamp", "clamp_min": "clamp"}.get(name, name)
+    names, read = _BENT[name]
+    given = {**dict(zip(("input", *names), args, strict=False)), **kwargs}
+    found = read(**{key: given[key] for key in names if key in given})
+    return None if found is None else (given["input"], found)
 
 
-def _fixed(leaf: Any) -> Any:
-    return leaf.detach() if isinstance(leaf, Tensor) else leaf
+def rectifier_bend(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bend | None:
+    """The kink of a ReLU or leaky ReLU, in any spelling, with a number `below` from 0 up to 1; None for any other function.
 
-
-def read_row_function(module: nn.Module, like: Tensor) -> RowFunction | None:
-    """A module (the network inside a GIN) as row-wise operations; None if it mixes rows.
-
-    It is run once, on three made-up rows with the width, dtype and device of `like`.
+    >>> x = torch.ones(2)
+    >>> rectifier_bend(functional.leaky_relu, (x, 0.2), {}).below, rectifier_bend(torch.clamp, (x,), {"min": 0}).below
+    (0.2, 0.0)
+    >>> rectifier_bend(torch.clamp, (x,), {"min": 1}), rectifier_bend(torch.abs, (x,), {})
+    (None, None)
     """
-    width = like.size(-1)
-    sample = torch.linspace(-1, 1, 3 * width, dtype=like.dtype, device=like.device).view(3, width)
-    collector = _Collector(sample)
-    with torch.no_grad(), collector:
-        result = module(sample)
-    last = collector.places.get(keys_of(result)[0]) if isinstance(result, Tensor) else None
-    return None if last is None else collector.leading_to(last)
+    found = bends(function, args, kwargs)
+    if found is None or len(found[1]) != 1:
+        return None
+    (bend,) = found[1]
+    at = bool(bend.at.any()) if isinstance(bend.at, Tensor) else bend.at
+    below = bend.below.item() if isinstance(bend.below, Tensor) and bend.below.numel() == 1 else bend.below
+    if not isinstance(at, (int, float)) or not isinstance(below, (int, float)) or bend.above != 1:
+        return None
+    return (
+        Bend(float(below), 1, kink=below if bend.is_off_at_kink else bend.kink) if at == 0 and 0 <= below < 1 else None
+    )
+
+
+def _leaky(below: Any) -> tuple[Bend, ...]:
+    return (Bend(below, 1, kink=below),)
+
+
+def _clamp(min: Any = None, max: Any = None) -> tuple[Bend, ...]:  # noqa: A002 (torch's names)
+    low = () if min is None else (Bend(0, 1, min, kink=1),)
+    return low if max is None else (*low, Bend(1, 0, max, kink=1))
+
+
+def _hardtanh(min_val: float = -1.0, max_val: float = 1.0) -> tuple[Bend, ...]:
+    return Bend(0, 1, min_val, kink=0), Bend(1, 0, max_val, kink=0)
+
+
+_BENT: dict[str, tuple[tuple[str, ...], Callable[..., tuple[Bend, ...] | None]]] = {
+    "relu": ((), lambda: _leaky(0)),
+    "leaky_relu": (("negative_slope",), lambda negative_slope=0.01: _leaky(negative_slope)),
+    "prelu": (("weight",), lambda weight: _leaky(weight)),
+    "rrelu": (("lower", "upper"), lambda lower=1 / 8, upper=1 / 3: _leaky((lower + upper) / 2)),
+    "threshold": (
+        ("threshold", "value"),
+        lambda threshold, value: (Bend(0, 1, threshold, kink=0),) if threshold == value else None,
+    ),
+    "relu6": ((), lambda: _hardtanh(0, 6)),
+    "hardtanh": (("min_val", "max_val"), _hardtanh),
+    "clamp": (("min", "max"), _clamp),
+    "clamp_max": (("max",), lambda max: _clamp(max=max)),  # noqa: A006
+    "maximum": (("other",), lambda other: (Bend(0, 1, other, kink=0.5),)),
+    "minimum": (("other",), lambda other: (Bend(1, 0, other, kink=0.5),)),
+    "abs": ((), lambda: (Bend(-1, 1, kink=0),)),
+}

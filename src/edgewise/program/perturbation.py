@@ -15,8 +15,9 @@ have (1, 11, 110) after the first call and (1, 12, 121) after the second; the ta
 In slot 0 node 1 itself changes in call 1 as well, but that is too far from the target to matter, so the pair is dropped; for
 the same reason "e0 in call 1" is not a slot.
 
-This file has what stays the same for all of that: the slots, the numbering of pairs, and the geometry of one set of targets
-(`Differences`). `perturbation_forward.py` carries the changes, `perturbation_output.py` reads off the drops.
+This file has what stays the same for all of that: the slots, the numbering of pairs, the geometry of one set of targets
+(`Differences`) and the way of changes from node to node (`Traversal`). `perturbation_forward.py` carries the changes in
+numbers, `trust/forward_bounds.py` in intervals; `perturbation_output.py` reads off the drops.
 """
 
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from torch import Tensor
 
 from edgewise.graph.computation_graph import InEdges
 from edgewise.program.ir import MessageStep, Ref
+from edgewise.program.kernels import arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.lowering import Lowering
 from edgewise.question.target import Target
@@ -184,6 +186,66 @@ class Differences:
         """Whether the explained numbers are (signed) columns of what the last layer sums up."""
         affine = isinstance(self.steps[-1].layer, AffineLayer) and not self.segments[-1]
         return affine and self.target.of == "logit" and self.program.output == self.steps[-1].output
+
+
+class Traversal:
+    """Changes on their way through the calls: which pairs (slot, node) there are. What a change is, a subclass knows."""
+
+    def __init__(self, differences: Differences, num_slots: int) -> None:
+        self.all = differences
+        self.num_nodes = differences.lowering.in_edges.num_nodes
+        self.numbering = differences.numbering(0, num_slots)
+        self.pairs = Pairs(differences.targets[:0], self.num_nodes)
+
+    def silent(self, call: int) -> Tensor:
+        """`[slots]`: the edge that is not like any other in this call (it is missing, or its weight is varied), or −1."""
+        raise NotImplementedError
+
+    def near(self, node: Tensor, call: int) -> Tensor:
+        """Whether what a node receives in this call can still reach a target."""
+        return self.all.distance[node] < self.all.program.num_calls - call
+
+    def spread(self, pairs: Pairs, call: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Out-edges of changed nodes that still matter: the pair that sends, the column, and the key of the pair that receives.
+
+        In the example, before call 1: of the pairs (slot 0, node 1) and (slot 1, node 2) only the first has an out-edge, e1.
+        The result is the pair number 0, the column 1 and the key 0 · 3 + 2 = 2, `[out-edges]` each.
+        """
+        out, silent = self.all.out_edges, self.silent(call)
+        kernels = kernels_for(len(pairs), pairs.key)
+        if kernels is not None:
+            geometry = (out.start, out.edge, out.sender, self.all.distance)
+            reach = self.all.program.num_calls - call
+            found = kernels.spread(pairs.key.numpy(), self.num_nodes, *arrays(*geometry), reach, silent.numpy())
+            source, edge, key = (torch.from_numpy(array) for array in found)
+            return source, edge, key
+        source, place = out.of_nodes(pairs.node)  # [out-edges of changed nodes] each
+        edge, receiver, slot = out.edge[place], out.sender[place], pairs.slot[source]
+        kept = (self.near(receiver, call) & (edge != silent[slot])).nonzero().view(-1)
+        return source[kept], edge[kept], (slot * self.num_nodes + receiver)[kept]
+
+    def moved_pairs(self) -> tuple[Tensor, Tensor]:
+        """The present pairs that are numbered again, and their numbers: `[kept]` each."""
+        number = self.numbering.find(self.pairs.key)
+        kept = (number >= 0).nonzero().view(-1)
+        return kept, number[kept]
+
+    def targets_by_node(self) -> InEdges:
+        """Targets grouped by node, as positions; a node may be asked for twice.
+
+        For the targets (2, 0, 2) of three nodes: starts (0, 1, 1, 3), positions (1, 0, 2).
+        """
+        targets = self.all.targets
+        order = targets.argsort(stable=True)
+        start = torch.zeros(self.num_nodes + 1, dtype=torch.long, device=order.device)
+        start[1:] = torch.bincount(targets, minlength=self.num_nodes).cumsum(0)
+        return InEdges(start, order, order, self.num_nodes)
+
+    def at_targets(self) -> tuple[Tensor, Tensor]:
+        """The pairs whose node is a target, and the target's position: `[n]` each."""
+        groups = self.targets_by_node()
+        pair, place = groups.of_nodes(self.pairs.node)
+        return pair, groups.edge[place]
 
 
 def _distance(in_edges: InEdges, targets: Tensor, calls: int) -> Tensor:

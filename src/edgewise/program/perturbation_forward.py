@@ -12,31 +12,30 @@ call 0 and node 2 by −1 after call 1. Every call goes the same way:
 Compiled loops (`kernels/`) do steps 1 and 2 in one pass, slot by slot; the torch code beside them does the same.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from edgewise.program.compile import rectifier
+from edgewise.program.domains import RowNumbers, interpret
 from edgewise.program.ir import MessageStep, Ref, Rows, RowStep
 from edgewise.program.kernels import arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.levels import Hop
-from edgewise.program.perturbation import Differences, MissingMessages, Pairs
+from edgewise.program.perturbation import Differences, MissingMessages, Pairs, Traversal
 
 
-class ForwardChange:
+class ForwardChange(Traversal):
     """A batch of occlusions: which nodes changed so far (`pairs`), and by how much (`change`).
 
     `change[v]` is the change of value v, `[pairs, width]`. `all` is what all batches share.
     """
 
     def __init__(self, differences: Differences, slots: MissingMessages) -> None:
-        self.all, self.slots = differences, slots
-        size = differences.lowering.in_edges.num_nodes
-        self.numbering = differences.numbering(0, len(slots))
-        self.num_nodes = size
-        self.pairs = Pairs(slots.item[:0], size)
+        super().__init__(differences, len(slots))
+        self.slots = slots
         self.change: dict[int, Tensor] = {}
         self.live = differences.live
 
@@ -47,14 +46,10 @@ class ForwardChange:
         self._move_to(pairs, read | self.live[step.call])
         self.change[step.output] = change
         if not self._through_rectifier(step, segment):
-            self._through_rows(segment)
+            self._through_rows(segment, step.call)
             self._drop_unchanged(step.call)
 
     # --- where the change goes ----------------------------------------------------------------------------------------
-
-    def near(self, node: Tensor, call: int) -> Tensor:
-        """Whether what a node receives in this call can still reach a target."""
-        return self.all.distance[node] < self.all.program.num_calls - call
 
     def missing(self, call: int) -> Tensor:
         """The slots whose message is missing in this call, near enough to matter."""
@@ -72,25 +67,6 @@ class ForwardChange:
         if not self.slots.of_self:
             return torch.full_like(self.slots.item, -1)
         return torch.where(self.slots.in_call(call), self.slots.item, -1)
-
-    def spread(self, pairs: Pairs, call: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Out-edges of changed nodes that still matter: the pair that sends, the column, and the key of the pair that receives.
-
-        In the example, before call 1: of the pairs (slot 0, node 1) and (slot 1, node 2) only the first has an out-edge, e1.
-        The result is the pair number 0, the column 1 and the key 0 · 3 + 2 = 2, `[out-edges]` each.
-        """
-        out, silent = self.all.out_edges, self.silent(call)
-        kernels = kernels_for(len(pairs), pairs.key)
-        if kernels is not None:
-            geometry = (out.start, out.edge, out.sender, self.all.distance)
-            reach = self.all.program.num_calls - call
-            found = kernels.spread(pairs.key.numpy(), self.num_nodes, *arrays(*geometry), reach, silent.numpy())
-            source, edge, key = (torch.from_numpy(array) for array in found)
-            return source, edge, key
-        source, place = out.of_nodes(pairs.node)  # [out-edges of changed nodes] each
-        edge, receiver, slot = out.edge[place], out.sender[place], pairs.slot[source]
-        kept = (self.near(receiver, call) & (edge != silent[slot])).nonzero().view(-1)
-        return source[kept], edge[kept], (slot * self.num_nodes + receiver)[kept]
 
     def own_kept(self, pairs: Pairs, call: int) -> Tensor:
         """`[pairs]`: whether a pair's node keeps its own term in this call."""
@@ -239,10 +215,9 @@ class ForwardChange:
         if self.change and pairs.grouped:  # compiled loops leave no numbers behind
             self.numbering.number(pairs.key)
         for value, change in self.change.items():
-            near = self.numbering.find(self.pairs.key)
-            kept = (near >= 0).nonzero().view(-1)
+            kept, number = self.moved_pairs()
             moved = change.new_zeros(len(pairs), *change.shape[1:])
-            moved[near[kept]] = change.index_select(0, kept)
+            moved[number] = change.index_select(0, kept)
             self.change[value] = moved
         self.pairs = pairs
 
@@ -258,21 +233,20 @@ class ForwardChange:
         self.change[segment[-1].output] = torch.from_numpy(rows)
         return True
 
-    def _through_rows(self, segment: list[RowStep]) -> None:
-        """Any segment: f(old + change) − f(old), for the rows of the pairs."""
+    def _through_rows(self, segment: list[RowStep], call: int) -> None:
+        """Any segment: f(old + change) − f(old), for the rows of the pairs, where a later step reads it."""
         node = self.pairs.node
-        for step in segment:
-            rows = []
-            for source in step.sources:
-                row = (source.tensor if isinstance(source, Rows) else self.all.known[source.value]).index_select(
-                    0, node
-                )
-                if isinstance(source, Ref) and source.value in self.change:
-                    row = row + self.change[source.value]
-                if source.own_call is not None:
-                    row = row * self.own_kept(self.pairs, source.own_call).to(row.dtype).view(-1, 1)
-                rows.append(row)
-            self.change[step.output] = step.run(rows) - self.all.known[step.output].index_select(0, node)
+
+        def old(rows: Tensor) -> Tensor:
+            return rows.index_select(0, node)
+
+        made = {step.output for step in segment}
+        read = {s.value for step in segment for s in step.sources if isinstance(s, Ref) and s.value not in made}
+        now = {value: old(self.all.known[value]) for value in read}
+        now.update({value: now[value] + self.change[value] for value in read if value in self.change})
+        domain = RowNumbers(lambda source: old(source.tensor), partial(self.own_kept, self.pairs))
+        now = interpret(segment, domain, now)
+        self.change.update({value: now[value] - old(self.all.known[value]) for value in made & self.live[call]})
 
     def _drop_unchanged(self, call: int) -> None:
         """Drop values that no later step reads, and pairs where nothing changed after all (a ReLU that stayed at 0)."""

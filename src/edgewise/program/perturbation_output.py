@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from edgewise.graph.computation_graph import InEdges
 from edgewise.program.ir import MessageStep, Ref
 from edgewise.program.kernels import arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer
@@ -27,6 +26,7 @@ def drops(differences: Differences, slots: MissingMessages) -> Drops:
     The example of `perturbation.py`: the path 0 → 1 → 2, features (1, 10, 100), each call adds to a node what it receives.
 
     >>> from torch_geometric.data import Data
+    >>> from edgewise.graph.computation_graph import InEdges
     >>> from edgewise.program.ir import Program, Rows
     >>> from edgewise.program.lowering import Lowering
     >>> from edgewise.question.target import Target
@@ -56,23 +56,9 @@ def drops(differences: Differences, slots: MissingMessages) -> Drops:
     return _read_off(block, differences.known[output].index_select(0, block.pairs.node) + block.change[output])
 
 
-def _positions(block: ForwardChange) -> tuple[Tensor, Tensor]:
-    """Targets grouped by node (one may be asked for twice): where each node's group starts `[N + 1]`, and the positions `[T]`.
-
-    For the targets (2, 0, 2) of three nodes: starts (0, 1, 1, 3), positions (1, 0, 2).
-    """
-    targets = block.all.targets
-    order = targets.argsort(stable=True)
-    start = torch.zeros(block.num_nodes + 1, dtype=torch.long, device=order.device)
-    start[1:] = torch.bincount(targets, minlength=block.num_nodes).cumsum(0)
-    return start, order
-
-
 def _read_off(block: ForwardChange, rows: Tensor) -> Drops:
     """The drops from the changed rows of the model's output, `[pairs, columns]`: old number − new number."""
-    start, order = _positions(block)
-    pair, place = InEdges(start, order, order, block.num_nodes).of_nodes(block.pairs.node)  # pairs at a target
-    position = order[place]
+    pair, position = block.at_targets()
     drop = block.all.value[position] - block.all.target.select(position).value(rows.index_select(0, pair))
     kept = (drop != 0).nonzero().view(-1)
     return Drops(position[kept], block.pairs.slot[pair][kept], drop[kept])
@@ -91,10 +77,10 @@ def _last_columns(block: ForwardChange, step: MessageStep) -> Drops:
     kernels = kernels_for(len(block.pairs), block.pairs.key)
     if kernels is not None:
         return _last_compiled(kernels, block, step, column, sign)
-    start, order = _positions(block)
-    entries = []
+    groups = block.targets_by_node()
+    order, entries = groups.edge, []
     for slot, node, weight, rows in _last_parts(block, step):  # [n], [n], [n], [n, columns]
-        entry, place = InEdges(start, order, order, block.num_nodes).of_nodes(node)  # entries at a target
+        entry, place = groups.of_nodes(node)  # entries at a target
         position = order[place]
         amount = rows.reshape(-1).index_select(0, entry * rows.size(1) + column[position]) * weight[entry]
         entries.append((slot[entry] * width + position, -amount * sign[position]))
@@ -135,7 +121,7 @@ def _last_compiled(kernels: Any, block: ForwardChange, step: MessageStep, column
 
 def _once_each(block: ForwardChange) -> list[Tensor]:
     """Positions in rounds, no node twice in a round."""
-    _, order = _positions(block)
+    order = block.targets_by_node().edge
     nodes = block.all.targets[order]
     rank = torch.arange(len(order), device=order.device) - torch.searchsorted(nodes, nodes)
     return [order[rank == turn] for turn in range(int(rank.max()) + 1)]

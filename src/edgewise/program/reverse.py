@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from edgewise.program.compile import rectifier
+from edgewise.program.domains import RowNumbers, interpret
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, Source
 from edgewise.program.levels import Levels
 from edgewise.program.operations import is_element_wise
@@ -56,14 +57,15 @@ def find_slopes(program: Program, known: dict[int, Tensor]) -> dict[int, Slope]:
                 continue
             with torch.enable_grad():
                 rows = known[value].detach().requires_grad_()
-                values = {value: rows}
-                for step in segment:
-                    values[step.output] = step.run([values[s.value] for s in step.sources if isinstance(s, Ref)])
-                last = values[segment[-1].output]
+                last = interpret(segment, RowNumbers(_nothing, _nothing), {value: rows})[segment[-1].output]
                 if last.shape == rows.shape and last.requires_grad:
                     (slope,) = torch.autograd.grad(last.sum(), rows)
                     found[number] = Slope(value, segment[-1].output, slope)
     return found
+
+
+def _nothing(asked: Any) -> Tensor:
+    raise AssertionError(f"an element-wise segment reads no constants and no residuals, got {asked}")
 
 
 class ReversePass:
@@ -157,9 +159,8 @@ class ReversePass:
         residuals = {s.own_call for step in segment for s in step.sources if s.own_call is not None}
         owns = {call: self.of_own.new_ones(size).requires_grad_() for call in sorted(residuals)}
         with torch.enable_grad():
-            values: dict[int, Tensor] = {}
-            for step in segment:
-                values[step.output] = step.run([self._scaled(s, inputs, values, owns) for s in step.sources])
+            read = {source.value: rows for source, rows in inputs.items() if isinstance(source, Ref)}
+            values = interpret(segment, RowNumbers(inputs.__getitem__, owns.__getitem__), read)
             outputs = [values[value][: len(self.gradient[value])] for value in wanted]
         inputs = {source: rows for source, rows in inputs.items() if rows.requires_grad}
         leaves = [*inputs.values(), *owns.values()]  # [size, width] each, then [size] each
@@ -181,18 +182,6 @@ class ReversePass:
             rows = rows.index_select(0, node)
             inputs.setdefault(plain, rows.requires_grad_() if isinstance(source, Ref) else rows)
         return inputs
-
-    def _scaled(
-        self, source: Source, inputs: dict[Source, Tensor], values: dict[int, Tensor], owns: dict[int, Tensor]
-    ) -> Tensor:
-        """The rows of a source inside a segment; a residual is multiplied by its self weights, to be differentiated by them."""
-        if isinstance(source, Ref) and source.value in values:
-            rows = values[source.value]  # a residual may also carry what this very segment made
-        else:
-            rows = inputs[Ref(source.value) if isinstance(source, Ref) else source]
-        if source.own_call is None:
-            return rows
-        return rows * owns[source.own_call].view(-1, *[1] * (rows.dim() - 1))
 
     def _through_messages(self, step: MessageStep) -> None:
         """Back through a call: gradients of its edges and own terms, and of what it read unless that is a constant.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from edgewise.graph.computation_graph import reach
 from edgewise.graph.copies import Copies
 from edgewise.model.hooks import Layers, OperationMode, message_hooks
-from edgewise.program.operations import ACTIVATIONS, plain_name
+from edgewise.program.operations import Kind, kind_of, plain_name, rectifier_bend
 from edgewise.question import GraphQuestion, NodeQuestion, PosedQuestion
 from edgewise.question.memory import blocks
 
@@ -125,10 +125,12 @@ class _Watcher(OperationMode):
         super().enter(module, args, kwargs)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = plain_name(func)
-        if name in ACTIVATIONS and args and isinstance(args[0], Tensor):
+        kwargs = kwargs or {}
+        if kind_of(func, args) in (Kind.RECTIFIER, Kind.ACTIVATION) and args and isinstance(args[0], Tensor):
+            bend = rectifier_bend(func, args, kwargs)
+            name = plain_name(func) if bend is None else RECTIFIERS[bend.below > 0]
             self._note(name, args[0])  # before the call: it may happen in place
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
     def _note(self, name: str, values: Tensor) -> None:
         """Note an activation function and its input: the call it follows, its name and, for a rectifier, what is on."""

@@ -22,8 +22,7 @@ from torch import Tensor
 
 from edgewise.program.perturbation import Numbering
 from edgewise.trust.forward_bounds import Bent, Received, Spread, find, weights_of
-from edgewise.trust.interval_operations import Affine, Join, Messages, Operation, Rectify, Sum
-from edgewise.trust.intervals import Interval
+from edgewise.trust.intervals import Affine, Interval, Join, Messages, Operation, Rectify, Sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +92,7 @@ class Return:
                 self._add(value, gradient.key, Interval(lo, hi))
         else:
             assert isinstance(operation, Affine)
-            self._add(operation.source, gradient.key, operation.backward(rows))
+            self._add(operation.source, gradient.key, operation.backward(rows, gradient.key % self._size))
 
     def _through_rectifier(self, operation: Rectify, gradient: _Gradient, bent: Bent | None) -> None:
         """Times the bounds of the derivative; pairs that had not moved there are dropped."""
@@ -136,8 +135,7 @@ class Return:
         which = find(received.slot, self._slot)
         met = ((place >= 0) & (which >= 0)).nonzero().view(-1)
         part = gradient.rows.rows(place[met]).dot(received.message.rows(which[met]))
-        total = self.bounds.rows(met) + part
-        self.bounds = Interval(self.bounds.lo.index_copy(0, met, total.lo), self.bounds.hi.index_copy(0, met, total.hi))
+        self.bounds = self.bounds.put(met, self.bounds.rows(met) + part)
 
     def _to_senders(self, step: Messages, key: Tensor, onward: Interval, received: Received) -> tuple[Tensor, Interval]:
         """Along the in-edges, to senders that had moved; the slot's own edge carries its own weight."""

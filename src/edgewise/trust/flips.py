@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from edgewise.algorithms.gradient import gradients_at_one, weight_gradients
 from edgewise.algorithms.occlusion import Repeated, layer_groups, one_per_target, players
 from edgewise.algorithms.registry import check_level
-from edgewise.errors import SettingError
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
 from edgewise.score import Score
@@ -31,6 +30,7 @@ from edgewise.trust.target_edges import (
     proportion,
     proportion_of_each,
     read_edges,
+    read_values,
 )
 
 WEIGHTS = tuple(round(1 - step / 20, 2) for step in range(21))
@@ -158,7 +158,7 @@ def sign_flips(
     SignFlips(input level, 1 target, 2 edges: 0.00% flip, 0.00% + → −, 0.00% − → +)
     """
     check_level(level)
-    weights = _read_values(values)
+    weights = read_values(values)
     budget, size, most = read_memory(memory), read_batch_size(batch_size), read_edges(edges)
     question = pose(
         model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
@@ -177,20 +177,6 @@ def flips_of(
     except NotCertifiable:
         pairs, ranges = sampled_gradients(question, level, weights, memory, batch_size, draw)
     return SignFlips(question.index, pairs.owner, pairs.edge_id, level, weights, *ranges, draw.chance)
-
-
-def _read_values(values: Any) -> tuple[float, ...]:
-    """The weights to try, checked."""
-    refusal = SettingError(
-        f"`values` must be weights between 0 and 1, at least one, got {values!r}. Use values=[1.0, 0.5, 0.0], for example."
-    )
-    try:
-        weights = tuple(float(value) for value in values)
-    except (TypeError, ValueError) as error:
-        raise refusal from error
-    if not weights or not all(0 <= weight <= 1 for weight in weights):
-        raise refusal
-    return weights
 
 
 # --- Models that interval arithmetic can follow: all edges and targets at once ------------------------------------------

@@ -20,11 +20,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise.graph.computation_graph import InEdges
-from edgewise.program.perturbation import Pairs
-from edgewise.trust.interval_operations import Affine, Join, Messages, Operation, Rectify, Sum
+from edgewise.program.perturbation import Pairs, Traversal
 from edgewise.trust.interval_program import AtOne
-from edgewise.trust.intervals import Interval
+from edgewise.trust.intervals import Affine, Interval, Join, Messages, Operation, Rectify, Sum
 
 # --- What is carried from call to call, and what is left for the backward bounds ---------------------------------------
 
@@ -103,7 +101,7 @@ class Moved:
 
     def placed(self, place: Tensor, size: int) -> "Moved":
         """The rows at the given places among `size` rows; the others are zero."""
-        return Moved(_placed(self.change, place, size), _placed(self.slope, place, size))
+        return Moved(self.change.placed(place, size), self.slope.placed(place, size))
 
     def __add__(self, other: "Moved") -> "Moved":
         return Moved(self.change + other.change, self.slope + other.slope)
@@ -125,21 +123,10 @@ def find(keys: Tensor, wanted: Tensor) -> Tensor:
     return torch.where(ordered[place] == wanted, order[place], -1)
 
 
-def put(rows: Interval, index: Tensor, new: Interval) -> Interval:
-    """The rows with some of them replaced."""
-    return Interval(rows.lo.index_copy(0, index, new.lo), rows.hi.index_copy(0, index, new.hi))
-
-
-def _placed(rows: Interval, place: Tensor, size: int) -> Interval:
-    """Rows at the given places among `size` rows of zeros."""
-    zeros = rows.lo.new_zeros(size, *rows.lo.shape[1:])
-    return Interval(zeros.index_copy(0, place, rows.lo), zeros.index_copy(0, place, rows.hi))
-
-
 # --- The forward pass --------------------------------------------------------------------------------------------------
 
 
-class Spread:
+class Spread(Traversal):
     """A block of slots, carried through all operations; `slopes` is the result, `peak` the largest number of rows on the way.
 
     >>> from edgewise.examples import path_model
@@ -153,10 +140,8 @@ class Spread:
     """
 
     def __init__(self, at_one: AtOne, slots: VariedEdges) -> None:
+        super().__init__(at_one.graph, len(slots))
         self.at_one, self.slots, self.graph = at_one, slots, at_one.graph
-        self._calls, self._size = self.graph.program.num_calls, at_one.num_nodes
-        self._numbering = self.graph.numbering(0, len(slots))
-        self._pairs = Pairs(slots.edge[:0], self._size)
         self._moved: dict[int, Moved] = {}
         self.received: dict[int, Received] = {}
         self.bent: dict[int, Bent] = {}
@@ -183,16 +168,16 @@ class Spread:
         and from itself if it moved (self-loop, root weight). They are summed pair by pair; pairs that can no longer reach a
         target are dropped.
         """
-        before = self._pairs if step.source in self._moved else Pairs(self._pairs.key[:0], self._size)
+        before = self.pairs if step.source in self._moved else Pairs(self.pairs.key[:0], self.num_nodes)
         moved = self._moved.get(step.source) or self._nothing(step.source, 0)
         sent = Moved(step.sent(moved.change), step.sent(moved.slope))  # [pairs before, width]
-        source, edge, received = self._spread(before, step.call)
-        stays = self._near(before.node, step.call).nonzero().view(-1)
-        arrives = self._near(self.graph.receiver[self.slots.edge], step.call)
+        source, edge, received = self.spread(before, step.call)
+        stays = self.near(before.node, step.call).nonzero().view(-1)
+        arrives = self.near(self.graph.receiver[self.slots.edge], step.call)
         slot = (arrives & self.slots.active(step.call)).nonzero().view(-1)
-        own_key = slot * self._size + self.graph.receiver[self.slots.edge[slot]]
-        kept = self._pairs.key[self._near(self._pairs.node, step.call)]
-        new = self._numbering.number(kept, received, own_key)
+        own_key = slot * self.num_nodes + self.graph.receiver[self.slots.edge[slot]]
+        kept = self.pairs.key[self.near(self.pairs.node, step.call)]
+        new = self.numbering.number(kept, received, own_key)
         pushed = sent.outward(self.at_one.most)
         parts = [
             (received, pushed.rows(source).scaled(step.coefficients(edge))),
@@ -208,17 +193,9 @@ class Spread:
         self._moved[step.output] = self._summed(parts, len(new))
         self.peak = max(self.peak, len(new) + len(received))
 
-    def _near(self, node: Tensor, call: int) -> Tensor:
-        """Whether nodes can still reach a target after a call."""
-        return self.graph.distance[node] < self._calls - call
-
-    def _spread(self, pairs: Pairs, call: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Out-edges of moved nodes that still matter, without the slots' own edges: pair, column, key of the receiver."""
-        source, place = self.graph.out_edges.of_nodes(pairs.node)
-        edge, receiver, slot = self.graph.out_edges.edge[place], self.graph.out_edges.sender[place], pairs.slot[source]
-        own = (edge == self.slots.edge[slot]) & self.slots.active(call)[slot]
-        kept = (self._near(receiver, call) & ~own).nonzero().view(-1)
-        return source[kept], edge[kept], (slot * self._size + receiver)[kept]
+    def silent(self, call: int) -> Tensor:
+        """`[slots]`: the edge whose weight is varied in this call, or −1."""
+        return torch.where(self.slots.active(call), self.slots.edge, -1)
 
     def _own(self, step: Messages, slot: Tensor, sent: Moved, before: Pairs) -> Moved:
         """The edge's own message m(ω): ω · m(ω) − m(1), and its derivative m(ω) + ω · m′(ω)."""
@@ -227,19 +204,19 @@ class Spread:
         coefficient, sender = step.coefficients(edge), self.graph.sender[edge]
         at_one = self.at_one.sent[step.call].rows(sender).times(coefficient)
         message, change, slope = at_one, -at_one.between(1 - high, 1 - low), at_one
-        place = find(before.key, slot * self._size + sender)
+        place = find(before.key, slot * self.num_nodes + sender)
         hit = (place >= 0).nonzero().view(-1)
         if len(hit):
             moved = sent.rows(place[hit]).outward(1).scaled(coefficient[hit])
-            message = put(at_one, hit, at_one.rows(hit) + moved.change)
-            change = put(change, hit, change.rows(hit) + moved.change.between(low[hit], high[hit]))
-            slope = put(slope, hit, message.rows(hit) + moved.slope.between(low[hit], high[hit]))
+            message = at_one.put(hit, at_one.rows(hit) + moved.change)
+            change = change.put(hit, change.rows(hit) + moved.change.between(low[hit], high[hit]))
+            slope = slope.put(hit, message.rows(hit) + moved.slope.between(low[hit], high[hit]))
         self.received[step.call] = Received(before.key, slot, message)
         return Moved(change, slope)
 
     def _summed(self, parts: list[tuple[Tensor, Moved]], size: int) -> Moved:
         """Rows with their keys, added up by the numbered pair of each key."""
-        place = torch.cat([self._numbering.find(key) for key, _ in parts])
+        place = torch.cat([self.numbering.find(key) for key, _ in parts])
         change, slope = (
             Interval.stack(column) for column in zip(*((part.change, part.slope) for _, part in parts), strict=True)
         )
@@ -247,14 +224,11 @@ class Spread:
 
     def _realign(self, new: Pairs, live: set[int]) -> None:
         """Make the values that are read later rows of the new pairs; drop the others."""
-        number = self._numbering.find(self._pairs.key)
-        kept = (number >= 0).nonzero().view(-1)
+        kept, number = self.moved_pairs()
         self._moved = {
-            value: moved.rows(kept).placed(number[kept], len(new))
-            for value, moved in self._moved.items()
-            if value in live
+            value: moved.rows(kept).placed(number, len(new)) for value, moved in self._moved.items() if value in live
         }
-        self._pairs = new
+        self.pairs = new
 
     # --- between calls ------------------------------------------------------------------------------------------------
 
@@ -262,7 +236,7 @@ class Spread:
         """Carry all pairs through a row-wise operation; if nothing that it reads has moved, nothing happens."""
         if not any(value in self._moved for value in operation.reads):
             return
-        sources = [self._moved.get(value) or self._nothing(value, len(self._pairs)) for value in operation.reads]
+        sources = [self._moved.get(value) or self._nothing(value, len(self.pairs)) for value in operation.reads]
         if isinstance(operation, Rectify):
             found = self._rectified(operation, sources[0])
         elif isinstance(operation, Sum):
@@ -271,7 +245,8 @@ class Spread:
             found = Moved(Interval.join([s.change for s in sources]), Interval.join([s.slope for s in sources]))
         else:
             assert isinstance(operation, Affine)
-            found = Moved(operation.linear(sources[0].change), operation.linear(sources[0].slope))
+            change, slope = (operation.linear(p, self.pairs.node) for p in (sources[0].change, sources[0].slope))
+            found = Moved(change, slope)
         self._moved[operation.output] = found
 
     def _nothing(self, value: int, size: int) -> Moved:
@@ -281,46 +256,35 @@ class Spread:
         return Moved(zero, zero)
 
     def _rectified(self, operation: Rectify, moved: Moved) -> Moved:
-        """A change keeps its sign and grows no larger; where the rectifier stays on or off it is exact."""
-        change, known = moved.change, self.at_one.value[operation.source].rows(self._pairs.node)
+        """A change is multiplied by a slope between those on the way; where the rectifier stays on or off it is exact."""
+        change, known = moved.change, self.at_one.value[operation.source].rows(self.pairs.node)
         now = Interval(known.lo + change.lo, known.hi + change.hi).outward(1)
-        on, off = now.lo > 0, now.hi <= 0
         after, before = operation(now), operation(known)
         bent = Interval(after.lo - before.hi, after.hi - before.lo).outward(1)
-        shrunk = change.times(change.lo.new_tensor(operation.slope))
-        stays_on, stays_off = on & (known.lo > 0), off & (known.hi <= 0)
-        lo = torch.maximum(bent.lo, change.lo.clamp(max=0))
-        hi = torch.minimum(bent.hi, change.hi.clamp(min=0))
-        lo, hi = (
-            torch.where(stays_on, same, torch.where(stays_off, less, other))
-            for same, less, other in ((change.lo, shrunk.lo, lo), (change.hi, shrunk.hi, hi))
-        )
-        self.bent[operation.output] = Bent(self._pairs.key, on, off)
-        return Moved(Interval(lo, hi), moved.slope.between(*operation.derivative(on, off)))
+        (on, off), (was_on, was_off) = operation.sides(now), operation.sides(known)
+        along = change.between(*operation.derivative(on & was_on, off & was_off))
+        self.bent[operation.output] = Bent(self.pairs.key, on, off)
+        return Moved(along.intersection(bent), moved.slope.between(*operation.derivative(on, off)))
 
     def _drop_unmoved(self) -> None:
         """Drop the pairs where nothing can have changed after all, because a rectifier stays off."""
-        still = torch.zeros(len(self._pairs), dtype=torch.bool, device=self._pairs.key.device)
+        still = torch.zeros(len(self.pairs), dtype=torch.bool, device=self.pairs.key.device)
         for moved in self._moved.values():
             still |= ~(moved.change.is_zero() & moved.slope.is_zero())
         kept = still.nonzero().view(-1)
-        self._pairs = Pairs(self._pairs.key[kept], self._size)
+        self.pairs = Pairs(self.pairs.key[kept], self.num_nodes)
         self._moved = {value: moved.rows(kept) for value, moved in self._moved.items()}
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _read_off(self) -> Slopes:
         """The slopes at the targets, as bounds of ∂z/∂ω_e; a node may be a target several times."""
-        nodes = self.graph.targets
-        order = nodes.argsort(stable=True)
-        start = torch.searchsorted(nodes[order], torch.arange(self._size + 1, device=nodes.device))
-        pair, place = InEdges(start, order, order, self._size).of_nodes(self._pairs.node)
-        position = order[place]
+        pair, position = self.at_targets()
         output = self.at_one.plan.output
-        slope = (self._moved.get(output) or self._nothing(output, len(self._pairs))).slope.rows(pair)
+        slope = (self._moved.get(output) or self._nothing(output, len(self.pairs))).slope.rows(pair)
         bounds = slope.dot(Interval.point(weights_of(self.at_one, position)))
         kept = ((bounds.lo != 0) | (bounds.hi != 0)).nonzero().view(-1)
-        return Slopes(position[kept], self._pairs.slot[pair][kept], bounds.rows(kept))
+        return Slopes(position[kept], self.pairs.slot[pair][kept], bounds.rows(kept))
 
 
 def weights_of(at_one: AtOne, position: Tensor) -> Tensor:

@@ -1,23 +1,23 @@
 """A lowered program in the few operations that interval arithmetic knows, and its bounds at ω = 1.
 
-`Plan` translates a program into the operations of `interval_operations.py`, in float64, with the tensors of the model as they
-are; what is not piecewise linear raises `NotCertifiable` with the reason. `AtOne` runs the plan once, on the whole graph.
+`Plan` translates a program into the operations of `intervals.py`, in float64, with the tensors of the model as they are; what
+is not piecewise linear raises `NotCertifiable` with the reason. `AtOne` runs the plan once, on the whole graph.
 """
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from edgewise.program.domains import Domain, interpret
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.affine import AffineLayer
-from edgewise.program.operations import Place, RowFunction, plain_name
+from edgewise.program.operations import Kind, bends, kind_of, plain_name
 from edgewise.program.perturbation import Differences
-from edgewise.trees import tree_unflatten
-from edgewise.trust.interval_operations import ROUNDED, Affine, Join, Messages, Operation, Rectify, Sum
-from edgewise.trust.intervals import Interval, TwoSided
+from edgewise.trust.intervals import Affine, Interval, Join, Messages, Operation, Rectify, Sum, TwoSided
+
+_FLOATING = ("float", "double")
 
 
 class NotCertifiable(Exception):  # noqa: N818 (it names a state of affairs; users read it as `reason`)
@@ -25,153 +25,163 @@ class NotCertifiable(Exception):  # noqa: N818 (it names a state of affairs; use
 
 
 @dataclass
-class Plan:
+class Plan(Domain[Ref]):
     """A program as operations in order; `constants` are values that no edge weight changes, such as the features.
 
     The program of a two-layer GCN with ReLU becomes Messages (0 → 1), Rectify (1 → 2), Messages (2 → 3): value 0 is a
-    constant, value 3 the output.
+    constant, value 3 the output. As a domain, what it makes of a step of the program is a reference to a value of the plan.
     """
 
     operations: list[Operation] = field(default_factory=list)
     constants: dict[int, Tensor] = field(default_factory=dict)
     output: int = -1
-    _name: dict[int, int] = field(default_factory=dict)
-    """Value of the program → value of the plan: an operation that changes nothing makes no new one."""
     _count: int = 0
 
     @staticmethod
     def of(program: Program) -> "Plan":
         """Translate a program, or raise `NotCertifiable` with the reason."""
         plan = Plan()
-        for step in program.steps:
-            if isinstance(step, MessageStep):
-                plan._name[step.output] = plan._messages(step)
-            else:
-                plan._name[step.output] = plan._row_step(step)
-        plan.output = plan._name[program.output]
+        plan.output = interpret(program.steps, plan, {})[program.output].value
         return plan
 
     def _new(self) -> int:
         self._count += 1
         return self._count - 1
 
-    def _constant(self, rows: Tensor) -> int:
-        """The number of a new value that no weight changes."""
+    def _add(self, kind: Any, *args: Any, **parts: Any) -> Ref:
+        """A new operation; a reference to the value that it makes. The first argument is what it reads."""
+        reads, *rest = args
+        output = self._new()
+        self.operations.append(kind(reads, output, *rest, **parts))
+        return Ref(output)
+
+    def constant(self, source: Rows, step: RowStep | MessageStep) -> Ref:
+        """A new value that no weight changes."""
         value = self._new()
-        self.constants[value] = rows.double()
-        return value
+        self.constants[value] = source.tensor.detach().double()
+        return Ref(value)
 
-    def _value(self, source: Ref | Rows) -> int:
-        """The number of the value that a step of the program reads."""
-        return self._name[source.value] if isinstance(source, Ref) else self._constant(source.tensor)
-
-    def _messages(self, step: MessageStep) -> int:
+    def messages(self, step: MessageStep, source: Ref) -> Ref:
         """A message-passing call; only layers that are affine in what they receive are followed."""
         if not isinstance(step.layer, AffineLayer):
             raise NotCertifiable(f"call {step.call} is not affine in what it receives ({type(step.layer).__name__})")
         layer = _double(step.layer)
         root = TwoSided.of(layer.root) if isinstance(layer.root, Tensor) else None
         matrix = None if layer.matrix is None else TwoSided.of(layer.matrix)
-        source, output = self._value(step.source), self._new()
-        self.operations.append(Messages(source, output, step.call, layer, matrix, root))
-        return output
+        return self._add(Messages, source.value, step.call, layer, matrix, root)
 
-    def _row_step(self, step: RowStep) -> int:
-        """An operation between calls: a torch function, or the inner network of a layer."""
-        leaves = [self._value(leaf) if isinstance(leaf, (Ref, Rows)) else leaf for leaf in step.leaves]
-        marked = [
-            Place(value) if isinstance(leaf, (Ref, Rows)) else leaf
-            for value, leaf in zip(leaves, step.leaves, strict=True)
-        ]
-        args, kwargs = tree_unflatten(marked, step.form)
-        if isinstance(step.function, RowFunction):
-            return self._network(step.function, args[0].value)
-        return self._operation(step.function, list(args), dict(kwargs))
-
-    def _network(self, network: RowFunction, source: int) -> int:
-        """The inner network of a layer (such as GIN's), operation by operation."""
-        values = [source]
-        for function, leaves, form in network.operations:
-            marked = [Place(values[leaf.value]) if isinstance(leaf, Place) else leaf for leaf in leaves]
-            args, kwargs = tree_unflatten(marked, form)
-            values.append(self._operation(function, list(args), dict(kwargs)))
-        return values[-1]
-
-    def _operation(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> int:
-        """One row-wise operation; a `Place` stands for a value of the plan."""
-        if isinstance(function, partial):
-            function, kwargs = function.func, {**function.keywords, **kwargs}
-        name = plain_name(function)
-        known = {
-            **dict.fromkeys(("dropout", "alpha_dropout", "contiguous", "clone"), self._unchanged),
-            **dict.fromkeys(("relu", "leaky_relu"), self._rectify),
-            **dict.fromkeys(("linear", "matmul"), self._linear),
-            **dict.fromkeys(("add", "radd", "sub"), self._sum),
-            **dict.fromkeys(("cat", "concat"), self._join),
-            "batch_norm": self._batch_norm,
+    def operation(self, step: RowStep, sources: list[Ref]) -> Ref:
+        """An operation between calls, by its kind; a `Ref` among the arguments stands for a value of the plan."""
+        args, kwargs = step.filled(sources)
+        name, kind = plain_name(step.function), kind_of(step.function, args)
+        followed = {
+            Kind.RECTIFIER: lambda: self._bent(step.function, args, kwargs),
+            Kind.LINEAR: lambda: self._linear(name, *args, **kwargs),
+            Kind.SCALE: lambda: self._product(name, *args, **kwargs),
+            Kind.SUM: lambda: self._sum_of(name, *args, **kwargs),
+            Kind.JOIN: lambda: self._add(Join, tuple(part.value for part in args[0])),
+            Kind.NORM: lambda: self._batch_norm(args, kwargs),
+            Kind.UNCHANGED: lambda: self._value(args[0]),  # between float32 and float64; else it is no step
         }
-        if name not in known:
-            raise NotCertifiable(f"{name or function} is not known to be piecewise linear")
+        other = {Kind.JOIN: name == "stack", Kind.NORM: name != "batch_norm", Kind.UNCHANGED: name not in _FLOATING}
+        if kind not in followed or other.get(kind):
+            raise NotCertifiable(f"{name or step.function} is not known to be piecewise linear")
         try:
-            return known[name](name, args, kwargs)
+            return followed[kind]()
         except (IndexError, KeyError, AttributeError, TypeError) as error:
             raise NotCertifiable(f"{name} is called in a way that is not followed ({error})") from error
 
-    def _unchanged(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> int:
-        value: int = args[0].value
+    @staticmethod
+    def _value(given: Any) -> Ref:
+        if not isinstance(given, Ref):
+            raise TypeError("what it reads is not a value of the model")
+        return given
+
+    def _bent(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ref:
+        """A function with kinks, one after the other: each is a kink at 0, with shifts around it."""
+        name = plain_name(function)
+        if name in ("maximum", "minimum", "max", "min") and self._is_fixed(args[0]):
+            args = (args[1], args[0])
+        found = bends(function, args, kwargs)
+        if found is None:
+            raise NotCertifiable(f"{name} has a jump, or is not followed with these arguments")
+        value = self._value(found[0])
+        for bend in found[1]:
+            at = self._plain(bend.at)
+            shifted = value if at is None else self._sum(value, at, -1)
+            below, above = (_double_of(part) for part in (bend.below, bend.above))
+            bent = self._add(Rectify, shifted.value, below, above, bend.is_off_at_kink, bend.is_on_at_kink)
+            value = bent if at is None else self._sum(bent, at, 1)
         return value
 
-    def _rectify(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> int:
-        slope = 0.0
-        if name == "leaky_relu":
-            slope = float(args[1] if len(args) > 1 else kwargs.get("negative_slope", 0.01))
-        if not 0 <= slope <= 1:
-            raise NotCertifiable(f"leaky_relu with negative_slope={slope} is not between 0 and 1")
-        output = self._new()
-        self.operations.append(Rectify(args[0].value, output, slope))
-        return output
+    def _plain(self, given: Any) -> Any:
+        """A number, tensor or value; None if it is 0 wherever it is read."""
+        numbers = self.constants.get(given.value) if isinstance(given, Ref) else _double_of(given)
+        return None if numbers is not None and not bool(numbers.any()) else given
 
-    def _linear(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> int:
-        matrix = args[1] if len(args) > 1 else kwargs["weight"]
-        bias = args[2] if len(args) > 2 else kwargs.get("bias")
-        if name == "matmul":
-            matrix = matrix.t()
-        two_sided, shift = TwoSided.of(matrix.detach().double()), None if bias is None else _point(bias)
-        return self._affine(args[0].value, matrix=two_sided, shift=shift)
+    def _linear(self, name: str, input: Any, weight: Any, bias: Any = None) -> Ref:  # noqa: A002 (torch's name)
+        matrix = weight.detach().double()
+        two_sided = TwoSided.of(matrix.t() if name == "matmul" else matrix)
+        return self._affine(input, matrix=two_sided, shift=None if bias is None else _point(bias))
 
-    def _affine(self, source: int, **parts: Any) -> int:
-        output = self._new()
-        self.operations.append(Affine(source, output, **parts))
-        return output
+    def _affine(self, source: Any, **parts: Any) -> Ref:
+        return self._add(Affine, self._value(source).value, **parts)
 
-    def _batch_norm(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> int:
+    def _product(self, name: str, input: Any, other: Any = -1, rounding_mode: Any = None) -> Ref:  # noqa: A002
+        """A value times, or divided by, what no edge weight changes."""
+        if rounding_mode is not None:
+            raise NotCertifiable(f"{name} with rounding_mode has jumps")
+        if name not in ("neg", "div", "divide", "truediv", "true_divide") and self._is_fixed(input):
+            input, other = other, input  # noqa: A001
+        if not self._is_fixed(other) or self._is_fixed(input):
+            raise NotCertifiable(f"{name} of two values that edges change is not piecewise linear")
+        factor = self._numbers(other)
+        return self._affine(input, scale=factor if name in ("neg", "mul", "rmul", "multiply") else 1 / factor)
+
+    def _is_fixed(self, given: Any) -> bool:
+        """Whether no edge weight changes it."""
+        return not isinstance(given, Ref) or given.value in self.constants
+
+    def _numbers(self, given: Any) -> Tensor:
+        """A constant in float64: one number, `[width]`, or `[N, width]`."""
+        if isinstance(given, Ref):
+            return self.constants[given.value]
+        found = _double_of(given)
+        if found.dim() > 2 or (found.dim() == 2 and len(found) != 1):
+            raise TypeError(f"a constant of shape {list(found.shape)}")
+        return found.view(-1) if found.numel() > 1 else found.view(())
+
+    def _sum_of(self, name: str, input: Any, other: Any, alpha: float = 1) -> Ref:  # noqa: A002 (torch's names)
+        """A sum or difference of values and constants."""
+        if alpha != 1:
+            raise NotCertifiable(f"{name} with alpha")
+        if name == "rsub":
+            return self._sum(other, input, -1)
+        return self._sum(input, other, -1 if name in ("sub", "isub", "subtract") else 1)
+
+    def _sum(self, first: Any, second: Any, sign: int) -> Ref:
+        """First + sign · second, where one of them may be a constant."""
+        if isinstance(first, Ref) and isinstance(second, Ref):
+            return self._add(Sum, (first.value, second.value), sign)
+        if isinstance(first, Ref):
+            return self._affine(first, shift=Interval.point(sign * self._numbers(second)))
+        scale = torch.tensor(float(sign), dtype=torch.double)
+        return self._affine(second, scale=scale, shift=Interval.point(self._numbers(first)))
+
+    def _batch_norm(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ref:
+        """With the statistics of training: a number for each column, and a shift."""
         names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         scale = (given["running_var"].detach().double() + given.get("eps", 1e-5)).rsqrt()
         if given.get("weight") is not None:
             scale = scale * given["weight"].detach().double()
-        shift = _point(-given["running_mean"]).times(scale).outward(ROUNDED)
-        if given.get("bias") is not None:
-            shift = shift + _point(given["bias"])
-        return self._affine(given["input"].value, scale=scale, shift=shift)
+        centred = self._affine(given["input"], shift=_point(-given["running_mean"]))
+        return self._affine(centred, scale=scale, shift=None if given.get("bias") is None else _point(given["bias"]))
 
-    def _sum(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> int:
-        first, second = args
-        if kwargs.get("alpha", 1) != 1:
-            raise NotCertifiable(f"{name} with alpha")
-        if not isinstance(first, Place) and name != "sub":
-            first, second = second, first
-        if isinstance(second, Place):
-            output = self._new()
-            self.operations.append(Sum((first.value, second.value), output, -1.0 if name == "sub" else 1.0))
-            return output
-        shift = torch.as_tensor(second)
-        return self._affine(first.value, shift=_point(-shift if name == "sub" else shift))
 
-    def _join(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> int:
-        output = self._new()
-        self.operations.append(Join(tuple(part.value for part in args[0]), output))
-        return output
+def _double_of(given: Any) -> Tensor:
+    """A number or tensor in float64; a Python number must not go through torch's default float32."""
+    return given.detach().double() if isinstance(given, Tensor) else torch.tensor(float(given), dtype=torch.double)
 
 
 def _point(rows: Tensor) -> Interval:
@@ -201,8 +211,19 @@ class AtOne:
         self.most = int(self._in_edges.start.diff().max()) + _OTHER_TERMS
         self.value = {value: Interval.point(rows) for value, rows in plan.constants.items()}
         self.sent: dict[int, Interval] = {}
+        self._everyone = torch.arange(self.num_nodes, device=self._in_edges.edge.device)
         for operation in plan.operations:
-            self.value[operation.output] = self._run(operation)
+            self.value[operation.output] = found = self._run(operation)
+            self._check_width(operation, found)
+
+    def _check_width(self, operation: Operation, found: Interval) -> None:
+        """Refuse a value whose rows are repeated to fit another: gradients would have to be added up on the way back."""
+        if isinstance(operation, (Messages, Join)) or (isinstance(operation, Affine) and operation.matrix is not None):
+            return
+        for value in operation.reads:
+            before, after = self.value[value].lo.size(1), found.lo.size(1)
+            if before != after and value not in self.plan.constants:
+                raise NotCertifiable(f"a row of {before} numbers is repeated to fit {after}")
 
     def _run(self, operation: Operation) -> Interval:
         if isinstance(operation, Messages):
@@ -214,13 +235,12 @@ class AtOne:
             return rows[0] + (rows[1] if operation.sign > 0 else -rows[1])
         if isinstance(operation, Join):
             return Interval.join(rows)
-        found = operation.linear(rows[0])
+        found = operation.linear(rows[0], self._everyone)
         return found if operation.shift is None else found + operation.shift
 
     def _received(self, step: Messages) -> Interval:
         """What every node receives in a call, with own terms and bias."""
-        rows, graph = self.value[step.source], self._in_edges
-        everyone = torch.arange(self.num_nodes, device=graph.edge.device)
+        rows, graph, everyone = self.value[step.source], self._in_edges, self._everyone
         sent = self.sent[step.call] = step.sent(rows)
         messages = sent.outward(self.most).rows(graph.sender).scaled(step.coefficients(graph.edge))
         total = messages.sums(torch.repeat_interleave(everyone, graph.start.diff()), self.num_nodes)

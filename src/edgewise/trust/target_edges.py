@@ -12,6 +12,7 @@ from torch import Tensor
 
 from edgewise import random_numbers
 from edgewise.arguments import whole_number
+from edgewise.errors import SettingError
 from edgewise.question import PosedQuestion
 from edgewise.question.memory import blocks
 from edgewise.score import Score
@@ -83,6 +84,20 @@ def read_edges(edges: Any) -> int | None:
     """About how many (target, edge) pairs to ask about, checked; None for all of them."""
     found: int | None = whole_number("edges", edges, at_least=1, or_none="for all edges")
     return found
+
+
+def read_values(values: Any) -> tuple[float, ...]:
+    """The weights to try, checked."""
+    refusal = SettingError(
+        f"`values` must be weights between 0 and 1, at least one, got {values!r}. Use values=[1.0, 0.5, 0.0], for example."
+    )
+    try:
+        weights = tuple(float(value) for value in values)
+    except (TypeError, ValueError) as error:
+        raise refusal from error
+    if not weights or not all(0 <= weight <= 1 for weight in weights):
+        raise refusal
+    return weights
 
 
 def draw_about(question: PosedQuestion, edges: int | None, memory: int, seed: int) -> Draw:

@@ -13,16 +13,15 @@ Example: q = 2·a − 1·b + 3 (a bias) with a = 1, b = 2, so q = 3, followed by
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from edgewise.program.ir import Ref, Rows, RowStep
-from edgewise.program.operations import ACTIVATIONS, RowFunction, plain_name
-from edgewise.trees import tree_unflatten
+from edgewise.program.domains import Domain, interpret
+from edgewise.program.ir import MessageStep, Ref, Rows, RowStep
+from edgewise.program.operations import Kind, kind_of, plain_name
 from edgewise.walk.chain import Link
 
 
@@ -80,65 +79,43 @@ class Pending:
         return x_out.detach() + (moved - moved.detach())
 
 
-class Runner:
-    """Runs links; `rule` and `gamma` say how linear maps are differentiated, `constant` gives the rows of constants."""
+class Runner(Domain[Any]):
+    """Runs links; `rule` and `gamma` say how linear maps are differentiated, `rows_of` gives the rows of constants.
 
-    def __init__(self, rule: Rule, gamma: float, constant: Callable[[Rows], Tensor]) -> None:
-        self.rule, self.gamma, self.constant = rule, gamma, constant
+    A value is a tensor, or `Pending`.
+    """
+
+    def __init__(self, rule: Rule, gamma: float, rows_of: Callable[[Rows], Tensor]) -> None:
+        self.rule, self.gamma, self.rows_of = rule, gamma, rows_of
 
     def run(self, link: Link, values: dict[int, Any]) -> Tensor:
-        """The link's output from the values it starts with (tensors, or `Pending`)."""
-        values = dict(values)
-        for step in link.steps:
-            values[step.output] = self._step(step, values)
-        return self.settle(values[link.output])
+        """The link's output from the values it starts with."""
+        return self.settle(interpret(link.steps, self, dict(values))[link.output])
 
-    def settle(self, value: Any) -> Tensor:
-        """Turn a value into a tensor; without an activation behind it, x_out is q itself."""
-        if isinstance(value, Pending):
-            return value.settled(value.true, self.rule)
-        result: Tensor = value
-        return result
+    def settle(self, value: Any) -> Any:
+        """Turn a `Pending` into a tensor: without an activation behind it, x_out is q itself."""
+        return value.settled(value.true, self.rule) if isinstance(value, Pending) else value
 
-    def _step(self, step: RowStep, values: dict[int, Any]) -> Any:
-        """The result of one step, from the values made so far."""
+    def constant(self, source: Rows, step: RowStep | MessageStep) -> Tensor:
+        """The rows of a constant."""
+        return self.rows_of(source)
 
-        def resolve(leaf: Any) -> Any:
-            if isinstance(leaf, Ref):
-                return values[leaf.value]
-            return self.constant(leaf) if isinstance(leaf, Rows) else leaf
-
-        if isinstance(step.function, RowFunction):
-            (source,) = step.sources
-            return self._row_function(step.function, resolve(source))
-        leaves = [resolve(leaf) for leaf in step.leaves]
-        args, kwargs = tree_unflatten(leaves, step.form)
-        return self._apply(step.function, args, kwargs)
-
-    def _row_function(self, function: RowFunction, rows: Any) -> Any:
-        """The inner network of a layer (GIN), operation by operation, so that the rule reaches its linear maps."""
-        values = [rows]
-        for inner, leaves, form in function.operations:
-            args, kwargs = tree_unflatten(function.filled(leaves, values), form)
-            values.append(self._apply(inner, args, kwargs))
-        return values[-1]
-
-    def _apply(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def operation(self, step: RowStep, sources: list[Any]) -> Any:
         """One operation: a linear map begins a `Pending`, an activation settles it, anything else reads settled values."""
         if self.rule.is_gradient:
-            return _first(function(*args, **kwargs))
-        name = plain_name(function)
-        if isinstance(function, partial) and function.func is functional.linear:
-            name, kwargs, function = "linear", {**function.keywords, **kwargs}, functional.linear
-        if name == "linear":
+            return step.run(sources)
+        args, kwargs = step.filled(sources)
+        if plain_name(step.function) == "linear":
             return self._linear(*args, **kwargs)
-        if args and isinstance(args[0], Pending):
-            if name in UNCHANGED:
-                return args[0]
-            if name in ACTIVATIONS:
-                return args[0].settled(_first(function(args[0].true, *args[1:], **kwargs)), self.rule)
-        args = tuple(self.settle(x) if isinstance(x, Pending) else x for x in args)
-        return _first(function(*args, **kwargs))
+        if self._is_activation(step) and args and isinstance(args[0], Pending):
+            true = [source.true if source is args[0] else source for source in sources]
+            return args[0].settled(step.run(true), self.rule)
+        return step.run([self.settle(source) for source in sources])
+
+    def _is_activation(self, step: RowStep) -> bool:
+        """Whether a step is a function of one value, number by number."""
+        alone = sum(isinstance(source, Ref) for source in step.sources) == 1
+        return alone and kind_of(step.function, step.arguments[0]) in (Kind.RECTIFIER, Kind.ACTIVATION)
 
     def _linear(self, rows: Any, weight: Tensor, bias: Tensor | None = None) -> Pending:
         """A linear map under the rule: true numbers, and the raised map that is differentiated."""
@@ -147,10 +124,3 @@ class Runner:
         up = raised(weight, self.gamma)
         assert up is not None
         return Pending(true, functional.linear(rows, up, raised(bias, self.gamma)))
-
-
-UNCHANGED = {"dropout", "clone", "contiguous", "alpha_dropout"}
-
-
-def _first(result: Any) -> Any:
-    return result if isinstance(result, Tensor) else result[0]

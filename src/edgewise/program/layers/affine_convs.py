@@ -5,7 +5,6 @@ passed to `propagate` in the recorded pass, by the edge that owns each message (
 its recorded calls and the graph, and returns the steps that stand for it.
 """
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from torch_geometric.nn import GCNConv, GINConv, GINEConv, GraphConv, SAGEConv, 
 from edgewise.model.trace import Call
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.layers.base import Unsupported
-from edgewise.program.operations import RowFunction, read_row_function
+from edgewise.program.row_function import RowFunction, read_row_function
 
 
 def by_owner(call: Call, per_message: Tensor | None, data: Data) -> tuple[Tensor | None, Tensor | None]:
@@ -77,7 +76,7 @@ def lower_sgc(conv: SGConv, calls: list[Call], data: Data) -> list[Any]:
         raise Unsupported(f"SGConv with aggr={conv.aggr!r}")
     owned = [by_owner(call, call.arguments.get("edge_weight"), data) for call in calls]
     sums = [AffineLayer(coefficient, loop=loop) for coefficient, loop in owned]
-    return [*sums, partial(functional.linear, weight=conv.lin.weight.detach(), bias=fixed(conv.lin.bias))]
+    return [*sums, RowFunction.of(functional.linear, weight=conv.lin.weight.detach(), bias=fixed(conv.lin.bias))]
 
 
 # --- GINConv: a plain sum plus (1 + ε) times the node, then a small network --------------------------------------------
@@ -130,7 +129,7 @@ def lower_sage(conv: SAGEConv, calls: list[Call], data: Data) -> list[Any]:
     coefficient, _ = by_owner(calls[0], _per_message(conv, calls[0], data), data)
     root = conv.lin_r.weight.detach() if conv.root_weight else None
     layer = AffineLayer(coefficient, matrix=conv.lin_l.weight.detach(), root=root, bias=fixed(conv.lin_l.bias))
-    return [layer, partial(functional.normalize, p=2.0, dim=-1)] if conv.normalize else [layer]
+    return [layer, RowFunction.of(functional.normalize, p=2.0, dim=-1)] if conv.normalize else [layer]
 
 
 def lower_graph_conv(conv: GraphConv, calls: list[Call], data: Data) -> list[Any]:

@@ -29,8 +29,7 @@ from edgewise.arrays import rank_in_group
 from edgewise.walk.bounds import Box, reach, reach_of_steps
 from edgewise.walk.network import Network
 from edgewise.walk.prefixes import Front, Prefixes, joined, signed
-from edgewise.walk.search.incumbents import Incumbents
-from edgewise.walk.search.order import SearchResult, by_size, largest_of_each
+from edgewise.walk.search.order import Incumbents, SearchResult, by_size, largest_of_each
 
 _BEAM = 2  # prefixes that the beam keeps of each target, at least
 
