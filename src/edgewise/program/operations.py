@@ -53,11 +53,8 @@ _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()
 _EACH_NUMBER = {Kind.UNCHANGED, Kind.RECTIFIER, Kind.ACTIVATION, Kind.ELEMENTWISE, Kind.SCALE, Kind.SUM}
 _FIRST_ARGUMENT_ONLY = {"linear", "matmul", "layer_norm", "batch_norm", "prelu"}
 _INFIX: dict[str, Callable[..., Any]] = {
-    "iadd": operator.add,
-    "isub": operator.sub,
-    "imul": operator.mul,
-    "itruediv": operator.truediv,
-}
+    "iadd": operator.add, "isub": operator.sub, "imul": operator.mul, "itruediv": operator.truediv,
+}  # fmt: skip
 
 
 def plain_name(function: Any) -> str:
@@ -110,12 +107,14 @@ def is_unchanged(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], r
     >>> [is_unchanged(torch.Tensor.to, (x, dtype), {}, x.to(dtype)) for dtype in (x.dtype, torch.double)]
     [True, False]
     """
+    kind, name = kind_of(function, args), plain_name(function)
+    if kind not in (Kind.UNCHANGED, Kind.SHAPE, Kind.SUM, Kind.SCALE) and name != "pow":
+        return False
     before = next((leaf for leaf in (*args, *kwargs.values()) if isinstance(leaf, Tensor)), None)
     if before is None or not isinstance(result, Tensor) or result.shape != before.shape:
         return False
     if result.dtype != before.dtype or result.device != before.device or result.layout != before.layout:
         return False
-    kind, name = kind_of(function, args), plain_name(function)
     if kind is Kind.UNCHANGED:
         return not _is_training(name, args, kwargs)
     if kind is Kind.SHAPE:
@@ -125,7 +124,7 @@ def is_unchanged(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], r
         return False
     if kind is Kind.SUM:
         return name != "rsub" and other == 0
-    return (kind is Kind.SCALE or name == "pow") and other == 1
+    return other == 1
 
 
 def is_constant(function: Any) -> bool:
