@@ -39,8 +39,11 @@ def edge_update_hooks(layers: Layers, on_edge_update: Callable[..., Any]) -> Ite
 class OperationMode(TorchFunctionMode):
     """Sees every torch operation outside message-passing layers, numbered in order: the same model gives the same numbers.
 
-    Inside a layer it is off the stack of modes: most operations happen there, and each would cost a call.
+    Inside a layer it is off the stack of modes: most operations happen there, and each would cost a call. A mode that looks
+    inside, too, sets `is_blind_inside` to False.
     """
+
+    is_blind_inside = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +61,7 @@ class OperationMode(TorchFunctionMode):
 
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """A layer begins: its operations are not counted."""
-        if self.depth == 0:
+        if self.depth == 0 and self.is_blind_inside:
             self._is_off = pop_mode(self)
         self.depth += 1
 

@@ -103,6 +103,8 @@ def _watch(
 class _Watcher(OperationMode):
     """Sees every operation of a pass, also inside the layers (as the network of a GIN is), and counts rectifiers."""
 
+    is_blind_inside = False
+
     def __init__(self, found: list[Activity], importance: Callable[[int], Tensor], num_nodes: int) -> None:
         super().__init__()
         self._found, self._importance, self._nodes = found, importance, num_nodes
