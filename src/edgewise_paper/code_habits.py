@@ -13,7 +13,7 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import random_numbers
-from edgewise.results.explanation_set import Entries, Part
+from edgewise.results.entries import Entries, Part
 
 
 def neighbourhood(like: ew.ExplanationSet, hops: Sequence[int]) -> ew.ExplanationSet:

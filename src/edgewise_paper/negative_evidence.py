@@ -17,7 +17,7 @@ from torch import nn
 import edgewise as ew
 from edgewise.datasets.negative_evidence import FIRST_RATE, LAST_RATE, NegativeEvidence, negative_evidence
 from edgewise.datasets.planted_data import Trained
-from edgewise.results.explanation_set import Entries, Part
+from edgewise.results.entries import Entries, Part
 from edgewise_paper.context import Context
 from edgewise_paper.similarity import Average, cosines
 from edgewise_paper.task import PaperOptions, Row, Task, TaskOutcome

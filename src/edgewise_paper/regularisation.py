@@ -13,7 +13,7 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise.algorithms.gnn_explainer import loss_gradient
-from edgewise.results.explanation_set import Entries, Part
+from edgewise.results.entries import Entries, Part
 from edgewise.score import Score
 from edgewise_paper.context import Context
 from edgewise_paper.similarity import Average, cosines, model_graph_and_nodes

@@ -57,10 +57,10 @@ def test_the_shell_is_offered_names_without_torch(typed, offered):
 
 
 def test_the_names_that_help_offers_are_those_of_the_library():
-    from edgewise.algorithms.copy_scores import LEVELS
     from edgewise.api.walks import SEARCHES, SIGNS
     from edgewise.graph.inputs import TASKS
     from edgewise.question.target import MODES, NUMBERS
+    from edgewise.score import LEVELS
 
     assert list(options.METHODS) == list(ew.methods())
     assert list(options.PLANTED) == ew.datasets.names()

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from edgewise.model.random_state import quiet_run, random_draws_undone
+from edgewise.model.global_state import quiet_run, random_draws_undone
 from footprint import global_state
 
 TORCH_DRAWS = {

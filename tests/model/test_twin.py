@@ -20,8 +20,8 @@ from torch_geometric.nn import GCN, GCNConv, Linear, SGConv
 
 import zoo
 from edgewise.errors import ModelError
+from edgewise.model.global_state import push_mode
 from edgewise.model.module_copy import unwrapped
-from edgewise.model.thread_state import push_mode
 from edgewise.model.twin import lent, make_twin, usable_model, watch_originals
 from footprint import Footprint
 

@@ -6,8 +6,9 @@ import sys
 import torch
 
 from edgewise import Explanation
+from edgewise.results.entries import Entries, Part
 from edgewise.results.explanation import Settings
-from edgewise.results.explanation_set import Entries, ExplanationSet, Part
+from edgewise.results.explanation_set import ExplanationSet
 from walk_sets import walk_set
 
 EDGES = torch.stack([torch.arange(1, 21), torch.zeros(20, dtype=torch.long)])

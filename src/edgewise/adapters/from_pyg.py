@@ -21,15 +21,14 @@ from torch_geometric.explain import AttentionExplainer, CaptumExplainer, Explain
 from torch_geometric.explain.config import ExplainerConfig, ModelConfig
 
 from edgewise.adapters.heal import heal
-from edgewise.algorithms.copy_scores import SparseScores
 from edgewise.algorithms.registry import Method
 from edgewise.errors import EdgewiseError, ModelError, SettingError
 from edgewise.graph.copies import side_by_side
-from edgewise.graph.inputs import read_index
 from edgewise.model.borrow import random_state_kept
 from edgewise.model.call import ModelCall
 from edgewise.question import PosedQuestion
-from edgewise.question.target import Target, predicted_classes
+from edgewise.question.target import Target, predicted_classes, read_index
+from edgewise.score import SparseScores
 
 
 def from_pyg(algorithm: ExplainerAlgorithm, *, train: Any = None) -> Method:

@@ -1,6 +1,6 @@
 """Explanation methods: one file per idea, and one table of them all (`registry.py`).
 
-`copy_scores.py` says what a method returns. Methods that ask a `Score` (ω → the explained number): `gradient.py`,
+`score.py` says what a method returns. Methods that ask a `Score` (ω → the explained number): `gradient.py`,
 `occlusion.py`, `gnn_explainer.py`, `shapley.py`, `eig_search.py`, and the yardstick `full` in `registry.py`. Methods that
 sum over walks: `walk_sums.py`.
 """

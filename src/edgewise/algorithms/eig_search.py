@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.algorithms.copy_scores import CopyScores, SparseScores
 from edgewise.algorithms.occlusion import Repeated, edge_drops, lowered_drops
 from edgewise.arguments import whole_number
 from edgewise.arrays import occurrence
@@ -20,7 +19,7 @@ from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
 from edgewise.results.explanation import Explanation
 from edgewise.results.explanation_set import ExplanationSet
-from edgewise.score import Score
+from edgewise.score import CopyScores, Score, SparseScores
 from edgewise.text import counted
 
 

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from edgewise import random_numbers
-from edgewise.algorithms.copy_scores import CopyScores
 from edgewise.errors import InputError
-from edgewise.score import Score
+from edgewise.score import CopyScores, Score
 
 
 def gnn_explainer(

@@ -4,8 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.algorithms.copy_scores import CopyScores, at_level, has_own_terms
-from edgewise.score import Score
+from edgewise.score import CopyScores, Score, at_level, has_own_terms
 
 
 def weight_gradients(score: Score, weight: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from edgewise.algorithms.copy_scores import CopyScores, SparseScores, has_own_terms, in_computation_graph
 from edgewise.arrays import LayerWeight, occurrence
 from edgewise.program.perturbation import Differences
 from edgewise.program.perturbation_output import drops
 from edgewise.question import PosedQuestion
-from edgewise.score import Score
+from edgewise.score import CopyScores, Score, SparseScores, has_own_terms, in_computation_graph
 
 
 def one_per_target(candidates: Tensor, owner: Tensor) -> Iterator[Tensor]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgewise.algorithms.copy_scores import LEVELS, CopyScores, SparseScores, in_computation_graph
 from edgewise.algorithms.eig_search import eig_search, lowered_eig_search
 from edgewise.algorithms.gnn_explainer import gnn_explainer, gnn_explainer_fast
 from edgewise.algorithms.gradient import gradient, integrated_gradients, positive_gradient
@@ -18,7 +17,7 @@ from edgewise.algorithms.shapley import shapley
 from edgewise.algorithms.walk_sums import goat_walks, lrp
 from edgewise.arguments import did_you_mean, one_of, real_number, whole_number
 from edgewise.errors import SettingError
-from edgewise.score import Score
+from edgewise.score import LEVELS, CopyScores, Score, SparseScores, in_computation_graph
 from edgewise.text import columns
 
 

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from edgewise import random_numbers
-from edgewise.algorithms.copy_scores import CopyScores
 from edgewise.algorithms.occlusion import Repeated, players
 from edgewise.arrays import occurrence
-from edgewise.score import Score
+from edgewise.score import CopyScores, Score
 
 
 @torch.no_grad()

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from edgewise.algorithms.copy_scores import SparseScores
 from edgewise.errors import SettingError
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.question import PosedQuestion
+from edgewise.score import SparseScores
 from edgewise.walk.network import Network
 from edgewise.walk.prefixes import Prefixes, starting
 from edgewise.walk.search.exhaustive import count_walks

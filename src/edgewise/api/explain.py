@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from edgewise.algorithms.copy_scores import CopyScores, SparseScores
 from edgewise.algorithms.registry import Method, find_method, read_settings
 from edgewise.arguments import one_of, whole_number
 from edgewise.progress import progress_bar
@@ -15,7 +14,7 @@ from edgewise.question.memory import blocks, read_batch_size, read_memory
 from edgewise.results.builder import SetBuilder
 from edgewise.results.explanation import Explanation
 from edgewise.results.explanation_set import ExplanationSet
-from edgewise.score import Score
+from edgewise.score import CopyScores, Score, SparseScores
 
 log = logging.getLogger("edgewise")
 

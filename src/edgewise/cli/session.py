@@ -18,8 +18,9 @@ from edgewise.cli.output import Destination, Output
 from edgewise.cli.read.cli_question import CliQuestion, read_question
 from edgewise.cli.terminal import SHOWN_TARGETS, Interrupted, Voice
 from edgewise.errors import EdgewiseError
+from edgewise.results.entries import Entries
 from edgewise.results.explanation import Settings
-from edgewise.results.explanation_set import Entries, ExplanationSet
+from edgewise.results.explanation_set import ExplanationSet
 
 Result = TypeVar("Result")
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgewise.errors import InputError
-from edgewise.graph.inputs import read_index
+from edgewise.question.target import read_index
 from edgewise.random_numbers import one_thread, seeded
 
 

@@ -42,7 +42,7 @@ def read_structure(data: Any, where: str = "data") -> Data:
     if not isinstance(x, Tensor):
         pair = isinstance(x, (tuple, list))
         raise InputError(
-            f"`{where}.x` must be a tensor of node features, [nodes, features], got {_say(x)}. "
+            f"`{where}.x` must be a tensor of node features, [nodes, features], got {in_words(x)}. "
             + (
                 "Use one tensor for all nodes, torch.cat([x_source, x_target]), with edge_index numbered to match."
                 if pair
@@ -52,7 +52,7 @@ def read_structure(data: Any, where: str = "data") -> Data:
     _check_dense(data, where)
     if x.dim() < 1:
         raise InputError(
-            f"`{where}.x` must have a row for each node, [nodes, features], got {_say(x)}. "
+            f"`{where}.x` must have a row for each node, [nodes, features], got {in_words(x)}. "
             f"Use x.view(1, 1) if this is one node with one feature."
         )
     edge_index = _plain_edge_index(edge_index, where)
@@ -102,7 +102,7 @@ def _instead_of_loader(data: Any) -> str:
     return "Use the data that it loads: loader.dataset with task='graph', or one graph of it, loader.dataset[0]."
 
 
-def _say(value: Any) -> str:
+def in_words(value: Any) -> str:
     """What came, in a few words: "a tensor of shape [3, 1], torch.float32", "None", "list"."""
     if value is None:
         return "None"
@@ -129,7 +129,7 @@ def _plain_edge_index(edge_index: Any, where: str) -> Tensor:
         edge_index = edge_index.as_tensor()  # torch_geometric.EdgeIndex may take a fused path
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.dtype != torch.int64:
         raise InputError(
-            f"`{where}.edge_index` must be [2, edges] of torch.int64, got {_say(edge_index)}. "
+            f"`{where}.edge_index` must be [2, edges] of torch.int64, got {in_words(edge_index)}. "
             f"Use edge_index.long(), or edge_index.t().contiguous() if it is [edges, 2]."
         )
     return edge_index
@@ -186,7 +186,7 @@ def check_values(data: Data, where: str = "data") -> None:
         value = data.get(key)
         if isinstance(value, Tensor) and value.is_floating_point() and not bool(torch.isfinite(value).all()):
             raise InputError(
-                f"`{where}.{key}` must be finite, got NaN or infinite entries ({_say(value)}), from which no score can be "
+                f"`{where}.{key}` must be finite, got NaN or infinite entries ({in_words(value)}), from which no score can be "
                 f"computed. Use {where}.{key} = torch.nan_to_num({where}.{key}), for example."
             )
 
@@ -242,79 +242,6 @@ def _all_fine(graphs: list[Any]) -> bool:
     joined, columns = torch.cat(xs), torch.cat(edges, dim=1)
     finite = bool(torch.isfinite(joined).all()) if joined.is_floating_point() else True
     return finite and bool(((columns >= 0) & (columns < limit.to(columns.device))).all())
-
-
-def read_index(index: Any, size: int, of: str) -> tuple[Tensor, bool]:
-    """Positions `[targets]` and whether a single integer was passed; `of` is what they are positions of, "node" or "graph".
-
-    >>> read_index(2, 3, "node")
-    (tensor([2]), True)
-    >>> read_index([True, False, True], 3, "node")
-    (tensor([0, 2]), False)
-    >>> read_index([0, 7], 3, "node")
-    Traceback (most recent call last):
-    edgewise.errors.InputError: `index` must be between 0 and 2 (3 nodes), got 7.
-    """
-    if index is None:
-        return torch.arange(size), False
-    if isinstance(index, slice):
-        return _in_range(torch.arange(size)[index], size, of), False
-    single = isinstance(index, int) and not isinstance(index, bool)
-    try:
-        positions = torch.as_tensor(list(index) if isinstance(index, (range, set, tuple)) else index).detach().cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"`index` must be integers (an int, a list, a range, a slice or a tensor) or a mask of length {size}, "
-            f"got {_short(index)}. Use index=[3, 42], for example."
-        ) from error
-    if positions.dtype == torch.bool or (positions.dtype == torch.uint8 and positions.numel() == size):
-        positions = _from_mask(positions, size, of)
-    if positions.numel() == 0:
-        raise _nothing_named(size, of)
-    if positions.is_floating_point() or positions.is_complex() or positions.dim() > 1:
-        raise InputError(
-            f"`index` must be integers in one dimension, got {_short(index)}. Use index=[3, 42], for example."
-        )
-    single = single or positions.dim() == 0
-    return _in_range(positions.long().view(-1), size, of), single
-
-
-def _short(index: Any) -> str:
-    """What came as an index, with its type, in at most 80 characters."""
-    if isinstance(index, Tensor):
-        return _say(index)
-    text = f"{type(index).__name__} {index!r}"
-    return text if len(text) < 80 else text[:77] + "..."
-
-
-def _from_mask(mask: Tensor, size: int, of: str) -> Tensor:
-    """The positions at which a mask `[size]` is true."""
-    if mask.dim() != 1 or mask.numel() != size:
-        raise InputError(
-            f"`index` as a mask must have one entry for each of the {size} {of}s, got shape {list(mask.shape)}. "
-            f"Use mask[:, 0] to pick one of several columns."
-        )
-    return mask.bool().nonzero().view(-1)
-
-
-def _in_range(positions: Tensor, size: int, of: str) -> Tensor:
-    """The positions, if there is at least one and all are from 0 to size − 1."""
-    if positions.numel() == 0:
-        raise _nothing_named(size, of)
-    low, high = int(positions.min()), int(positions.max())
-    if low < 0 or high >= size:
-        raise InputError(
-            f"`index` must be between 0 and {size - 1} ({size} {of if size == 1 else of + 's'}), "
-            f"got {low if low < 0 else high}."
-        )
-    return positions
-
-
-def _nothing_named(size: int, of: str) -> InputError:
-    """The refusal of an empty selection."""
-    return InputError(
-        f"`index` must name at least one {of} (0 to {size - 1}), got an empty selection. Leave `index` out for all."
-    )
 
 
 def check_devices(model: nn.Module, graph: Data) -> None:

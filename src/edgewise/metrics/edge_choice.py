@@ -15,8 +15,9 @@ from torch import Tensor
 
 from edgewise.arguments import one_of, real_number, whole_number
 from edgewise.errors import InputError, SettingError
+from edgewise.results.entries import strongest
 from edgewise.results.explanation import ORDERS, strength
-from edgewise.results.explanation_set import Explained, ExplanationSet, strongest
+from edgewise.results.explanation_set import Explained, ExplanationSet
 from edgewise.results.metric_result import Conditions, Measured, MeasuredTable, with_reasons
 from edgewise.results.score_rows import ScoreRows, as_mask, as_set, parts_of, rows_of
 

@@ -1,10 +1,14 @@
-"""The head of a model: the last operation, if it turns logits into probabilities.
+"""What the model returns: logits, log-probabilities, probabilities or values, read off its last operation or stated.
 
-A `log_softmax`, `softmax`, `sigmoid` or `logsigmoid` at the very end says what the model returns. What is explained as the
-logit is then the tensor that goes *into* it. The head is found in the recorded pass, looked for through operations that
-change no number (a `squeeze`, say), and its input is picked up in every later pass.
+A `log_softmax`, `softmax`, `sigmoid` or `logsigmoid` at the very end (the `Head`) says what the model returns. What is
+explained as the logit is then the tensor that goes *into* it. The head is found in the recorded pass, looked for through
+operations that change no number (a `squeeze`, say), and its input is picked up in every later pass. `read_output` decides;
+`ModelOutput` is what was decided.
 """
 
+from __future__ import annotations
+
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +16,13 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from edgewise.model.residuals import Key, Operation
+from edgewise.arguments import one_of
+from edgewise.errors import OutputWarning, SettingError
+from edgewise.program.operations import Kind, kind_of, plain_name
 
 if TYPE_CHECKING:
+    from edgewise.model.call import ModelCall
+    from edgewise.model.data_flow import Key, Operation
     from edgewise.model.trace import Trace
 
 _MANY = 16
@@ -27,22 +35,6 @@ _NAMES = {
     "logsigmoid": "log_prob",
     "log_sigmoid": "log_prob",
 }
-_SAME_NUMBERS = frozenset(
-    [
-        "view",
-        "reshape",
-        "squeeze",
-        "unsqueeze",
-        "flatten",
-        "contiguous",
-        "clone",
-        "to",
-        "type",
-        "float",
-        "double",
-        "dropout",
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -63,13 +55,14 @@ class Head:
         return "sigmoid" in self.function
 
 
-def find_head(trace: "Trace") -> "tuple[Head, Trace] | None":
+def find_head(trace: Trace) -> tuple[Head, Trace] | None:
     """The head of a recorded model, and the pass as it would have been without it; None if it has none that can be seen."""
     makers: dict[Key, Operation] = {}
     for one in trace.operations:  # an operation that hands a tensor on as it is (dropout in eval mode) makes nothing
         makers.update({key: one for key in one.outputs if key is not None and key not in one.inputs})
     operation = makers.get(trace.output_key)
-    while operation is not None and _name(operation) in _SAME_NUMBERS and operation.inputs:
+    same = (Kind.UNCHANGED, Kind.SHAPE)
+    while operation is not None and kind_of(operation.function) in same and operation.inputs:
         operation = makers.get(operation.inputs[0])
     if operation is None or operation.is_layer or _name(operation) not in _NAMES:
         return None
@@ -83,7 +76,7 @@ def find_head(trace: "Trace") -> "tuple[Head, Trace] | None":
 
 
 def _name(operation: Operation) -> str:
-    return str(getattr(operation.function, "__name__", "")).strip("_")
+    return plain_name(operation.function)
 
 
 def _over_columns(operation: Operation, logits: Tensor) -> bool:
@@ -132,3 +125,72 @@ def logits_of(rows: Tensor, output: str) -> Tensor:
     if rows.size(1) > 1:
         return log_prob
     return log_prob - torch.log1p(-log_prob.exp())
+
+
+@dataclass(frozen=True)
+class ModelOutput:
+    """What the model returns, and how its logits are come by."""
+
+    name: str
+    """`"logit"`, `"log_prob"`, `"prob"` or `"value"`."""
+    head: Head | None = None
+    """The operation whose input is explained as the logit."""
+    stated: bool = False
+    """Whether `name` was given, and no operation that says so was seen."""
+
+    def apply(self, call: ModelCall) -> ModelCall:
+        """The call that gives logits."""
+        return replace(call, head=self.head, stated=self.name if self.stated else "")
+
+    def shorten(self, trace: Trace) -> Trace:
+        """A recorded pass of the same model, as far as its logits."""
+        if self.head is not None:
+            found = find_head(trace)
+            return trace if found is None else found[1]
+        return replace(trace, output=logits_of(trace.output, self.name)) if self.stated else trace
+
+    @property
+    def several(self) -> bool:
+        """Whether every column has a sigmoid of its own."""
+        return self.head is not None and self.head.is_sigmoid
+
+    @property
+    def lost(self) -> str:
+        """What `choose_target` is told: probabilities of several classes without their logits are marked."""
+        return f"{self.name}, unseen" if self.stated else self.name
+
+
+def check_output(output: str | None) -> str | None:
+    """One of the four names, or None to read it off the model."""
+    return None if output is None else one_of("output", output, OUTPUTS, also="or None to read it off the model")
+
+
+def read_output(trace: Trace, given: str | None, mode: str | None) -> tuple[ModelOutput, Trace]:
+    """What the model returns, and the recorded pass as far as the logits."""
+    if given == "value" or (given is None and mode == "regression"):
+        return ModelOutput("value"), trace
+    found = None if given == "logit" else find_head(trace)
+    if given is None and found is None:
+        if looks_like_probabilities(trace.output):
+            warnings.warn(
+                "The model's output looks like probabilities, but the operation that makes them cannot be seen, so it is "
+                "explained as logits. Use output='prob' (or output='logit' if these are logits).",
+                OutputWarning,
+                stacklevel=2,
+            )
+        return ModelOutput("logit"), trace
+    if found is None:
+        return (ModelOutput("logit"), trace) if given == "logit" else _stated(str(given), trace)
+    head, shorter = found
+    if given is not None and given != head.output:
+        raise SettingError(
+            f"`output` must be {head.output!r} for a model that ends with {head.function}, got {given!r}. Leave `output` out, "
+            f"or use output='logit' to explain what the model returns as if it were logits."
+        )
+    return ModelOutput(head.output, head), shorter
+
+
+def _stated(name: str, trace: Trace) -> tuple[ModelOutput, Trace]:
+    """Probabilities without a head that could be seen: the recorded pass gives what the call will give."""
+    found = ModelOutput(name, stated=True)
+    return found, found.shorten(trace)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch_geometric.nn import MessagePassing
 
-from edgewise.model.thread_state import ThreadState, pop_mode, push_mode
+from edgewise.model.global_state import ThreadState, pop_mode, push_mode
 
 Layers: TypeAlias = list[tuple[str, MessagePassing]]
 

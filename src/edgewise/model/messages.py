@@ -1,4 +1,9 @@
-"""Which edge owns which message: matched by the `edge_index` that the layer really used, never by position or count."""
+"""Which edge owns which message, and where a layer reads its own node.
+
+Messages are matched by the `edge_index` that the layer really used, never by position or count. Most models hand the graph's
+own `edge_index` to each layer: then a message belongs to the column at its place, and only loops that a known layer drops and
+adds are looked up by their node (`plain_owners`). Whatever is less plain is followed through the pass instead (`identity.py`).
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,10 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
+from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
 from edgewise.arrays import Slots, occurrence
 from edgewise.errors import ModelError
+from edgewise.model.data_flow import Operation, keys_of
 
 
 def match_messages(used: Tensor, given: Tensor, num_nodes: int, layer: str) -> Slots:
@@ -66,7 +73,56 @@ def _refuse_strangers(used: Tensor, known: Tensor, layer: str) -> None:
     )
 
 
-# --- Where a layer hears its own node: one row a layer type ------------------------------------------------------------
+_LOOPS_ONLY = (
+    *(pyg.GCNConv, pyg.GATConv, pyg.GATv2Conv, pyg.SGConv, pyg.SSGConv, pyg.TAGConv, pyg.APPNP, pyg.ChebConv),
+    *(pyg.ClusterGCNConv, pyg.GCN2Conv, pyg.FAConv, pyg.SuperGATConv, pyg.ARMAConv, pyg.LEConv, pyg.EGConv),
+)
+"""Layers that leave the order of the edges alone, and at most drop self-loops and add others at the end."""
+
+
+@dataclass(frozen=True)
+class Owners:
+    """Who owns the messages of a call."""
+
+    slots: Slots
+    """`[messages]`: the column, or edges + node for an added self-loop."""
+    backward: bool = False
+    """Whether some messages run against the columns that own them."""
+    of_all_nodes: bool = True
+    """Whether the rows that receive are all nodes, in order; behind a pooling they are not."""
+
+
+def plain_owners(
+    calls: list[tuple[MessagePassing, Any, Any]], operations: list[Operation], data: Data, names: dict[Any, str]
+) -> list[Owners] | None:
+    """The owner of each message of each call, if every layer was handed the graph's own `edge_index`; otherwise None."""
+    given = keys_of(data.edge_index)[0]
+    layers = [operation for operation in operations if operation.is_layer]
+    if sum(len(layer.calls) for layer in layers) != len(calls):
+        return None  # a call outside the layers that the model names
+    found: list[Owners] = []
+    for layer in layers:
+        for number in layer.calls:
+            module, used, _ = calls[number]
+            own = _own_columns(used, data)
+            if own is None and (given not in layer.inputs or type(module) not in _LOOPS_ONLY):
+                return None
+            slots = match_messages(used, data.edge_index, data.num_nodes, names[module]) if own is None else own
+            found.append(Owners(slots))
+    return found
+
+
+def _own_columns(used: Any, data: Data) -> Slots | None:
+    """All columns in order, if the call used the very tensor of the graph."""
+    given = data.edge_index
+    if not isinstance(used, Tensor) or used.layout != torch.strided or used.shape != given.shape:
+        return None
+    if used.data_ptr() != given.data_ptr() or used.stride() != given.stride():
+        return None
+    return torch.arange(given.size(1), device=given.device)
+
+
+# --- Where a layer reads its own node: one row a layer type ------------------------------------------------------------
 #
 # The own term of a call is what a node tells itself before bias, MLP and norm. It reaches the sum in one of three ways:
 # as an added self-loop message (weighted with the messages), as the second entry of `x = (senders, receivers)`, or through
@@ -75,7 +131,7 @@ def _refuse_strangers(used: Tensor, known: Tensor, layer: str) -> None:
 
 @dataclass(frozen=True)
 class OwnTerm:
-    """How one layer type hears itself, beside added self-loop messages."""
+    """How one layer type reads itself, beside added self-loop messages."""
 
     as_receiver: bool = False
     through: tuple[str, ...] = ()

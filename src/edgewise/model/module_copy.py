@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch_geometric.inspector import Inspector
 
 from edgewise.errors import ModelError
-from edgewise.model.thread_state import ThreadState, push_mode
+from edgewise.model.global_state import ThreadState, push_mode
 
 _PLAIN_KINDS = (
     type(None),

@@ -10,38 +10,23 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
-from edgewise.arrays import Slots
 from edgewise.errors import ModelError
 from edgewise.model.call import ModelCall, with_own_x
-from edgewise.model.depth import Owners, layers_of_calls, origins, plain_owners
+from edgewise.model.data_flow import (
+    Call,
+    Key,
+    Operation,
+    Residual,
+    find_skips,
+    keys_of,
+    layers_of_calls,
+    origins,
+    without_no_ops,
+)
 from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
 from edgewise.model.identity import FollowedCall, follow
-from edgewise.model.messages import own_term
-from edgewise.model.residuals import Key, Operation, Residual, find_skips, keys_of, without_no_ops
+from edgewise.model.messages import Owners, own_term, plain_owners
 from edgewise.trees import tree_leaves
-
-
-@dataclass(frozen=True)
-class Call:
-    """One message-passing call."""
-
-    name: str
-    module: MessagePassing
-    layer: int
-    """The most calls on a path from the features up to this one: calls side by side share a layer."""
-    separable: bool
-    """Whether the node's own term can be scaled apart from the edges."""
-    message_width: int
-    dtype: torch.dtype
-    """Of the messages."""
-    slots: Slots
-    """Which edge (or self edge) owns each message."""
-    arguments: dict[str, Any]
-    """What the layer handed to `propagate`: normalised weights, for one."""
-    edge_features: Tensor | None
-    """What its attention read of each message's edge."""
-    backward: bool = False
-    """Whether some messages run against the columns that own them."""
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,8 @@ from torch.overrides import TorchFunctionMode
 
 from edgewise.errors import ModelError
 from edgewise.model.borrow import borrowed
+from edgewise.model.global_state import Draws, ThreadState, push_mode, quiet_run, thread_kept
 from edgewise.model.module_copy import copied_module, unwrapped
-from edgewise.model.random_state import Draws, quiet_run
-from edgewise.model.thread_state import ThreadState, push_mode, thread_kept
 
 __all__ = ["Twin", "Watch", "lent", "make_twin", "model_lock", "unwrapped", "usable_model", "watch_originals"]
 

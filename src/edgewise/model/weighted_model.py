@@ -11,10 +11,10 @@ from torch_geometric.nn import GCNConv, MessagePassing, SGConv
 from edgewise.arrays import LayerWeight, SelfWeight, Slots
 from edgewise.errors import ModelError
 from edgewise.model.call import ModelCall
+from edgewise.model.data_flow import Residual
 from edgewise.model.hooks import Layers, OperationMode, message_hooks
 from edgewise.model.identity import Follower
 from edgewise.model.messages import match_messages, scaled_own_terms
-from edgewise.model.residuals import Residual
 from edgewise.model.trace import Trace
 from edgewise.trees import tree_flatten, tree_unflatten
 

@@ -20,8 +20,8 @@ from typing import Any, TypeAlias
 from torch import Tensor
 from torch_geometric.data import Data
 
-from edgewise.model.residuals import Key, Operation, keys_of
-from edgewise.model.trace import Call, Trace
+from edgewise.model.data_flow import Call, Key, Operation, keys_of
+from edgewise.model.trace import Trace
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, Source
 from edgewise.program.layers import lower_layer
 from edgewise.program.layers.base import Layer, Unsupported
@@ -37,7 +37,7 @@ Fallback: TypeAlias = Callable[[Operation, Data], list[Any]]
 class _Compiler:
     """Reads operations in order; `known` says which value a tensor is.
 
-    A tensor is recognised by its key (`model/residuals.py`): its identity and its version, so that a tensor before and after an
+    A tensor is recognised by its key (`model/data_flow.py`): its identity and its version, so that a tensor before and after an
     operation in place is two values.
     """
 

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from edgewise.program.compile import rectifier
 from edgewise.program.domains import RowNumbers, interpret
+from edgewise.program.hop import Hop
 from edgewise.program.ir import MessageStep, Ref, Rows, RowStep
 from edgewise.program.kernels import arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer
-from edgewise.program.levels import Hop
 from edgewise.program.perturbation import Differences, MissingMessages, Pairs, Traversal
 
 

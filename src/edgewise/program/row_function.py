@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from edgewise.model.data_flow import Key, keys_of
 from edgewise.model.hooks import OperationMode
-from edgewise.model.residuals import Key, keys_of
 from edgewise.program.operations import is_unchanged, out_of_place, plain_name, row_arguments
 from edgewise.trees import TreeSpec, tree_flatten, tree_unflatten
 

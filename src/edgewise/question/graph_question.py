@@ -10,17 +10,17 @@ from torch_geometric.data import Batch, Data
 from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
 from edgewise.errors import ModelError, StaleQuestionError
 from edgewise.graph.copies import Copies, JoinedGraphs, side_by_side
-from edgewise.graph.inputs import read_graphs, read_index
+from edgewise.graph.inputs import read_graphs
 from edgewise.graph.stores import attributes
 from edgewise.model.call import takes_data
+from edgewise.model.head import read_output
 from edgewise.model.trace import Trace, record
 from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.lowering import lower_graphs
-from edgewise.question.model_output import read_output
 from edgewise.question.posed_question import Asked, PosedQuestion
 from edgewise.question.proof import NOT_REPEATABLE, Audit, close, random_weight, warn_not_local
 from edgewise.question.subject import DataMark, Subject, on_device
-from edgewise.question.target import choose_target
+from edgewise.question.target import choose_target, read_index
 
 _FEW = 4
 _GRAPHS_AT_ONCE = 512

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from edgewise.errors import LocalityWarning, ModelError
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_values
-from edgewise.model.residuals import Key, keys_of
+from edgewise.model.data_flow import Key, keys_of
 from edgewise.model.trace import Trace
 from edgewise.program.compile import compile_program
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep

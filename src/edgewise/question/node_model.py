@@ -14,10 +14,10 @@ from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
 from edgewise.errors import ModelError
 from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies, neighbourhoods, whole_graph
+from edgewise.model.head import ModelOutput, read_output
 from edgewise.model.trace import Trace
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
 from edgewise.program.lowering import Lowering, lower_nodes
-from edgewise.question.model_output import ModelOutput, read_output
 from edgewise.question.proof import NOT_REPEATABLE, Audit, close, random_weight, scale_of_change, warn_not_local
 from edgewise.question.subject import Subject
 

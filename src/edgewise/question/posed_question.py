@@ -13,10 +13,10 @@ from edgewise.engines import Engine
 from edgewise.errors import ModelError
 from edgewise.graph.copies import Copies
 from edgewise.model.call import Forward, ModelCall
+from edgewise.model.head import ModelOutput
 from edgewise.model.hooks import Layers
 from edgewise.model.trace import Trace
 from edgewise.program.lowering import Lowering
-from edgewise.question.model_output import ModelOutput
 from edgewise.question.proof import Audit
 from edgewise.question.subject import Loan, Subject
 from edgewise.question.target import Target

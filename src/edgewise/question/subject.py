@@ -15,7 +15,7 @@ from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
 from edgewise.model.call import Forward, ModelCall, check_kind, check_model
 from edgewise.model.fingerprint import Fingerprint
-from edgewise.model.thread_state import refuse_autocast, thread_kept
+from edgewise.model.global_state import refuse_autocast, thread_kept
 from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, unwrapped, usable_model
 

@@ -1,4 +1,7 @@
-"""Which number is explained: the column of the output, and the logit, the log-probability or the probability of it."""
+"""What is explained: which nodes or graphs (`read_index`), and which number of each (`choose_target`).
+
+The number is the column of the output, and the logit, the log-probability or the probability of it.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from edgewise.errors import InputError, ModelError, SettingError
+from edgewise.graph.inputs import in_words
 
 MODES = ("multiclass", "binary", "multilabel", "regression")
 NUMBERS = ("logit", "log_prob", "prob")
@@ -136,3 +140,76 @@ def _given(target: Any, rows: int, classes: int, mode: str) -> Tensor:
         of = "column" if mode == "regression" else "class"
         raise InputError(f"target names {of} {bad}; the model has {classes}, 0 to {classes - 1}.")
     return column
+
+
+def read_index(index: Any, size: int, of: str) -> tuple[Tensor, bool]:
+    """Positions `[targets]` and whether a single integer was passed; `of` is what they are positions of, "node" or "graph".
+
+    >>> read_index(2, 3, "node")
+    (tensor([2]), True)
+    >>> read_index([True, False, True], 3, "node")
+    (tensor([0, 2]), False)
+    >>> read_index([0, 7], 3, "node")
+    Traceback (most recent call last):
+    edgewise.errors.InputError: `index` must be between 0 and 2 (3 nodes), got 7.
+    """
+    if index is None:
+        return torch.arange(size), False
+    if isinstance(index, slice):
+        return _in_range(torch.arange(size)[index], size, of), False
+    single = isinstance(index, int) and not isinstance(index, bool)
+    try:
+        positions = torch.as_tensor(list(index) if isinstance(index, (range, set, tuple)) else index).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"`index` must be integers (an int, a list, a range, a slice or a tensor) or a mask of length {size}, "
+            f"got {_short(index)}. Use index=[3, 42], for example."
+        ) from error
+    if positions.dtype == torch.bool or (positions.dtype == torch.uint8 and positions.numel() == size):
+        positions = _from_mask(positions, size, of)
+    if positions.numel() == 0:
+        raise _nothing_named(size, of)
+    if positions.is_floating_point() or positions.is_complex() or positions.dim() > 1:
+        raise InputError(
+            f"`index` must be integers in one dimension, got {_short(index)}. Use index=[3, 42], for example."
+        )
+    single = single or positions.dim() == 0
+    return _in_range(positions.long().view(-1), size, of), single
+
+
+def _short(index: Any) -> str:
+    """What came as an index, with its type, in at most 80 characters."""
+    if isinstance(index, Tensor):
+        return in_words(index)
+    text = f"{type(index).__name__} {index!r}"
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+def _from_mask(mask: Tensor, size: int, of: str) -> Tensor:
+    """The positions at which a mask `[size]` is true."""
+    if mask.dim() != 1 or mask.numel() != size:
+        raise InputError(
+            f"`index` as a mask must have one entry for each of the {size} {of}s, got shape {list(mask.shape)}. "
+            f"Use mask[:, 0] to pick one of several columns."
+        )
+    return mask.bool().nonzero().view(-1)
+
+
+def _in_range(positions: Tensor, size: int, of: str) -> Tensor:
+    """The positions, if there is at least one and all are from 0 to size − 1."""
+    if positions.numel() == 0:
+        raise _nothing_named(size, of)
+    low, high = int(positions.min()), int(positions.max())
+    if low < 0 or high >= size:
+        raise InputError(
+            f"`index` must be between 0 and {size - 1} ({size} {of if size == 1 else of + 's'}), "
+            f"got {low if low < 0 else high}."
+        )
+    return positions
+
+
+def _nothing_named(size: int, of: str) -> InputError:
+    """The refusal of an empty selection."""
+    return InputError(
+        f"`index` must name at least one {of} (0 to {size - 1}), got an empty selection. Leave `index` out for all."
+    )

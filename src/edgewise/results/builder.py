@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.algorithms.copy_scores import CopyScores, SparseScores
 from edgewise.algorithms.registry import Method
 from edgewise.question import PosedQuestion
+from edgewise.results.entries import Entries, Part, strongest
 from edgewise.results.explanation import Settings
-from edgewise.results.explanation_set import Entries, ExplanationSet, Part, strongest
-from edgewise.score import Score
+from edgewise.results.explanation_set import ExplanationSet
+from edgewise.score import CopyScores, Score, SparseScores
 
 _FEW = 2**16
 """Scores that are looked through in one go; larger blocks layer by layer, each as far as it can matter."""

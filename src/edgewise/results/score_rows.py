@@ -14,8 +14,9 @@ from edgewise import random_numbers
 from edgewise.arrays import enumerated
 from edgewise.errors import InputError
 from edgewise.graph.computation_graph import InEdges, reach
+from edgewise.results.entries import Entries
 from edgewise.results.explanation import Explanation
-from edgewise.results.explanation_set import Entries, Explained, ExplanationSet
+from edgewise.results.explanation_set import Explained, ExplanationSet
 
 _TARGETS_AT_ONCE = 256
 

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from edgewise.errors import FileError, missing_extra
 from edgewise.files import write_whole
+from edgewise.results.entries import Entries
 from edgewise.results.explanation import Settings
-from edgewise.results.explanation_set import Entries, ExplanationSet
+from edgewise.results.explanation_set import ExplanationSet
 
 _FORMAT = "edgewise-explanations-1"
 """Written into every file: what kind of file it is."""

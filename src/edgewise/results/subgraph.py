@@ -14,8 +14,8 @@ from torch_geometric.data import Data
 from edgewise.arguments import one_of, real_number, whole_number
 from edgewise.arrays import occurrence
 from edgewise.errors import InputError
+from edgewise.results.entries import strongest
 from edgewise.results.explanation import ORDERS, Explanation, strength
-from edgewise.results.explanation_set import strongest
 
 MERGES = ("sum", "mean", "max")
 """How the scores of the two directions of an edge become one."""

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from edgewise import random_numbers
-from edgewise.algorithms.copy_scores import has_own_terms
 from edgewise.algorithms.gradient import gradients_at_one
 from edgewise.algorithms.registry import methods
 from edgewise.question.target import Target
-from edgewise.score import Score
+from edgewise.score import Score, has_own_terms
 
 _HALF = 0.5
 

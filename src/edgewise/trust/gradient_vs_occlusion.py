@@ -8,7 +8,7 @@ from torch import Tensor
 
 from edgewise.algorithms.occlusion import edge_drops, layer_groups, lowered_drops, players
 from edgewise.question import PosedQuestion
-from edgewise.results.explanation_set import Entries, Part
+from edgewise.results.entries import Entries, Part
 from edgewise.score import Score
 from edgewise.trust.target_edges import Draw
 

@@ -24,11 +24,11 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import SettingError
+from edgewise.program.hop import Hop
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.layers.attention import AttentionLayer
 from edgewise.program.layers.base import Layer
 from edgewise.program.layers.gine import EdgeReluLayer
-from edgewise.program.levels import Hop
 from edgewise.walk.blocks import Blocks
 from edgewise.walk.geometry import Geometry
 from edgewise.walk.lrp import Rule, raised

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgewise.program.hop import Hop, pair_products
 from edgewise.program.kernels import arrays, kernels_for
-from edgewise.program.levels import Hop, pair_products
 from edgewise.walk.geometry import Geometry
 
 

@@ -21,10 +21,11 @@ from edgewise.model.trace import Trace, record
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
 from edgewise.program.compile import compile_program
 from edgewise.program.execution import prepare, run
+from edgewise.program.hop import Hop
 from edgewise.program.ir import MessageStep, Program, Rows
 from edgewise.program.layers.base import Unsupported
 from edgewise.program.layers.module import ModuleLayer, module_layer
-from edgewise.program.levels import Hop, Levels, whole_levels
+from edgewise.program.levels import Levels, whole_levels
 from edgewise.program.lowering import Lowering
 from edgewise.question.proof import close, random_weight
 from edgewise.walk.chain import refuse_skips

@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from torch_geometric.data import Data
 
 from edgewise.errors import ModelError
-from edgewise.model.residuals import Key, Operation
+from edgewise.model.data_flow import Key, Operation
 from edgewise.model.trace import Trace
 from edgewise.program.operations import out_of_place
 from edgewise.trees import tree_flatten, tree_leaves, tree_unflatten

@@ -20,7 +20,7 @@ from torch_geometric.nn import (
     SGConv,
 )
 
-from edgewise.model.trace import Call
+from edgewise.model.data_flow import Call
 from edgewise.program.layers.affine_convs import lower_gcn, lower_gin, lower_graph_conv, lower_sage, lower_sgc
 from edgewise.program.layers.attention import lower_attention
 from edgewise.program.layers.base import Unsupported

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from edgewise.program.hop import Hop, grouped_sum, pair_products, weighted_sum
 from edgewise.program.kernels import arrays, kernels_for
 from edgewise.program.layers.base import Layer
-from edgewise.program.levels import Hop, grouped_sum, pair_products, weighted_sum
 
 _FEW = 2**16
 """Numbers on edges below which plain gathers are cheaper than sparse products."""

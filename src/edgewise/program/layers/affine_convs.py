@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, GINConv, GINEConv, GraphConv, SAGEConv, SGConv
 
-from edgewise.model.trace import Call
+from edgewise.model.data_flow import Call
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.layers.base import Unsupported
 from edgewise.program.row_function import RowFunction, read_row_function

@@ -21,10 +21,10 @@ from torch.nn import functional
 from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GATv2Conv
 
-from edgewise.model.trace import Call
+from edgewise.model.data_flow import Call
+from edgewise.program.hop import Hop, weighted_sum
 from edgewise.program.layers.affine_convs import check_every_edge
 from edgewise.program.layers.base import Layer, Unsupported
-from edgewise.program.levels import Hop, weighted_sum
 
 
 @dataclass(frozen=True)

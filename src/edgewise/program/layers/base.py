@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.program.levels import Hop
+from edgewise.program.hop import Hop
 
 
 class Layer(ABC):

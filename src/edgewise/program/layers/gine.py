@@ -8,10 +8,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GINEConv
 
-from edgewise.model.trace import Call
+from edgewise.model.data_flow import Call
+from edgewise.program.hop import Hop
 from edgewise.program.layers.affine_convs import inner_network
 from edgewise.program.layers.base import Layer, Unsupported
-from edgewise.program.levels import Hop
 
 
 @dataclass(frozen=True, eq=False)

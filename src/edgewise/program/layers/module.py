@@ -22,9 +22,9 @@ from torch_geometric.data import Data
 
 from edgewise.errors import ModelError
 from edgewise.graph.computation_graph import InEdges
-from edgewise.model.residuals import Operation, keys_of
+from edgewise.model.data_flow import Operation, keys_of
+from edgewise.program.hop import Hop
 from edgewise.program.layers.base import Layer, Unsupported
-from edgewise.program.levels import Hop
 from edgewise.question.proof import close
 from edgewise.trees import tree_flatten, tree_unflatten
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor
 
-from edgewise.results.explanation_set import Entries, Part, strongest
+from edgewise.results.entries import Entries, Part, strongest
 from edgewise.results.score_rows import ScoreRows, rows_of, scores_at, widths
 
 if TYPE_CHECKING:

@@ -1,11 +1,12 @@
-"""Leave the global random generators where they were, without disturbing threads that draw from them.
+"""What torch, numpy and Python keep outside the model, put back exactly: modes and gradients of a thread, random generators.
 
-Torch's generator is put back only if this thread drew from it: every operation that draws carries a tag, so a pass that draws
-nothing costs no copy and rewinds nobody. Nothing tells who moved Python's and numpy's generators: they are put back if they
-moved.
+Python delivers an interrupt between two steps of any function, the first steps of `__enter__`, `__exit__` and of a cleanup
+included; a context manager written in Python is then left open. So the state of a thread is put back twice (`thread_kept`): the
+second time runs if an interrupt came in the first. Random generators are put back where a model drew from them (`quiet_run`).
 """
 
 import random
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,9 +15,124 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
+from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from edgewise.model.thread_state import ThreadState
+from edgewise.errors import SettingError
+
+
+def push_mode(mode: TorchFunctionMode) -> None:
+    """Let a mode see every torch function of this thread, until the state of the thread is put back."""
+    _push_mode(mode)
+
+
+def pop_mode(mode: TorchFunctionMode) -> bool:
+    """Take a mode off, wherever it is on the stack; False if it is not there (torch takes it off while it works)."""
+    modes = _get_current_function_mode_stack()
+    if mode not in modes:
+        return False
+    for _ in modes:
+        _pop_mode()
+    for other in modes:
+        if other is not mode:
+            _push_mode(other)
+    return True
+
+
+def close_frames(error: BaseException) -> None:
+    """After an interrupt, finish now what hangs in the frames that it has left, such as an open context manager of torch.
+
+    It would otherwise be finished when the traceback is dropped, and change the state of the thread long after we put it back.
+    Ordinary errors keep their frames: people look into them.
+    """
+    if not isinstance(error, Exception):
+        traceback.clear_frames(error.__traceback__)
+
+
+class ThreadState:
+    """Modes and gradients of this thread at one moment.
+
+    >>> import torch
+    >>> before = ThreadState()
+    >>> _ = torch.set_grad_enabled(False)
+    >>> before.put_back()
+    >>> torch.is_grad_enabled()
+    True
+    """
+
+    def __init__(self) -> None:
+        self._modes: list[Any] = _get_current_function_mode_stack()
+        self._depth = torch._C._len_torch_dispatch_stack()
+        self._gradients = torch.is_grad_enabled()
+
+    def put_back(self) -> None:
+        """Make it so again; may be repeated.
+
+        Torch takes a mode off the stack while it works, and an interrupt in the wrong place makes it forget to push it back: so
+        modes that are missing are restored too.
+        """
+        if _get_current_function_mode_stack() != self._modes:
+            while torch._C._len_torch_function_stack():
+                _pop_mode()
+            for mode in self._modes:
+                _push_mode(mode)
+        while torch._C._len_torch_dispatch_stack() > self._depth:
+            _python_dispatch._pop_mode()
+        torch._C._set_grad_enabled(self._gradients)
+
+
+def refuse_autocast() -> None:
+    """Refuse to compute where torch would round our numbers to a few digits behind our back.
+
+    Raises:
+        SettingError: Inside `torch.autocast`. One in the model's own `forward` belongs to the model, and stays.
+    """
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            raise SettingError(
+                f"Explanations must be computed in the model's own precision, got a call inside torch.autocast({device!r}). "
+                f"Use with torch.autocast({device!r}, enabled=False): around it."
+            )
+
+
+@contextmanager
+def thread_kept() -> Iterator[None]:
+    """The state of this thread is put back, whatever happens inside.
+
+    An interrupt is handed on as such, also where it has made torch stumble over an error of its own meanwhile.
+
+    >>> import torch
+    >>> with thread_kept():
+    ...     _ = torch.set_grad_enabled(False)
+    >>> torch.is_grad_enabled()
+    True
+    """
+    before = ThreadState()
+    try:
+        yield
+    except BaseException as error:
+        interrupt = _interrupt_behind(error)
+        close_frames(interrupt or error)
+        if interrupt is not None:
+            raise interrupt from error
+        raise
+    finally:
+        try:
+            before.put_back()
+        finally:
+            before.put_back()
+
+
+def _interrupt_behind(error: BaseException) -> BaseException | None:
+    """The interrupt during whose handling an ordinary error was raised, if there is one."""
+    cause: BaseException | None = error
+    while isinstance(cause, Exception):
+        cause = cause.__cause__ or cause.__context__
+    return None if cause is error or isinstance(cause, GeneratorExit) else cause
+
+
+# --- Random generators --------------------------------------------------------------------------------------------------
 
 Result = TypeVar("Result")
 

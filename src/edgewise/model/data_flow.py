@@ -1,16 +1,22 @@
-"""Residuals and long skips in a recorded forward pass.
+"""What flows where in a recorded forward pass: operations and their tensors, the layer of each call, residuals and long skips.
 
-A residual carries a call's own input around that call, into the next call (or the output): it is a part of how the node hears
-itself, so it is scaled with the self weights. What jumps past later calls (JumpingKnowledge, per-layer readouts) belongs to no
-single call and is only reported.
+A tensor is known by its `Key`. Operations that change no number are taken out first (`without_no_ops`). The layer of a call is
+the number of calls on the longest way to it (`layers_of_calls`). A residual carries a call's own input around that call, into
+the next call (or the output): it is a part of how a node reads itself, so it is scaled with the self weights. What jumps past
+later calls (JumpingKnowledge, per-layer readouts) belongs to no single call and is only reported (`find_skips`).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+from torch_geometric import nn as pyg
+from torch_geometric.data import Data
+from torch_geometric.nn import MessagePassing
 
+from edgewise.arrays import Slots
 from edgewise.program.operations import is_constant, is_unchanged
 from edgewise.trees import tree_leaves
 
@@ -76,6 +82,53 @@ def without_no_ops(operations: list[Operation]) -> tuple[list[Operation], dict[K
         own = same.get(operation.own_input, operation.own_input)
         kept.append(replace(operation, inputs=inputs, outputs=outputs, own_input=own))
     return kept, same
+
+
+# --- Layers of calls ----------------------------------------------------------------------------------------------------
+
+_IN_A_ROW = (pyg.SGConv, pyg.SSGConv, pyg.TAGConv, pyg.APPNP, pyg.ChebConv)
+"""Layers that call `propagate` several times, each time on what the last one gave."""
+
+
+def origins(model: nn.Module, data: Data) -> set[Key]:
+    """Keys of the tensors that exist before the pass: parameters, buffers and the data."""
+    tensors = [*model.parameters(), *model.buffers(), *(v for v in data.to_dict().values() if isinstance(v, Tensor))]
+    return set(keys_of(tensors))
+
+
+def layers_of_calls(operations: list[Operation], known: set[Key], output: list[Key]) -> list[int] | None:
+    """The layer of each call; None if a layer reads something whose making was not seen.
+
+    Two branches on one input share layer 0, a call on their sum has layer 1:
+
+    >>> a, b, x, h, y = ((number, 0) for number in range(5))
+    >>> branch = [Operation("conv", [x], [a], calls=range(0, 1)), Operation("conv", [x], [b], calls=range(1, 2))]
+    >>> rest = [Operation("add", [a, b], [h]), Operation("conv", [h], [y], calls=range(2, 3))]
+    >>> layers_of_calls([*branch, *rest], {x}, [y])
+    [0, 0, 1]
+    """
+    depth: dict[Key, int] = dict.fromkeys(known, 0)
+    layers: dict[int, int] = {}
+    for operation in operations:
+        reads = [key for key in operation.inputs if key is not None]
+        if operation.is_layer:
+            if any(key not in depth for key in reads) or not _in_a_row(operation):
+                return None
+            before = max((depth[key] for key in reads), default=0)
+            layers.update({call: before + i for i, call in enumerate(operation.calls)})
+        before = max((depth.get(key, 0) for key in reads), default=0) + len(operation.calls)
+        for key in operation.outputs:
+            depth[key] = max(before, depth.get(key, 0))
+    if any(key not in depth for key in output if key is not None):
+        return None
+    return [layers[call] for call in sorted(layers)]
+
+
+def _in_a_row(operation: Operation) -> bool:
+    return len(operation.calls) == 1 or isinstance(operation.function, _IN_A_ROW)
+
+
+# --- Residuals and skips ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -146,3 +199,26 @@ def _hits(reached: dict[Any, None], output: list[Key]) -> bool:
 def _residual(operation: Operation, call: Operation, layer: int) -> Residual:
     arguments = tuple(i for i, key in enumerate(operation.inputs) if key == call.own_input)
     return Residual(operation.position, arguments, layer)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One message-passing call."""
+
+    name: str
+    module: MessagePassing
+    layer: int
+    """The most calls on a path from the features up to this one: calls side by side share a layer."""
+    separable: bool
+    """Whether the node's own term can be scaled apart from the edges."""
+    message_width: int
+    dtype: torch.dtype
+    """Of the messages."""
+    slots: Slots
+    """Which edge (or self edge) owns each message."""
+    arguments: dict[str, Any]
+    """What the layer handed to `propagate`: normalised weights, for one."""
+    edge_features: Tensor | None
+    """What its attention read of each message's edge."""
+    backward: bool = False
+    """Whether some messages run against the columns that own them."""
