@@ -136,6 +136,7 @@ class _Glance:
         self.empty: list[dict[Any, Any]] = []
         self.tensors: list[tuple[Tensor, dict[str, Any], str]] = []
         self.parameters: list[tuple[Tensor, dict[str, Any], str]] = []
+        self.lists: list[tuple[list[Any], list[Any]]] = []
         self.contents: list[tuple[Any, dict[str, Any], str]] = []
         for module, (parameters, buffers, attributes) in zip(modules, parts, strict=True):
             own = vars(module)
@@ -145,7 +146,24 @@ class _Glance:
                 self.tensors += [(value, table, key) for key, value in kept.items() if value is not None]
             self.parameters += [(v, module._parameters, key) for key, v in parameters.items() if v is not None]
             self.empty += [value for key, value in own.items() if _role(key) == "hooks" and not value]
-            self.contents += [(kept, own, key) for key, kept in attributes.items() if kept is not own.get(key)]
+            for key, kept in attributes.items():
+                self._watch(own, key, kept)
+
+    def _watch(self, own: dict[str, Any], key: str, kept: Any) -> None:
+        """Note how to look at an attribute whose contents may change: flat lists and dictionaries object by object."""
+        value = own.get(key)
+        if kept is value:
+            return
+        if isinstance(kept, _Container) and all(
+            map(operator.is_, kept.parts.values(), (_parts_of(value) or {}).values())
+        ):
+            if type(value) is dict:
+                self.tables.append((value, dict(value)))
+                return
+            if type(value) is list:
+                self.lists.append((value, list(value)))
+                return
+        self.contents.append((kept, own, key))
 
     def parameters_are_same(self) -> bool:
         """Whether every parameter is there with its numbers; False may also mean that it takes a closer look."""
@@ -162,6 +180,8 @@ class _Glance:
                 return False
             if not all(map(operator.is_, now, before)):
                 return False
+        if any(len(now) != len(before) or not all(map(operator.is_, now, before)) for now, before in self.lists):
+            return False
         if not all(_equal(before, table[key]) for before, table, key in self.tensors):
             return False
         return all(key in table and _same(before, table[key]) for before, table, key in self.contents)
