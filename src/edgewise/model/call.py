@@ -1,10 +1,12 @@
 """How a model is called: `model(x, edge_index, **extras)`, `model(data)`, or the user's own `forward=`."""
 
 import copy
+import dis
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 import torch
@@ -177,3 +179,36 @@ def check_kind(model: Any) -> list[tuple[str, MessagePassing]]:
             f"it has no messages to weight. Build it from PyG convs such as GCNConv or SAGEConv."
         )
     return layers
+
+
+_STORE = dis.opmap["STORE_ATTR"]
+
+
+@lru_cache(maxsize=4096)
+def assigned_by_forward(kind: type) -> frozenset[str]:
+    """Names of attributes that `forward` assigns, itself or in methods of the class whose names it mentions.
+
+    >>> from torch_geometric.nn import TransformerConv
+    >>> "_alpha" in assigned_by_forward(TransformerConv), "heads" in assigned_by_forward(TransformerConv)
+    (True, False)
+    """
+    own = [vars(part) for part in kind.__mro__ if part not in nn.Module.__mro__]
+    waiting, seen = ["forward"], {"forward"}
+    assigned: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        for methods in own:  # every version: one may call that of its parent
+            for code in _codes(getattr(methods.get(name), "__code__", None)):
+                if _STORE in code.co_code[::2]:  # else there is nothing to find, and reading it takes a while
+                    assigned.update(step.argval for step in dis.get_instructions(code) if step.opcode == _STORE)
+                waiting.extend(set(code.co_names) - seen)
+                seen.update(code.co_names)
+    return frozenset(assigned)
+
+
+def _codes(code: CodeType | None) -> Iterator[CodeType]:
+    """The code of a function and of the functions inside it."""
+    if code is not None:
+        yield code
+        for part in code.co_consts:
+            yield from _codes(part if isinstance(part, CodeType) else None)

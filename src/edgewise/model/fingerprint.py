@@ -4,14 +4,12 @@ Versions of tensors do not see an edit through `.data`, and identities do not se
 """
 
 import dataclasses
-import dis
 import math
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import lru_cache
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
 
+from edgewise.model.call import assigned_by_forward
 from edgewise.model.twin import model_lock, unwrapped
 
 DEPTH = 4
@@ -33,7 +32,6 @@ _TORCH_OWN = (
 )
 _COPIES = ("inspector", "_flat_weights", "_flat_weight_refs")  # what the class or the parameters say already
 _TRAINERS = ("_trainer", "trainer", "_fabric", "fabric")
-_STORE = dis.opmap["STORE_ATTR"]
 _NOT_THE_FUNCTION = frozenset(("training", *_TORCH_OWN, *_COPIES, *_TRAINERS))
 
 
@@ -203,39 +201,9 @@ def _role(key: str) -> str:
     return "" if key in _NOT_THE_FUNCTION or key.startswith("_cached") else "value"
 
 
-@lru_cache(maxsize=4096)
-def _assigned_by_forward(kind: type) -> frozenset[str]:
-    """Names of attributes that `forward` assigns, itself or in methods of the class whose names it mentions.
-
-    >>> from torch_geometric.nn import TransformerConv
-    >>> "_alpha" in _assigned_by_forward(TransformerConv), "heads" in _assigned_by_forward(TransformerConv)
-    (True, False)
-    """
-    own = [vars(part) for part in kind.__mro__ if part not in nn.Module.__mro__]
-    waiting, seen = ["forward"], {"forward"}
-    assigned: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        for methods in own:  # every version: one may call that of its parent
-            for code in _codes(getattr(methods.get(name), "__code__", None)):
-                if _STORE in code.co_code[::2]:  # else there is nothing to find, and reading it takes a while
-                    assigned.update(step.argval for step in dis.get_instructions(code) if step.opcode == _STORE)
-                waiting.extend(set(code.co_names) - seen)
-                seen.update(code.co_names)
-    return frozenset(assigned)
-
-
-def _codes(code: CodeType | None) -> Iterator[CodeType]:
-    """The code of a function and of the functions inside it."""
-    if code is not None:
-        yield code
-        for part in code.co_consts:
-            yield from _codes(part if isinstance(part, CodeType) else None)
-
-
 def _contents(module: nn.Module) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """(parameters, buffers, attributes) that are there now."""
-    attributes, left_behind = {}, _assigned_by_forward(type(module))  # type: ignore[arg-type]  # classes are hashable
+    attributes, left_behind = {}, assigned_by_forward(type(module))  # type: ignore[arg-type]  # classes are hashable
     for key, value in list(vars(module).items()):
         role = _role(key)
         if role == "value" and key not in left_behind:

@@ -48,8 +48,13 @@ class Hop:
     table_size: int
     """How many rows the table of senders has."""
     table_node: Tensor | None = None
-    """The node of each row of the table, where that is not its number."""
+    """The node of each row of the table, from the first on, where that is not its number."""
     _cache: dict[str, Any] = field(default_factory=dict)
+
+    def nodes_of_table(self) -> Tensor:
+        """`[table]`: the node of each row of the table."""
+        assert self.table_node is not None
+        return self.table_node[: self.table_size]
 
     @property
     def num_heads(self) -> int:

@@ -74,14 +74,16 @@ class Levels:
         key = (call, from_nodes)
         if key not in self._hops:
             heads, edges = self.pairs_after(call + 1), self.edges_of(call)
-            nodes = self.node[:heads]
+            other = self._hops.get((call, not from_nodes))  # the same edges and heads, other rows
+            start, edge_id, nodes, head = (
+                (self.start[: heads + 1], self.edge_id[:edges], self.node[:heads], self.head[:edges])
+                if other is None
+                else (other.start, other.edge_id, other.node, other.head)
+            )
             tail = self.sender[:edges] if from_nodes or self.whole else self.tail[:edges]  # nodes, or pairs
             size = self.num_nodes if from_nodes or self.whole else self.pairs_after(call)
             own = nodes if from_nodes and not self.whole else None
-            known = {"head": self.head[:edges]}
-            self._hops[key] = Hop(
-                self.start[: heads + 1], tail, self.edge_id[:edges], own, nodes, size, self.node[:size], known
-            )
+            self._hops[key] = Hop(start, tail, edge_id, own, nodes, size, self.node, {"head": head})
         return self._hops[key]
 
     def gather(self, rows: Tensor, calls: int) -> Tensor:

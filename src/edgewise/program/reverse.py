@@ -104,6 +104,7 @@ class ReversePass:
         example = known[program.output]
         self.of_edges = example.new_zeros(program.num_calls, len(levels.edge_id))  # [L, M]
         self.of_own = example.new_zeros(program.num_calls, len(levels.node))  # [L, S]
+        self._rows = list(zip(self.of_edges.unbind(0), self.of_own.unbind(0), strict=True))  # by call: [M], [S]
         self.gradient: dict[int, Tensor] = {}
 
     def run(self, of_rows: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
@@ -198,7 +199,8 @@ class ReversePass:
             gradient = functional.pad(gradient, (0, 0, 0, near.num_heads - len(gradient)))
         onto = None if from_nodes else self.levels.hop(step.call, from_nodes=False)
         edges, own, of_table = step.layer.backward(table, near, gradient, onto)
-        self.of_edges[step.call, : len(edges)] = edges
-        self.of_own[step.call, : len(own)] += own
+        of_edges, of_own = self._rows[step.call]
+        of_edges[: edges.numel()] = edges
+        of_own[: own.numel()] += own
         if of_table is not None:
             self._add(step.source.value, of_table)  # type: ignore[union-attr]

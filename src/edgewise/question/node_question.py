@@ -30,6 +30,7 @@ class NodeQuestion(PosedQuestion):
 
     task = "node"
     _engine: tuple[int, Engine] | None = None
+    _counts: tuple[Tensor, Tensor] | None = None
 
     def __init__(self, model: Any, data: Any, index: Any, asked: Asked) -> None:
         _check_one_graph(data)
@@ -154,9 +155,10 @@ class NodeQuestion(PosedQuestion):
 
     def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Of the one graph."""
-        counts = (self.cut.num_nodes, self.cut.num_edges)
-        nodes, edges = (torch.tensor([count], device=self.device) for count in counts)
-        return nodes, edges
+        if self._counts is None:
+            counts = torch.tensor([self.cut.num_nodes, self.cut.num_edges], device=self.device)
+            self._counts = counts[:1], counts[1:]
+        return self._counts
 
     @property
     def hops(self) -> int | None:

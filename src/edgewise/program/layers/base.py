@@ -39,7 +39,7 @@ class Layer(ABC):
         own = torch.ones(near.num_heads, dtype=gradient.dtype, device=gradient.device).requires_grad_()
         inputs, hop = [weight, own], near
         if onto is not None:
-            hop, table = onto, table.index_select(0, onto.table_node).requires_grad_()
+            hop, table = onto, table.index_select(0, onto.nodes_of_table()).requires_grad_()
             inputs.append(table)
         with torch.enable_grad():
             output = self.forward(table, hop, weight, own)
