@@ -14,11 +14,11 @@ from torch_geometric.nn import GCN, SAGEConv
 import edgewise as ew
 import rectified
 import zoo
+from edgewise.program.intervals import Interval, TwoSided
 from edgewise.trust import certify, sign_flips
 from edgewise.trust.backward_bounds import Return
 from edgewise.trust.certificate import _Verdict, follow, spreads
 from edgewise.trust.flips import sampled_gradients
-from edgewise.trust.intervals import Interval, TwoSided
 from edgewise.trust.target_edges import TargetEdges
 from footprint import Footprint
 

@@ -10,10 +10,11 @@ from torch.nn import functional
 import edgewise as ew
 import spellings
 import zoo
+from edgewise.program.intervals import Interval
 from edgewise.program.operations import Bend, bends
 from edgewise.trust import certify
 from edgewise.trust.flips import sampled_gradients
-from edgewise.trust.intervals import Interval, Rectify
+from edgewise.trust.interval_operations import Rectify
 from spellings import PAIRS, RECTIFIERS
 
 PARTS = ("keeps", "flips", "vanishes")

@@ -18,8 +18,8 @@ from edgewise.errors import InputError, ModelError
 from edgewise.graph.copies import Copies
 from edgewise.metrics.edge_choice import Choice, Chosen, choose
 from edgewise.question import NodeQuestion, PosedQuestion, pose
+from edgewise.question.equality import close, random_weight, warn_not_local
 from edgewise.question.memory import blocks, estimated_blocks, read_batch_size, read_memory
-from edgewise.question.proof import close, random_weight, warn_not_local
 from edgewise.question.target import Target
 from edgewise.results.explanation import refuse_other_layers
 from edgewise.results.explanation_set import ExplanationSet

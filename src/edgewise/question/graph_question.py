@@ -17,8 +17,8 @@ from edgewise.model.head import read_output
 from edgewise.model.trace import Trace, record
 from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.lowering import lower_graphs
+from edgewise.question.equality import NOT_REPEATABLE, Audit, close, random_weight, warn_not_local
 from edgewise.question.posed_question import Asked, PosedQuestion
-from edgewise.question.proof import NOT_REPEATABLE, Audit, close, random_weight, warn_not_local
 from edgewise.question.subject import DataMark, Subject, on_device
 from edgewise.question.target import choose_target, read_index
 

@@ -21,8 +21,8 @@ from edgewise.program.compile import compile_program
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.base import Unsupported
 from edgewise.program.operations import row_arguments
+from edgewise.question.equality import close
 from edgewise.question.node_model import NodeModel
-from edgewise.question.proof import close
 
 _LARGEST_PASS = 4 * 2**30
 """Bytes of messages of a pass over the whole graph that is still worth a confirmation."""

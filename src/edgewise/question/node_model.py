@@ -18,7 +18,7 @@ from edgewise.model.head import ModelOutput, read_output
 from edgewise.model.trace import Trace
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
 from edgewise.program.lowering import Lowering, lower_nodes
-from edgewise.question.proof import NOT_REPEATABLE, Audit, close, random_weight, scale_of_change, warn_not_local
+from edgewise.question.equality import NOT_REPEATABLE, Audit, close, random_weight, scale_of_change, warn_not_local
 from edgewise.question.subject import Subject
 
 log = logging.getLogger("edgewise")

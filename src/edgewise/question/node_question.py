@@ -13,10 +13,10 @@ from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies
 from edgewise.graph.cut import Cut, columns_into, cut_out, part_of, whole, worth_cutting
 from edgewise.graph.inputs import check_values, read_structure
+from edgewise.question.equality import warn_not_local
 from edgewise.question.locality import confirmed, is_proved
 from edgewise.question.node_model import Known, NodeModel, rim_of
 from edgewise.question.posed_question import Asked, PosedQuestion
-from edgewise.question.proof import warn_not_local
 from edgewise.question.subject import DataMark, Subject, on_device
 from edgewise.question.target import choose_target, read_index
 

@@ -17,7 +17,7 @@ from edgewise.model.head import ModelOutput
 from edgewise.model.hooks import Layers
 from edgewise.model.trace import Trace
 from edgewise.program.lowering import Lowering
-from edgewise.question.proof import Audit
+from edgewise.question.equality import Audit
 from edgewise.question.subject import Loan, Subject
 from edgewise.question.target import Target
 
@@ -120,7 +120,7 @@ class PosedQuestion(ABC):
 
     def _find_slope(self) -> str:
         """Why gradients cannot be trusted; empty if they can, or if that could not be decided."""
-        from edgewise.question.slopes import audit_slopes
+        from edgewise.question.gradient_audit import audit_slopes
 
         with torch.inference_mode(mode=False):
             slope = audit_slopes(self)

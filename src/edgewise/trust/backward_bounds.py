@@ -20,9 +20,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from edgewise.program.intervals import Interval
 from edgewise.program.perturbation import Numbering
 from edgewise.trust.forward_bounds import Bent, Received, Spread, find, weights_of
-from edgewise.trust.intervals import Affine, Interval, Join, Messages, Operation, Rectify, Sum
+from edgewise.trust.interval_operations import Affine, Join, Messages, Operation, Rectify, Sum
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.algorithms.registry import check_level
 from edgewise.arguments import whole_number
+from edgewise.program.intervals import Interval
 from edgewise.program.perturbation import Differences
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import read_memory
@@ -22,7 +23,6 @@ from edgewise.text import counted
 from edgewise.trust.backward_bounds import Return
 from edgewise.trust.forward_bounds import Spread, VariedEdges
 from edgewise.trust.interval_program import AtOne, NotCertifiable, Plan
-from edgewise.trust.intervals import Interval
 from edgewise.trust.target_edges import (
     Draw,
     TargetEdges,

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgewise.program.intervals import Interval
 from edgewise.program.perturbation import Pairs, Traversal
+from edgewise.trust.interval_operations import Affine, Join, Messages, Operation, Rectify, Sum
 from edgewise.trust.interval_program import AtOne
-from edgewise.trust.intervals import Affine, Interval, Join, Messages, Operation, Rectify, Sum
 
 # --- What is carried from call to call, and what is left for the backward bounds ---------------------------------------
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from edgewise.program.domains import Domain, interpret
+from edgewise.program.intervals import Interval, TwoSided
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.operations import Kind, bends, kind_of, plain_name
 from edgewise.program.perturbation import Differences
-from edgewise.trust.intervals import Affine, Interval, Join, Messages, Operation, Rectify, Sum, TwoSided
+from edgewise.trust.interval_operations import Affine, Join, Messages, Operation, Rectify, Sum
 
 _FLOATING = ("float", "double")
 

@@ -1,7 +1,8 @@
 """What a walk can still bring: for every node and call, a box around the vectors of all walks that arrive in its state.
 
-One pass of interval arithmetic over the graph, the same for all targets. The image of a box under a matrix M is
-[M⁺lo + M⁻hi, M⁺hi + M⁻lo]; blocks are applied pair by pair, before the hull over the senders is taken.
+One pass of interval arithmetic (`program/intervals.py`) over the graph, the same for all targets. The image of a box under a
+matrix M is [M⁺lo + M⁻hi, M⁺hi + M⁻lo], pushed outwards by what rounding may have done; blocks are applied pair by pair, before
+the hull over the senders is taken.
 
 Example: `edgewise.examples.triangle_model`, h_v = 2·Σ x_u + x_v with x = (1, 0, 1). Walks of one step bring into the states h
 
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgewise.program.intervals import Interval, TwoSided
 from edgewise.program.kernels import arrays, kernels_for
 from edgewise.walk.blocks import Blocks, RowMap
 from edgewise.walk.geometry import Geometry
@@ -32,17 +34,25 @@ _NUMBERS_AT_ONCE = 2**22  # entries of blocks, or of boxes of pairs, that are he
 class Box:
     """For every node: the smallest box around the vectors of all walks that arrive in its state before a call."""
 
-    low: Tensor
-    """`[N, width]`; zeros where no walk arrives."""
-    high: Tensor
+    sides: Interval
     """`[N, width]`; zeros where no walk arrives."""
     reached: Tensor
     """`[N]`: whether any walk arrives."""
 
+    @property
+    def low(self) -> Tensor:
+        """`[N, width]`: the lower sides."""
+        return self.sides.lo
+
+    @property
+    def high(self) -> Tensor:
+        """`[N, width]`: the upper sides."""
+        return self.sides.hi
+
     def upper(self, gradient: Tensor, node: Tensor) -> Tensor:
         """`[n]`: the largest gradient · vector over each node's box.
 
-        >>> box = Box(torch.tensor([[0.0, -1.0]]), torch.tensor([[2.0, 5.0]]), torch.tensor([True]))
+        >>> box = Box(Interval(torch.tensor([[0.0, -1.0]]), torch.tensor([[2.0, 5.0]])), torch.tensor([True]))
         >>> box.upper(torch.tensor([[3.0, -1.0]]), torch.tensor([0]))               # 3 · 2 − 1 · −1
         tensor([7.])
         """
@@ -91,10 +101,8 @@ class _Hull:
     def box(self) -> Box:
         """The boxes; a node whose sides are still infinite was not reached."""
         reached = torch.isfinite(self.low).all(dim=1)
-        zero = self.low.new_zeros(())
-        return Box(
-            torch.where(reached.view(-1, 1), self.low, zero), torch.where(reached.view(-1, 1), self.high, zero), reached
-        )
+        low, high = (torch.where(reached.view(-1, 1), side, 0.0) for side in (self.low, self.high))
+        return Box(Interval(low, high), reached)
 
 
 def _first_box(network: Network) -> Box:
@@ -106,8 +114,8 @@ def _first_box(network: Network) -> Box:
     if narrow and first.skip is None and (summed is None or summed.diagonal is not None):
         assert first.scale is not None
         assert first.sent is not None
-        points = Box(first.sent, first.sent, everyone)
-        own = None if first.root is None else (first.root, first.root)
+        points = Box(Interval.point(first.sent), everyone)
+        own = None if first.root is None else Interval.point(first.root)
         return _factored(geometry, first.scale, points, own, summed)
     pairs = torch.arange(len(geometry), device=everyone.device)
     hull = _Hull(network.num_nodes, width, torch.zeros(0, dtype=torch.double, device=pairs.device))
@@ -125,8 +133,8 @@ def _image(network: Network, call: int, box: Box) -> Box:
     plain = blocks.dense is None and blocks.post is None and blocks.sending is None and around is None
     if plain and blocks.scale is not None and blocks.scale.size(1) == 1:
         if summed is None or summed.diagonal is not None:
-            through = Box(*_through(blocks.matrix, box.low, box.high), box.reached)
-            own = None if blocks.root is None else _through(blocks.root, box.low, box.high)
+            through = Box(_through(blocks.matrix, box.sides), box.reached)
+            own = None if blocks.root is None else _through(blocks.root, box.sides)
             return _factored(geometry, blocks.scale, through, own, summed)
         compiled = _compiled_image(blocks, geometry, summed, box)
         if compiled is not None:
@@ -161,30 +169,19 @@ def _compiled_image(blocks: Blocks, geometry: Geometry, summed: RowMap, box: Box
     return _Hull.of(*(torch.from_numpy(side) for side in kernels.box_image(*arrays(matrices, *places)))).box()
 
 
-def _through(matrix: Tensor | None, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """The image of boxes `[N, in]` under a shared matrix `[out, in]`, each row by itself: `[N, out]` twice."""
-    if matrix is None:
-        return low, high
-    up, down = matrix.clamp(min=0).t(), matrix.clamp(max=0).t()
-    return low @ up + high @ down, high @ up + low @ down
+def _through(matrix: Tensor | None, sides: Interval) -> Interval:
+    """The image of boxes `[N, in]` under a shared matrix `[out, in]`, each row by itself: `[N, out]`."""
+    return sides if matrix is None else sides.linear(TwoSided.of(matrix))
 
 
-def _scaled(scale: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Boxes times numbers; a negative number swaps the sides."""
-    one, other = scale * low, scale * high
-    return torch.minimum(one, other), torch.maximum(one, other)
-
-
-def _factored(
-    geometry: Geometry, scale: Tensor, box: Box, own: tuple[Tensor, Tensor] | None, summed: RowMap | None
-) -> Box:
+def _factored(geometry: Geometry, scale: Tensor, box: Box, own: Interval | None, summed: RowMap | None) -> Box:
     """The hull over the pairs of diagonal · (scale · box of the sender, + the own box where a node stays).
 
     Args:
         geometry: The pairs.
         scale: `[pairs, 1]`.
         box: Boxes of the senders, through the shared matrix already.
-        own: `[N, width]` low and high, boxes of nodes that stay, through the root matrix already.
+        own: `[N, width]`, boxes of nodes that stay, through the root matrix already.
         summed: What happens at the receivers; its diagonal, if there is one.
 
     Adding the two where a node has both a loop and a root matrix is wider than need be, and still holds.
@@ -194,22 +191,26 @@ def _factored(
     if kernels is not None:
         nothing = box.low.new_zeros(0, 0)
         places = (geometry.in_pairs.start, geometry.sender, scale.view(-1), geometry.is_own, box.reached)
-        rows = (box.low, box.high, *(own or (nothing, nothing)), nothing if diagonal is None else diagonal)
+        rows = (
+            box.low,
+            box.high,
+            *((nothing, nothing) if own is None else (own.lo, own.hi)),
+            nothing if diagonal is None else diagonal,
+        )
         found = kernels.hull(*arrays(*places, *(side.contiguous() for side in rows)))
         return _Hull.of(*(torch.from_numpy(side) for side in found)).box()
     hull = _Hull(geometry.num_nodes, box.low.size(1), box.low)
     pairs = box.reached[geometry.sender].nonzero().view(-1)
     for part in pairs.split(max(_NUMBERS_AT_ONCE // max(box.low.size(1), 1), 1)):
         sender, receiver = geometry.sender[part], geometry.receiver[part]  # [p]
-        low, high = box.low.index_select(0, sender), box.high.index_select(0, sender)  # [p, width]
-        low, high = _scaled(scale.index_select(0, part), low, high)
+        sides = box.sides.rows(sender).scaled(scale.index_select(0, part))  # [p, width]
         if own is not None:
             stays = geometry.is_own[part].nonzero().view(-1)
-            low = low.index_add(0, stays, own[0].index_select(0, sender[stays]))
-            high = high.index_add(0, stays, own[1].index_select(0, sender[stays]))
+            mine = own.rows(sender[stays])
+            sides = Interval(sides.lo.index_add(0, stays, mine.lo), sides.hi.index_add(0, stays, mine.hi))
         if diagonal is not None:
-            low, high = _scaled(diagonal.index_select(0, receiver), low, high)
-        hull.add(receiver, low, high)
+            sides = sides.scaled(diagonal.index_select(0, receiver))
+        hull.add(receiver, sides.lo, sides.hi)
     return hull.box()
 
 

@@ -27,7 +27,7 @@ from edgewise.program.layers.base import Unsupported
 from edgewise.program.layers.module import ModuleLayer, module_layer
 from edgewise.program.levels import Levels, whole_levels
 from edgewise.program.lowering import Lowering
-from edgewise.question.proof import close, random_weight
+from edgewise.question.equality import close, random_weight
 from edgewise.walk.chain import refuse_skips
 from edgewise.walk.tangents import Moving, follow
 

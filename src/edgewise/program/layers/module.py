@@ -25,7 +25,7 @@ from edgewise.graph.computation_graph import InEdges
 from edgewise.model.data_flow import Operation, keys_of
 from edgewise.program.hop import Hop
 from edgewise.program.layers.base import Layer, Unsupported
-from edgewise.question.proof import close
+from edgewise.question.equality import close
 from edgewise.trees import tree_flatten, tree_unflatten
 
 

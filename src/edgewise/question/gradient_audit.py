@@ -22,8 +22,8 @@ from edgewise.model.call import check_model
 from edgewise.model.twin import make_twin
 from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.execution import LoweredEngine
+from edgewise.question.equality import random_weight
 from edgewise.question.posed_question import PosedQuestion, sub_target
-from edgewise.question.proof import random_weight
 from edgewise.question.target import Target
 
 _STEPS = (0.0, 1e-4, -1e-4, 1e-5, -1e-5)
