@@ -57,22 +57,31 @@ class Fingerprint:
         with model_lock(model):
             self._modules = dict(unwrapped(model).named_modules())
             self._parts = {name: _photograph(module) for name, module in self._modules.items()}
-            self._glance = _Glance(self._modules.values(), self._parts.values())
+        self._parameters = [
+            (before, module._parameters, key)
+            for name, module in self._modules.items()
+            for key, before in self._parts[name][0].items()
+            if before is not None
+        ]
+        self._glance: _Glance | None = None
 
     def changed(self, model: nn.Module) -> str:
         """What has changed first, in words such as `parameter convs.0.bias`; empty if nothing has."""
         with model_lock(model):
             inner = unwrapped(model)
-            if inner is self._modules[""] and self._glance.is_same():
+            if inner is self._modules[""] and self._glance is not None and self._glance.is_same():
                 return ""
-            return next(self._differences(inner), "")
+            found = next(self._differences(inner), "")
+            if not found and self._glance is None:  # nothing has changed, so what is there now can stand for what was
+                self._glance = _Glance(self._modules.values(), self._parts.values())
+            return found
 
     def moved(self) -> str:
         """The first parameter that has other numbers now, in words; empty if none has. Cheaper than `changed`.
 
         A twin shares the memory of the parameters and nothing else, so this is what may go wrong while it runs.
         """
-        if self._glance.parameters_are_same():
+        if all(_equal(before, table.get(key)) for before, table, key in self._parameters):
             return ""
         for name, module in self._modules.items():
             before, now = self._parts[name][0], module._parameters
@@ -133,7 +142,6 @@ class _Glance:
         self.tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self.empty: list[dict[Any, Any]] = []
         self.tensors: list[tuple[Tensor, dict[str, Any], str]] = []
-        self.parameters: list[tuple[Tensor, dict[str, Any], str]] = []
         self.lists: list[tuple[list[Any], list[Any]]] = []
         self.contents: list[tuple[Any, dict[str, Any], str]] = []
         for module, (parameters, buffers, attributes) in zip(modules, parts, strict=True):
@@ -142,7 +150,6 @@ class _Glance:
             for table, kept in ((module._parameters, parameters), (module._buffers, buffers), (module._modules, {})):
                 (self.tables.append((table, dict(table))) if table else self.empty.append(table))
                 self.tensors += [(value, table, key) for key, value in kept.items() if value is not None]
-            self.parameters += [(v, module._parameters, key) for key, v in parameters.items() if v is not None]
             self.empty += [value for key, value in own.items() if _role(key) == "hooks" and not value]
             for key, kept in attributes.items():
                 self._watch(own, key, kept)
@@ -162,10 +169,6 @@ class _Glance:
                 self.lists.append((value, list(value)))
                 return
         self.contents.append((kept, own, key))
-
-    def parameters_are_same(self) -> bool:
-        """Whether every parameter is there with its numbers; False may also mean that it takes a closer look."""
-        return all(_equal(before, table.get(key)) for before, table, key in self.parameters)
 
     def is_same(self) -> bool:
         """Whether nothing has changed; False may also mean that it takes a closer look."""

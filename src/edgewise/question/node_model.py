@@ -22,6 +22,10 @@ from edgewise.question.equality import NOT_REPEATABLE, Audit, close, random_weig
 from edgewise.question.subject import Subject
 
 log = logging.getLogger("edgewise")
+OTHER_NODES = (
+    "The model runs differently around these nodes than around those that were asked about first. Ask a new question about "
+    "them: ew.Question(model, data, index)."
+)
 
 # Layers that read only the receiver's own in-edges; any other may read the degree of a sender, one hop further (GCN does).
 _READ_RECEIVERS_ONLY = (
@@ -133,6 +137,15 @@ class NodeModel:
             return lowering
         log.debug("not lowered: the program does not reproduce the model's output")
         return None
+
+    def prove_everywhere(self) -> None:
+        """Run the lowered program for all nodes, and compare it with the model there, before other targets are asked about."""
+        if self._targets is None or self.lowering is None:
+            return
+        plain = self.lowering.known_everywhere()[self.lowering.program.output]
+        if not close(plain, self.trace.output, self.scale):
+            raise ModelError(OTHER_NODES)
+        self._targets = None
 
     def _note(self, plain: Tensor, random: Tensor) -> None:
         """How far the lowered program is from the model, at ω = 1 and at random weights."""

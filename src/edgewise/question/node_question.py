@@ -15,11 +15,13 @@ from edgewise.graph.cut import Cut, columns_into, cut_out, part_of, whole, worth
 from edgewise.graph.inputs import check_values, read_structure
 from edgewise.question.equality import warn_not_local
 from edgewise.question.locality import confirmed, is_proved
-from edgewise.question.node_model import Known, NodeModel, rim_of
+from edgewise.question.node_model import OTHER_NODES, Known, NodeModel, rim_of
 from edgewise.question.posed_question import Asked, PosedQuestion
 from edgewise.question.subject import DataMark, Subject, on_device
 from edgewise.question.target import choose_target, read_index
 
+_FEW = 16
+"""Targets of a whole graph for which only what they depend on is run."""
 _STRANGERS = 5
 _TINY = 48
 """Columns of the cut on which depth and rim are found."""
@@ -56,7 +58,9 @@ class NodeQuestion(PosedQuestion):
         other._engine = None
         other.asked, other._slope = replace(self.asked, target=target), self.slope_problem()
         other.index, other.single = read_index(index, self.cut.num_nodes, "node")
-        if not self.cut.is_whole:
+        if self.cut.is_whole:
+            self.node_model.prove_everywhere()
+        else:
             other._cut_and_prove(self.node_model.known)
         other._choose()
         return other
@@ -87,10 +91,7 @@ class NodeQuestion(PosedQuestion):
         elif known is None:
             self._check_locality()
         elif self.node_model.lowering is None and known.is_lowered:
-            raise ModelError(
-                "The model runs differently around these nodes than around those that were asked about first. Ask a new "
-                "question about them: ew.Question(model, data, index)."
-            )
+            raise ModelError(OTHER_NODES)
         self._read_off()
 
     def _tiny(self) -> Data:
