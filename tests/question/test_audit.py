@@ -7,10 +7,14 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.nn import (
+    GAT,
+    GCN,
+    GIN,
     DirGNNConv,
     FastRGCNConv,
     GCNConv,
     GraphConv,
+    GraphSAGE,
     RGCNConv,
     SAGEConv,
     SAGPooling,
@@ -98,6 +102,32 @@ def test_layer_scores_have_the_depth_of_the_model_and_are_its_derivatives(name):
             assert why.scores.shape == (depth, edges.size(1))
             assert_close(why.scores, differences(model, data, node, why.target, depth), 1e-7)
             assert why.settings["audit"]["slope"] < 1e-6
+
+
+LOWERED = {
+    "gcn": lambda: GCN(4, 8, 3, 3),
+    "sage": lambda: GraphSAGE(4, 8, 3, 3),
+    "gin": lambda: GIN(4, 8, 2, 3),
+    "gat": lambda: GAT(4, 8, 2, 3, heads=2),
+    "gatv2": lambda: GAT(4, 8, 2, 3, v2=True),
+    "sgc": lambda: nn.ModuleDict({"conv": SGConv(4, 3, K=2)})["conv"],
+    "batch norm": lambda: GCN(4, 8, 2, 3, norm="batch_norm"),
+    "jumping": lambda: GCN(4, 8, 3, 3, jk="cat"),
+    "prelu": lambda: GCN(4, 8, 2, 3, act="prelu"),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", LOWERED)
+def test_the_gradient_of_a_lowered_model_is_compared_with_differences_in_float64(name, dtype):
+    torch.manual_seed(0)
+    model, data = LOWERED[name]().to(dtype).eval(), Data(x=torch.randn(8, 4, dtype=dtype), edge_index=EDGES)
+    why = ew.explain(model, data, 1)
+    audit = why.settings["audit"]
+    assert why.settings["way"] == "lowered"
+    assert audit["targets"] == 1
+    assert audit["undecided"] == ""
+    assert audit["slope"] < 1e-5
 
 
 @pytest.mark.parametrize("conv", [RGCNConv, FastRGCNConv])

@@ -10,7 +10,6 @@ A GCN of two layers with a ReLU in between is three steps, with W₁ and W₂ in
     value 2 = MessageStep(layer 2, Ref(1), call 1)      the output
 """
 
-import functools
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
@@ -150,9 +149,7 @@ def in_double(part: Any) -> Any:
         return replace(part, layer=in_double(part.layer))  # what it reads was prepared, and is not read again
     if type(part) is tuple:
         return tuple(in_double(item) for item in part)
-    if isinstance(part, functools.partial):
-        keywords = {key: in_double(value) for key, value in part.keywords.items()}
-        return functools.partial(part.func, *in_double(part.args), **keywords)
-    if is_dataclass(part) and not isinstance(part, type):
+    own = type(part).__module__.startswith("edgewise.")  # not torch's, such as a TreeSpec
+    if own and is_dataclass(part) and not isinstance(part, type):
         return replace(part, **{field.name: in_double(getattr(part, field.name)) for field in fields(part)})
     return part

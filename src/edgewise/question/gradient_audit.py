@@ -9,6 +9,7 @@ float64 is run, and no module of the model.
 """
 
 import copy
+import logging
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.engines import CopiesEngine, Engine
-from edgewise.errors import EdgewiseError, ModelError
+from edgewise.errors import EdgewiseError, ModelError, StaleQuestionError
 from edgewise.graph.copies import Copies
 from edgewise.model.call import check_model
 from edgewise.model.twin import make_twin
@@ -26,6 +27,7 @@ from edgewise.question.equality import random_weight
 from edgewise.question.posed_question import PosedQuestion, sub_target
 from edgewise.question.target import Target
 
+log = logging.getLogger("edgewise")
 _STEPS = (0.0, 1e-4, -1e-4, 1e-5, -1e-5)
 _AGREE = 1e-3
 """By which share of the sum of all |d · gradient| a slope may be off: float32 gradients are no better."""
@@ -69,6 +71,8 @@ def audit_slopes(question: PosedQuestion, position: int = 0) -> AuditedSlope | N
         along[1] = along[1] * torch.tensor(question.separable, device=like.device).view(-1, 1).to(along[1].dtype)
         try:
             values = _values_along(question, positions, ids, along)
+        except StaleQuestionError:
+            raise
         except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
             return found
         parts = [g.double() * d.double() for g, d in zip(gradients, along, strict=True)]
@@ -108,7 +112,7 @@ def _values_along(
     """f(1 + t · d) in float64, for every step t."""
     if question.lowering is not None:
         values = _lowered_values(question, positions, ids, along)
-        if _is_true(values[0], question, positions):
+        if values and _is_true(values[0], question, positions):
             return values
     twin = make_twin(question.call.model)
     if twin.borrowed:
@@ -140,16 +144,24 @@ def _values_along(
 def _lowered_values(
     question: PosedQuestion, positions: Tensor, ids: tuple[Tensor, Tensor], along: list[Tensor]
 ) -> list[float]:
-    """The same through the program of a lowered model, all steps in one pass."""
+    """The same through the program of a lowered model, all steps in one pass; empty if it does not run in float64."""
     assert question.lowering is not None
     repeated = positions.repeat(len(_STEPS))
     steps = torch.tensor(_STEPS, dtype=torch.float64)
-    with question.borrowed(), torch.no_grad():
-        engine = question.lowering.double_engine(question.places(repeated))
-        edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[0])
-        own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1])
-        values: list[float] = _logit(sub_target(question, repeated)).value(engine.output(edge, own)).tolist()
-    return values
+    try:
+        with question.borrowed(), torch.no_grad():
+            engine = question.lowering.double_engine(question.places(repeated))
+            edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[0])
+            own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1])
+            values: list[float] = _logit(sub_target(question, repeated)).value(engine.output(edge, own)).tolist()
+            return values
+    except (
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as reason:  # a number that is float32 for good: the model is run instead
+        log.debug("the program does not run in float64: %s", reason)
+        return []
 
 
 def _is_true(value: float, question: PosedQuestion, positions: Tensor) -> bool:
