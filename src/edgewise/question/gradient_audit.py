@@ -10,7 +10,9 @@ float64 is run, and no module of the model.
 
 import copy
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -28,6 +30,8 @@ from edgewise.question.posed_question import PosedQuestion, sub_target
 from edgewise.question.target import Target
 
 log = logging.getLogger("edgewise")
+Direction: TypeAlias = tuple[Tensor, Tensor]
+"""How ω `[L, M]` and s `[L, S]` change."""
 _STEPS = (0.0, 1e-4, -1e-4, 1e-5, -1e-5)
 _AGREE = 1e-3
 """By which share of the sum of all |d · gradient| a slope may be off: float32 gradients are no better."""
@@ -66,11 +70,13 @@ def audit_slopes(question: PosedQuestion, position: int = 0) -> AuditedSlope | N
     ids = (engine.edge_id, engine.self_node)
     like = question.target.truth
     random = [2 * random_weight(part, question.num_layers, like) - 1 for part in ids]
+    scored = torch.tensor(question.separable, device=like.device).view(-1, 1).to(like.dtype)
+    directions = [(edge, own * scored) for edge, own in (random, [torch.ones_like(part) for part in random])]
+    lowered = _lowered_values(question, positions, ids, directions)
     found: AuditedSlope | None = None
-    for along in (random, [torch.ones_like(part) for part in random]):
-        along[1] = along[1] * torch.tensor(question.separable, device=like.device).view(-1, 1).to(along[1].dtype)
+    for number, along in enumerate(directions):
         try:
-            values = _values_along(question, positions, ids, along)
+            values = lowered[number] if lowered else _values_along(question, positions, ids, along)
         except StaleQuestionError:
             raise
         except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
@@ -107,13 +113,9 @@ def _logit(target: Target) -> Target:
 
 
 def _values_along(
-    question: PosedQuestion, positions: Tensor, ids: tuple[Tensor, Tensor], along: list[Tensor]
+    question: PosedQuestion, positions: Tensor, ids: tuple[Tensor, Tensor], along: Direction
 ) -> list[float]:
     """f(1 + t · d) in float64, for every step t."""
-    if question.lowering is not None:
-        values = _lowered_values(question, positions, ids, along)
-        if values and _is_true(values[0], question, positions):
-            return values
     twin = make_twin(question.call.model)
     if twin.borrowed:
         raise ModelError(twin.borrowed)
@@ -127,8 +129,8 @@ def _values_along(
         for number, copies in enumerate(graphs):
             engine = CopiesEngine(WeightedModel(call, layers, trace), replace(copies, data=_in_double(copies.data)))
             steps = torch.tensor(_STEPS if len(graphs) == 1 else _STEPS[number : number + 1], dtype=torch.float64)
-            edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[0])
-            own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1])
+            edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[:1])
+            own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1:])
             found.append(engine.output(edge, own))
         values: list[float] = target.value(torch.cat(found)).tolist()
         return values
@@ -142,26 +144,28 @@ def _values_along(
 
 
 def _lowered_values(
-    question: PosedQuestion, positions: Tensor, ids: tuple[Tensor, Tensor], along: list[Tensor]
-) -> list[float]:
-    """The same through the program of a lowered model, all steps in one pass; empty if it does not run in float64."""
-    assert question.lowering is not None
-    repeated = positions.repeat(len(_STEPS))
-    steps = torch.tensor(_STEPS, dtype=torch.float64)
+    question: PosedQuestion, positions: Tensor, ids: tuple[Tensor, Tensor], directions: list[Direction]
+) -> list[list[float]]:
+    """The same through the program of a lowered model, for all directions and steps in one pass.
+
+    Empty if the model is not lowered, or if its program does not give the target's number in float64.
+    """
+    if question.lowering is None:
+        return []
+    repeated = positions.repeat(len(directions) * len(_STEPS))
+    steps = torch.tensor(_STEPS, dtype=torch.float64).repeat(len(directions))
+    edges, owns = zip(*directions, strict=True)
     try:
         with question.borrowed(), torch.no_grad():
             engine = question.lowering.double_engine(question.places(repeated))
-            edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[0])
-            own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1])
-            values: list[float] = _logit(sub_target(question, repeated)).value(engine.output(edge, own)).tolist()
-            return values
-    except (
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as reason:  # a number that is float32 for good: the model is run instead
+            edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], edges)
+            own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], owns)
+            values = _logit(sub_target(question, repeated)).value(engine.output(edge, own)).view(len(directions), -1)
+    except (RuntimeError, TypeError, ValueError) as reason:  # a number is float32 for good: the model is run instead
         log.debug("the program does not run in float64: %s", reason)
         return []
+    found: list[list[float]] = values.tolist()
+    return found if _is_true(found[0][0], question, positions) else []
 
 
 def _is_true(value: float, question: PosedQuestion, positions: Tensor) -> bool:
@@ -171,14 +175,18 @@ def _is_true(value: float, question: PosedQuestion, positions: Tensor) -> bool:
     return abs(value - truth) <= 1e-3 * max(abs(truth), 1e-3)
 
 
-def _moved(steps: Tensor, owner: Tensor, item: Tensor, ids: Tensor, along: Tensor) -> Tensor:
-    """1 + t · d for every copy, `[L, copies]`: t is its owner's step, d the direction of the edge (or node) that it copies."""
+def _moved(steps: Tensor, owner: Tensor, item: Tensor, ids: Tensor, directions: Sequence[Tensor]) -> Tensor:
+    """1 + t · d for every copy, `[L, copies]`: t is its owner's step, d the direction of the edge (or node) that it copies.
+
+    `directions` are `[L, ids]` each; owners 0 to 4 follow the first one, 5 to 9 the second.
+    """
+    if len(ids) == 0:
+        return torch.ones(len(directions[0]), len(item), dtype=torch.float64, device=owner.device)
     known, order = ids.sort()
-    place = torch.searchsorted(known, item).clamp(max=max(len(known) - 1, 0))
-    if len(known) == 0:
-        return along.new_ones(len(along), len(item), dtype=torch.float64)
-    inside = (known[place] == item).double()
-    return 1 + (steps.to(owner.device)[owner] * inside) * along.double()[:, order[place]]
+    place = torch.searchsorted(known, item).clamp(max=len(known) - 1)
+    step = steps.to(owner.device)[owner] * (known[place] == item)  # an edge of the rim keeps its weight
+    at = order[place] + len(ids) * torch.div(owner, len(_STEPS), rounding_mode="floor").clamp(max=len(directions) - 1)
+    return 1 + step * torch.cat(list(directions), dim=1).double()[:, at]
 
 
 def _in_double(graph: Data) -> Data:
