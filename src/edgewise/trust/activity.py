@@ -100,6 +100,10 @@ def _watch(
         question.call(data)
 
 
+_ARITHMETIC = frozenset(["clamp", "clip", "clamp_min", "clamp_max", "maximum", "minimum", "max", "min", "abs"])
+"""Piecewise linear, but no activation functions unless they spell a ReLU: a mean divides by `count.clamp(min=1)`."""
+
+
 class _Watcher(OperationMode):
     """Sees every operation of a pass, also inside the layers (as the network of a GIN is), and counts rectifiers."""
 
@@ -131,7 +135,8 @@ class _Watcher(OperationMode):
         if kind_of(func, args) in (Kind.RECTIFIER, Kind.ACTIVATION) and args and isinstance(args[0], Tensor):
             bend = rectifier_bend(func, args, kwargs)
             name = plain_name(func) if bend is None else RECTIFIERS[bend.below > 0]
-            self._note(name, args[0])  # before the call: it may happen in place
+            if name not in _ARITHMETIC:
+                self._note(name, args[0])  # before the call: it may happen in place
         return func(*args, **kwargs)
 
     def _note(self, name: str, values: Tensor) -> None:
