@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 from torch import nn
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 from torch_geometric.nn import (
     GAT,
     GCN,
@@ -14,7 +14,10 @@ from torch_geometric.nn import (
     FastRGCNConv,
     GCNConv,
     GraphConv,
+    GraphNorm,
     GraphSAGE,
+    LayerNorm,
+    PairNorm,
     RGCNConv,
     SAGEConv,
     SAGPooling,
@@ -261,3 +264,26 @@ def test_a_residual_through_a_matrix_has_the_self_scores_of_autograd():
     expected = torch.zeros_like(why.self_scores)
     expected[:, score.self_node] = gradient
     assert_close(why.self_scores, expected, 1e-12)
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["with batch", "without batch"])
+@pytest.mark.parametrize("norm", [LayerNorm, GraphNorm, lambda width: PairNorm()], ids=["layer", "graph", "pair"])
+def test_a_node_of_a_batch_is_explained_as_the_model_computes_it_there(norm, is_told):
+    """A norm that is not told which graph a node is in reaches over all of them: that is what the model does."""
+    torch.manual_seed(0)
+
+    def run(net, x, edge_index, *_):
+        hidden = net.first(x, edge_index).relu()
+        return net.second(net.norm(hidden, BATCH.batch) if is_told else net.norm(hidden), edge_index)
+
+    model = Net(run, first=GraphConv(4, 8), norm=norm(8), second=GraphConv(8, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ew.LocalityWarning)
+        why = ew.explain(model, BATCH, 8, level="layer")
+    assert why.value == pytest.approx(model(BATCH.x, BATCH.edge_index)[8, why.target].item(), abs=1e-12)
+    assert_close(why.scores, differences(model, BATCH, 8, why.target, 2), 1e-7)
+
+
+BATCH = Batch.from_data_list(
+    [Data(x=torch.randn(6, 4, dtype=torch.double), edge_index=torch.randint(0, 6, (2, 14))) for _ in range(3)]
+)

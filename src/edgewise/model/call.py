@@ -4,6 +4,7 @@ import copy
 import dis
 import inspect
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -28,6 +29,8 @@ class ModelCall:
 
     model: nn.Module
     forward: Forward | None = None
+    each_graph: bool = False
+    """Whether the graphs of a batch know nothing of each other, as in graph tasks: a norm over a graph then ends with it."""
     changes_input: bool = False
     """Whether the model writes into its features: it then gets a copy each time."""
     head: Head | None = None
@@ -51,7 +54,7 @@ class ModelCall:
         if self.changes_input:
             data = with_own_x(data)
         try:
-            with norms_of_each_graph(self.model, data):
+            with norms_of_each_graph(self.model, data) if self.each_graph else nullcontext():
                 output = self.forward(self.model, data) if self.forward else _call(self.model, data)
         except EdgewiseError:
             raise

@@ -65,7 +65,9 @@ class Loan:
 class Subject:
     """A model that is explained: checked, copied onto the device that was asked for, and remembered as it was."""
 
-    def __init__(self, model: Any, forward: Forward | None, device: Any, example: Data) -> None:
+    def __init__(
+        self, model: Any, forward: Forward | None, device: Any, example: Data, *, each_graph: bool = False
+    ) -> None:
         self.user_model = model
         check_kind(model)
         self._mark = Fingerprint(model)
@@ -74,7 +76,7 @@ class Subject:
         try:
             self.twin, self.first = usable_model(
                 moved,
-                lambda ours: record(ModelCall(ours, forward), check_model(ours), example),
+                lambda ours: record(ModelCall(ours, forward, each_graph), check_model(ours), example),
                 tensors=forward is not None,
             )
         except EdgewiseError as error:
@@ -84,7 +86,7 @@ class Subject:
         self.example = example
         """The graph on which `first` was recorded."""
         self.layers = check_model(self.twin.model)
-        self.call, self.loan = ModelCall(self.twin.model, forward), Loan(self.twin, self._mark)
+        self.call, self.loan = ModelCall(self.twin.model, forward, each_graph), Loan(self.twin, self._mark)
 
     def recorded(self, graph: Data) -> Trace:
         """A pass on a graph, written down; the first one is not made again."""
