@@ -83,3 +83,14 @@ def _graph(num_nodes: int, num_edges: int, weight: np.ndarray, features: int, se
     pairs = generator.permutation(pairs)[:num_edges]
     x = torch.randn(num_nodes, features, generator=torch.Generator().manual_seed(seed))
     return Data(x=x, edge_index=torch.from_numpy(np.stack([pairs // num_nodes, pairs % num_nodes])))
+
+
+def sender_hubs(seed: int = 0) -> Data:
+    """As many nodes and edges as ogbn-arxiv: a few nodes send most messages, all receive about as many."""
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.arange(1, LARGE_NODES + 1, dtype=torch.double).pow(-0.8)
+    source = torch.multinomial(weight, LARGE_EDGES, replacement=True, generator=generator)
+    receiver = torch.randint(0, LARGE_NODES, (LARGE_EDGES,), generator=generator)
+    source = torch.randperm(LARGE_NODES, generator=generator)[source]
+    receiver = torch.where(source == receiver, (receiver + 1) % LARGE_NODES, receiver)  # loops: others score them otherwise
+    return Data(x=torch.randn(LARGE_NODES, 128, generator=generator), edge_index=torch.stack([source, receiver]))

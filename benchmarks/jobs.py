@@ -48,6 +48,10 @@ def cora(architecture: str) -> Question:
     return Question(models.cora_model(architecture), data.cora(), data.cora_test_nodes())
 
 
+def large() -> Question:
+    return Question(models.large_model(), data.sender_hubs(), torch.arange(data.LARGE_NODES))
+
+
 # --- a job for each method; units of ours are positions in `nodes` -----------------------------------------------------------
 
 
@@ -101,15 +105,25 @@ def occlusion(ask: Callable[[], Question], level: str) -> Case:
     return Case(_ours(q, "occlusion", level), peer, by_edge, peer_follows=False)
 
 
-def alone(ask: Callable[[], Question]) -> Case:
-    """A call for each of a few nodes, the model seen before."""
+def alone(ask: Callable[[], Question], *, held: bool, hops: int | None = None) -> Case:
+    """A call for each of a few nodes: plain calls, everything counted, or a held question that was asked before.
+
+    With `hops` the peer cuts out the neighbourhood by hand first.
+    """
     q = ask()
     q = replace(q, nodes=q.nodes[torch.randperm(len(q.nodes), generator=torch.Generator().manual_seed(0))[:ALONE]])
+    question = ew.Question(q.model, q.data, q.nodes[:1]) if held else None
 
     def run(places: Tensor) -> list[ew.Explanation]:
-        return [ew.explain(q.model, q.data, index=node, level="layer") for node in q.nodes[places].tolist()]
+        nodes = q.nodes[places].tolist()
+        if question is not None:
+            return [question.of(node).explain(level="layer") for node in nodes]
+        return [ew.explain(q.model, q.data, index=node, level="layer") for node in nodes]
 
-    peer = _node_by_node(q, "PyG Captum Saliency", peers.captum(q.model, q.data, "Saliency", abs=False))
+    if hops is None:
+        peer = _node_by_node(q, "PyG Captum Saliency", peers.captum(q.model, q.data, "Saliency", abs=False))
+    else:
+        peer = _node_by_node(q, "k_hop_subgraph + Captum", peers.captum_on_cut(q.model, q.data, hops))
     return Case(Side("edgewise", "nodes", torch.arange(ALONE), 1, run), replace(peer, total=1), by_target)
 
 
@@ -187,14 +201,16 @@ def jobs() -> list[Job]:
             2000,
         ),
         Job("infection/gnn_explainer", f"GNNExplainer({EPOCHS}), the same", partial(gnn_explainer, infection), 50, 350),
-        Job("infection/alone", "one Infection node, layer gradients", partial(alone, infection), 1.5, 5),
+        Job("infection/alone", "one Infection node, layer gradients", partial(alone, infection, held=False), 0.5, 2),
+        Job("infection/held", "the same, a held question", partial(alone, infection, held=True), 4, 8),
         *_cora_rows("gcn", "GCN 3×32", 1),
         Job(
             "cora-gcn/integrated_gradients",
             "integrated gradients, 497 Cora nodes, GCN",
             partial(integrated_gradients, gcn),
         ),
-        Job("cora-gcn/alone", "one Cora node, layer gradients, GCN", partial(alone, gcn), 2, 20),
+        Job("cora-gcn/alone", "one Cora node, layer gradients, GCN", partial(alone, gcn, held=False)),
+        Job("cora-gcn/held", "the same, a held question", partial(alone, gcn, held=True)),
         *_cora_rows("gatv2", "GATv2 3×32, 4 heads", 1 / 3),
         *_cora_rows("gin", "GIN 3×32", 1 / 3),
         Job(
@@ -204,5 +220,13 @@ def jobs() -> list[Job]:
             30,
             200,
         ),
+        Job(
+            "large/alone",
+            "one node of 169,343, layer gradients, GCN 3×128",
+            partial(alone, large, held=False, hops=4),
+            1.5,
+            5,
+        ),
+        Job("large/held", "the same, a held question", partial(alone, large, held=True, hops=4), 5, 15),
         Job("proteins/layer_norm", "the same with LayerNorm (per graph)", partial(graph_gradient, "LayerNorm")),
     ]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.explain import CaptumExplainer, Explainer, GNNExplainer
 from torch_geometric.nn import MessagePassing
+from torch_geometric.utils import k_hop_subgraph
 
 MULTICLASS = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
 # PyG's binary mode wants probabilities; the logit itself is a number like any other.
@@ -33,6 +34,21 @@ def captum(model: nn.Module, data: Data, method: str, **settings: Any) -> Callab
     """node → signed edge scores by PyG's CaptumExplainer."""
     explainer = _explainer(model, CaptumExplainer(method, **settings), MULTICLASS)
     return lambda node: explainer(data.x, data.edge_index, index=node).edge_mask
+
+
+def captum_on_cut(model: nn.Module, data: Data, hops: int) -> Callable[[int], Tensor]:
+    """node → signed edge scores of the columns of its neighbourhood, cut out by hand first; zeros elsewhere."""
+
+    def explain(node: int) -> Tensor:
+        nodes, edge_index, place, kept = k_hop_subgraph(
+            node, hops, data.edge_index, relabel_nodes=True, num_nodes=data.num_nodes
+        )
+        part = Data(x=data.x[nodes], edge_index=edge_index)
+        scores = torch.zeros(data.num_edges)
+        scores[kept] = captum(model, part, "Saliency", abs=False)(int(place))
+        return scores
+
+    return explain
 
 
 def captum_graph(model: nn.Module, graphs: list[Data], method: str, **settings: Any) -> Callable[[int], Tensor]:
