@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GCNConv, SAGEConv, global_add_pool
+from torch_geometric.nn import GCN, GCNConv, SAGEConv, global_add_pool
 
 import edgewise as ew
 import zoo
@@ -214,3 +214,21 @@ def test_questions_about_graphs_hold_too():
     graphs[1].x += 1
     with pytest.raises(ew.StaleQuestionError):
         ask.explain()
+
+
+@pytest.mark.parametrize("how", ["in place", "unseen", "exchanged"])
+def test_edges_of_a_large_graph_that_change_under_a_held_question_are_noticed(how):
+    torch.manual_seed(0)
+    data = Data(x=torch.randn(20000, 8), edge_index=torch.randint(0, 20000, (2, 60000)))
+    ask = ew.Question(GCN(8, 8, 2, 3).eval(), data, [5])
+    ask.of(7)  # from now on edges are looked up in groups
+    column = int((data.edge_index[1] == 11).nonzero()[0])
+    if how == "in place":
+        data.edge_index[0, column] = 12
+    elif how == "unseen":
+        data.edge_index.data[0, column] = 12
+    else:
+        data.edge_index = data.edge_index.clone()
+        data.edge_index[0, column] = 12
+    with pytest.raises(ew.StaleQuestionError, match="edge_index"):
+        ask.of(11)

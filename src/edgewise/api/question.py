@@ -108,7 +108,7 @@ class Question:
 
         Classes that were given one for each index are not carried over; `target` gives new ones.
         """
-        self._posed.check_fresh()
+        self._posed.check_basis()
         other = object.__new__(Question)
         other._fill(self._posed.of(index, target), self._memory, self._batch_size)
         return other

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgewise.errors import StaleQuestionError
 from edgewise.graph.computation_graph import InEdges
 
 _SMALL = 2**17
@@ -85,7 +86,11 @@ def cut_out(
     hops = hops + 1 if rim else hops
     grouped = in_edges if flow is not None else None
     received = received if flow == "source_to_target" else None
-    near = _by_passes(graph, targets, hops, flow, received) if grouped is None else _by_groups(grouped, targets, hops)
+    near = (
+        _by_passes(graph, targets, hops, flow, received)
+        if grouped is None
+        else _by_groups(graph, grouped, targets, hops, str(flow))
+    )
     node_id, edge_id = torch.cat(near.nodes).sort().values, torch.cat(near.columns).sort().values
     if flow is None:
         edge_id = edge_id.unique_consecutive()
@@ -143,14 +148,21 @@ def _by_passes(graph: Data, targets: Tensor, hops: int, flow: str | None, receiv
     return near
 
 
-def _by_groups(in_edges: InEdges, targets: Tensor, hops: int) -> _Near:
-    """The same from edges that are grouped by receiver."""
+def _by_groups(graph: Data, in_edges: InEdges, targets: Tensor, hops: int, flow: str) -> _Near:
+    """The same from edges that are grouped by receiver; refused if the columns are not what they were then."""
+    ends = graph.edge_index if flow == "source_to_target" else graph.edge_index.flip(0)
     near = _Near([targets.unique()], [targets[:0]])
     known = near.nodes[0]
     for _ in range(hops):
-        _, place = in_edges.of_nodes(near.nodes[-1])
-        near.columns.append(in_edges.edge.index_select(0, place))
-        senders = in_edges.sender.index_select(0, place).unique()
+        row, place = in_edges.of_nodes(near.nodes[-1])
+        columns, sender = in_edges.edge.index_select(0, place), in_edges.sender.index_select(0, place)
+        then = torch.stack([sender, near.nodes[-1].index_select(0, row)])
+        if not torch.equal(ends.index_select(1, columns), then):
+            raise StaleQuestionError(
+                "The data have changed since the question was asked: data.edge_index. Ask again: ew.Question(model, data, …)."
+            )
+        near.columns.append(columns)
+        senders = sender.unique()
         at = torch.searchsorted(known, senders).clamp(max=len(known) - 1)
         found = senders[known[at] != senders]
         if len(found) == 0:

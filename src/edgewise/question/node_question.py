@@ -41,6 +41,7 @@ class NodeQuestion(PosedQuestion):
         self.index, self.single = read_index(index, structure.num_nodes, "node")
         (self._graph,) = on_device([structure], asked.device)
         self._kept = {}
+        self._edges = (data.edge_index, _version(data.edge_index))
         self._sources = [data.edge_index if type(data.edge_index) is Tensor else structure.edge_index]
         graph = self._graph
         self._grouped: list[InEdges] = []  # shared by all questions that `of` makes of this one
@@ -72,6 +73,18 @@ class NodeQuestion(PosedQuestion):
         if what:
             raise StaleQuestionError(
                 f"The data have changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
+            )
+
+    def check_basis(self) -> None:
+        """The model, and of a graph that is cut its edges by torch's own count: features are read anew with the next cut."""
+        if self.cut.is_whole:
+            self.check_fresh()
+            return
+        self.subject.check_fresh()
+        edges = self._data.edge_index
+        if edges is not self._edges[0] or _version(edges) != self._edges[1]:
+            raise StaleQuestionError(
+                "The data have changed since the question was asked: data.edge_index. Ask again: ew.Question(model, data, …)."
             )
 
     # --- the cut ------------------------------------------------------------------------------------------------------
@@ -219,6 +232,11 @@ class NodeQuestion(PosedQuestion):
         if single is not None:
             self._engine = (single, engine)
         return engine
+
+
+def _version(tensor: Tensor) -> int:
+    """Torch's count of changes in place; tensors of inference mode have none."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def cut_tiny(graph: Data, target: Tensor, received: Tensor) -> Cut:

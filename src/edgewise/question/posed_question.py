@@ -87,6 +87,10 @@ class PosedQuestion(ABC):
     def check_fresh(self) -> None:
         """Refuse if the model or the data have changed since."""
 
+    def check_basis(self) -> None:
+        """Refuse if that has changed on which a question about other targets would stand."""
+        self.check_fresh()
+
     @abstractmethod
     def copies(self, positions: Tensor) -> list[Copies]:
         """The graphs to run the model itself on: one with a copy for every target, or one for each."""
