@@ -21,11 +21,11 @@ def preflight(question: PosedQuestion, way: str) -> str:
     """The facts, then a table of methods with estimated seconds and megabytes."""
     lines = [columns([(name, text) for name, text in _facts(question, way)])]
     rows, slow = [("method", "level", "seconds", "memory")], []
-    seconds, edges = _pass(question)
+    seconds, edges = _pass(question, way)
     for name, method in methods().items():
         for level in method.levels:
             cost = seconds * _passes(name, level, question, edges, way)
-            rows.append((name, level, _short(cost), f"{_megabytes(question, edges):.0f} MB"))
+            rows.append((name, level, _short(cost), _megabytes(question, edges)))
             if cost > _SLOW:
                 slow.append(f"{name} ({level})")
     lines.append(columns(rows))
@@ -72,18 +72,34 @@ def _sizes(question: PosedQuestion) -> tuple[float, float]:
     return len(engine.self_node) / len(some), len(engine.edge_id) / len(some)
 
 
-def _pass(question: PosedQuestion) -> tuple[float, float]:
-    """(seconds of one gradient pass for all targets, edges a target), from a pass over a few of them."""
-    some = torch.arange(min(len(question.index), _SAMPLE))
+def _pass(question: PosedQuestion, way: str) -> tuple[float, float]:
+    """(seconds of one gradient pass for all targets, edges a target), from warm passes over few and over more of them.
+
+    A pass has a cost of its own and one for each target: two passes of different size tell them apart.
+    """
+    total = len(question.index)
+    few, more = (min(total, count) for count in (_SAMPLE, 16 * _SAMPLE if way == "lowered" else 2 * _SAMPLE))
+    _timed(question, few)  # the first one loads and compiles
+    short, edges = _timed(question, few)
+    if more == few:
+        return short, edges
+    _timed(question, more)
+    long, edges = _timed(question, more)
+    each = max(long - short, 0.0) / (more - few)
+    return short + each * (total - few), edges
+
+
+def _timed(question: PosedQuestion, count: int) -> tuple[float, float]:
+    """Seconds of a gradient pass over the first targets, and their edges on average."""
+    some = torch.arange(count)
+    engine = question.engine(some)  # made once, however many passes a method takes
     start = time.perf_counter()
-    engine = question.engine(some)
     with question.borrowed():
         ones: Tensor = question.target.truth.new_ones(question.num_layers, engine.edge_id.numel()).requires_grad_()
         value = sub_target(question, some).value(engine.output(ones)).sum()
         if value.requires_grad:
             torch.autograd.grad(value, ones, allow_unused=True)
-    taken = time.perf_counter() - start
-    return taken * len(question.index) / len(some), engine.edge_id.numel() / len(some)
+    return time.perf_counter() - start, engine.edge_id.numel() / count
 
 
 def _passes(name: str, level: str, question: PosedQuestion, edges: float, way: str) -> float:
@@ -95,8 +111,10 @@ def _passes(name: str, level: str, question: PosedQuestion, edges: float, way: s
     return known.get(name, 1.0)
 
 
-def _megabytes(question: PosedQuestion, edges: float) -> float:
-    return min(edges * len(question.index) * question.edge_bytes, 512 * 2**20) / 2**20
+def _megabytes(question: PosedQuestion, edges: float) -> str:
+    """The memory of a block, which is at most the default budget."""
+    found = min(edges * len(question.index) * question.edge_bytes, 512 * 2**20) / 2**20
+    return f"{found:.0f} MB" if found >= 1 else "under 1 MB"
 
 
 def _short(seconds: float) -> str:
