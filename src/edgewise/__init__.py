@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _WHERE = {
     # explaining
     "explain": "edgewise.api.explain",
+    "features": "edgewise.api.features",
     "methods": "edgewise.algorithms.registry",
     "best_subgraph": "edgewise.algorithms.eig_search",
     "from_pyg": "edgewise.adapters.from_pyg",
@@ -22,6 +23,8 @@ _WHERE = {
     # results
     "Explanation": "edgewise.results.explanation",
     "ExplanationSet": "edgewise.results.explanation_set",
+    "FeatureScores": "edgewise.results.feature_scores",
+    "FeatureSet": "edgewise.results.feature_scores",
     "load": "edgewise.results.storage",
     "similarity": "edgewise.metrics.cosine",
     "write_page": "edgewise.api.write_page",
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from edgewise.api.check import check as check
     from edgewise.api.compare import compare as compare
     from edgewise.api.explain import explain as explain
+    from edgewise.api.features import features as features
     from edgewise.api.question import Question as Question
     from edgewise.api.walk_relevance import subgraph_relevance as subgraph_relevance
     from edgewise.api.walk_relevance import walk_relevance as walk_relevance
@@ -81,6 +85,8 @@ if TYPE_CHECKING:
     from edgewise.results.comparison import Comparison as Comparison
     from edgewise.results.explanation import Explanation as Explanation
     from edgewise.results.explanation_set import ExplanationSet as ExplanationSet
+    from edgewise.results.feature_scores import FeatureScores as FeatureScores
+    from edgewise.results.feature_scores import FeatureSet as FeatureSet
     from edgewise.results.storage import load as load
     from edgewise.results.walk_set import Walk as Walk
     from edgewise.results.walk_set import WalkSet as WalkSet

@@ -5,7 +5,7 @@ for every target that it can reach (`graph/copies.py`). Ranks within groups are 
 first, second, …".
 """
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -55,3 +55,30 @@ def enumerated(counts: Tensor) -> tuple[Tensor, Tensor]:
     owner = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
     start = torch.cat([counts.new_zeros(1), counts.cumsum(0)[:-1]])
     return owner, torch.arange(len(owner), device=counts.device) - start[owner]
+
+
+def plain_index(index: Tensor) -> list[Any]:
+    """An `index` in Python's numbers: those of nodes or graphs as they are, the rows `[T, 2]` of links as pairs.
+
+    >>> plain_index(torch.tensor([4, 7])), plain_index(torch.tensor([[4, 7]]))
+    ([4, 7], [(4, 7)])
+    """
+    return list(map(tuple, index.tolist())) if index.dim() == 2 else index.tolist()
+
+
+def asked_index(index: Tensor) -> Tensor:
+    """The `index` of a result as `explain` takes it: the pairs `[T, 2]` of links as columns.
+
+    >>> asked_index(torch.tensor([[4, 7]])).shape
+    torch.Size([2, 1])
+    """
+    return index.t() if index.dim() == 2 else index
+
+
+def index_keys(index: Tensor, num_nodes: int) -> Tensor:
+    """`[T]`: a number for each target, of a pair (u, v) u · N + v: random numbers are drawn from it.
+
+    >>> index_keys(torch.tensor([[4, 7]]), 10), index_keys(torch.tensor([4, 7]), 10)
+    (tensor([47]), tensor([4, 7]))
+    """
+    return index[:, 0] * num_nodes + index[:, 1] if index.dim() == 2 else index

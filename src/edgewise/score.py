@@ -17,6 +17,7 @@ from edgewise.arrays import LayerWeight, SelfWeight
 from edgewise.errors import InputError
 from edgewise.program.execution import LoweredEngine
 from edgewise.question import PosedQuestion, pose, sub_target
+from edgewise.question.link_engine import LinkEngine
 
 if TYPE_CHECKING:
     from edgewise.engines import Engine
@@ -54,6 +55,7 @@ class Score:
         output: str | None = None,
         forward: Callable[..., Tensor] | None = None,
         device: Any = None,
+        without_itself: bool = False,
     ) -> None:
         question = pose(
             model,
@@ -66,6 +68,7 @@ class Score:
             output=output,
             forward=forward,
             device=device,
+            without_itself=without_itself,
         )
         self._set(question, torch.arange(len(question.index)))
 
@@ -81,6 +84,8 @@ class Score:
         self._question = question
         self._engine: Engine = question.engine(positions)
         self.index = question.index[positions]
+        self.key = question.keys(positions)
+        """`[T]`: the number of each target from which its random numbers are drawn."""
         self.target: Target = sub_target(question, positions)
         self.num_layers = question.num_layers
         self.num_targets = self._engine.num_targets
@@ -88,7 +93,7 @@ class Score:
         self.edge_id, self.owner = self._engine.edge_id, self._engine.owner
         self.self_node, self.self_owner = self._engine.self_node, self._engine.self_owner
         self.edges_of, self.pairs_of = self._engine.edges_of, self._engine.pairs_of
-        self.separable = question.separable
+        self.separable, self.types = question.separable, question.types
         self.positions, self.num_asked = positions, len(question.index)
         self.num_nodes, self.num_edges = question.sizes(positions)
 
@@ -135,7 +140,7 @@ class Score:
 
     def reverse(self) -> tuple[LayerWeight, SelfWeight] | None:
         """Gradients at ω = s = 1 in one reverse pass, if the model is lowered."""
-        if not isinstance(self._engine, LoweredEngine):
+        if not isinstance(self._engine, (LoweredEngine, LinkEngine)):
             return None
         with self._question.borrowed():
             return self._engine.gradients(self.target)

@@ -284,11 +284,11 @@ def test_a_list_without_graphs_is_refused(thing):
     refused("Data|graph|empty", model=zoo.GRAPH_BY_NAME["mean_pool"].build(), data=thing, task="graph")
 
 
-def test_heterogeneous_graphs_are_refused_for_now(model):
+def test_an_int_does_not_name_a_node_of_a_typed_graph(model):
     hetero = HeteroData()
     hetero["paper"].x = torch.ones(3, 5)
     hetero["paper", "cites", "paper"].edge_index = torch.tensor([[0, 1], [1, 2]])
-    refused("HeteroData|heterogeneous", model=model, data=hetero, index=0)
+    refused("must name a node type", model=model, data=hetero, index=0)
 
 
 @pytest.mark.parametrize(("name", "case_name"), [("edge_attr", "gine"), ("edge_weight", "gcn_with_weights")])

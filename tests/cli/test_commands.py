@@ -13,7 +13,7 @@ from command_line import MINE, ROOT, SOURCE, call, error, printed, ring, worksho
 from edgewise.cli import options
 from edgewise.cli.options import CommonOptions, one_pair_each
 
-COMMANDS = ("explain", "walks", "compare", "check", "ask", "methods", "demo", "reproduce")
+COMMANDS = ("explain", "walks", "features", "compare", "check", "ask", "methods", "demo", "reproduce")
 
 
 @pytest.fixture
@@ -57,12 +57,14 @@ def test_the_shell_is_offered_names_without_torch(typed, offered):
 
 
 def test_the_names_that_help_offers_are_those_of_the_library():
+    from edgewise.algorithms.feature_methods import FEATURE_METHODS
     from edgewise.api.walks import SEARCHES, SIGNS
     from edgewise.graph.inputs import TASKS
     from edgewise.question.target import MODES, NUMBERS
     from edgewise.score import LEVELS
 
     assert list(options.METHODS) == list(ew.methods())
+    assert list(options.FEATURE_METHODS) == list(FEATURE_METHODS)
     assert list(options.PLANTED) == ew.datasets.names()
     assert (options.LEVELS, options.TASKS, options.MODES, options.NUMBERS) == (LEVELS, TASKS, MODES, NUMBERS)
     assert (options.SEARCHES, tuple(options.SIGNS)) == (SEARCHES, tuple(SIGNS))
@@ -86,14 +88,14 @@ def test_every_command_of_the_documentation_can_be_typed():
 
     import typer.main
 
-    from edgewise.cli import demo_command, explain_command, question_commands, walks_command
+    from edgewise.cli import demo_command, explain_command, features_command, question_commands, walks_command
     from edgewise.cli.app import METHODS_EPILOG, app
     from edgewise_paper import command
 
     pages = [ROOT / "docs" / "command-line.md", ROOT / "docs" / "reproduce.md", ROOT / "README.md"]
     texts = [page.read_text(encoding="utf-8") for page in pages]
     asking = (question_commands.ASK_EPILOG, question_commands.COMPARE_EPILOG, question_commands.CHECK_EPILOG)
-    others = [module.EPILOG for module in (demo_command, explain_command, walks_command, command)]
+    others = [module.EPILOG for module in (demo_command, explain_command, features_command, walks_command, command)]
     texts += [text.replace("\n--", " --") for text in (*asking, *others, METHODS_EPILOG)]
     group = typer.main.get_command(app)
     context = group.make_context("edgewise", ["methods"])
@@ -236,6 +238,26 @@ def test_walks_prints_what_the_library_says(mine):
     assert "search 'fast'" in error("walks", *MINE, "--search", "fast")
 
 
+def test_features_prints_what_the_library_says_and_writes_every_score(mine, tmp_path):
+    data = ring()
+    said = printed("features", *MINE, "--index", "1,4", "--method", "occlusion", "--top", "2")
+    found = ew.features(mine, data, [1, 4], method="occlusion", top=2)
+    for one, why in zip(said["targets"], found, strict=True):
+        assert [(row["node"], row["feature"]) for row in one["features"]] == [
+            row[1:3] for row in why.top(2, "magnitude")
+        ]
+        assert one["value"] == pytest.approx(why.value)
+    for ending in ("csv", "npz"):
+        call("features", *MINE, "--index", "1,4", "--out", tmp_path / f"{ending}.{ending}")
+    every = ew.features(mine, data, [1, 4])
+    again = ew.load(tmp_path / "npz.npz")
+    assert torch.equal(again[1].scores, every[1].scores)
+    lines = (tmp_path / "csv.csv").read_text().splitlines()
+    assert len(lines) == 1 + len(every.to_rows())
+    assert "gradient_x_input" in call("features", *MINE, "--index", "1").stdout
+    assert "integrated_gradients" in error("features", *MINE, "--method", "integrated")
+
+
 def test_compare_prints_what_the_library_says_and_writes_every_pair(mine, tmp_path):
     wanted = ("--index", "0-3", "--method", "gradient,occlusion", "--level", "input", "--out", "pairs.csv")
     found = printed("compare", *MINE, *wanted)
@@ -301,7 +323,7 @@ def test_every_shared_option_is_an_option_of_every_question():
 
     group = typer.main.get_command(app)
     context = group.make_context("edgewise", ["methods"])
-    for command in ("explain", "walks", "compare", "check"):
+    for command in ("explain", "walks", "features", "compare", "check"):
         assert set(CommonOptions.__dataclass_fields__) <= {
             option.name for option in group.get_command(context, command).params
         }

@@ -73,6 +73,14 @@ def test_names_of_nodes_and_classes_choose_targets_and_come_back(folder):
     assert (edge["source_name"], edge["receiver_name"]) == (NAMES[edge["source"]], NAMES[edge["receiver"]])
 
 
+def test_columns_of_nodes_name_the_features(folder):
+    names = read_data(str(folder), None, None, 0).data.feature_names
+    assert len(names) == ring().x.size(1)
+    (one,) = printed("features", *NET, "--data", "people", "--index", "bob")["targets"]
+    assert [row["name"] for row in one["features"]] == [names[row["feature"]] for row in one["features"]]
+    assert one["features"][0]["node_name"] in NAMES
+
+
 def test_weights_and_other_columns_of_edges_are_read(folder):
     amount = [float(n) for n in range(24)]
     write(folder, "edges", edges(weight=amount, amount=amount, hour=[2.0] * 24))

@@ -22,7 +22,7 @@ from torch_geometric.explain.config import ExplainerConfig, ModelConfig
 
 from edgewise.adapters.heal import heal
 from edgewise.algorithms.registry import Method
-from edgewise.errors import EdgewiseError, ModelError, SettingError
+from edgewise.errors import EdgewiseError, InputError, ModelError, SettingError
 from edgewise.graph.copies import side_by_side
 from edgewise.model.borrow import random_state_kept
 from edgewise.model.call import ModelCall
@@ -131,6 +131,11 @@ class ExplainerRun:
     def __init__(self, question: PosedQuestion, algorithm: ExplainerAlgorithm, seed: int) -> None:
         self.question, self.algorithm, self.seed = question, algorithm, seed
         self.name = name_of(algorithm)
+        if question.task == "link" or question.types is not None:
+            what = "links" if question.task == "link" else "a HeteroData"
+            raise InputError(
+                f"{self.name} cannot explain {what} through from_pyg. Use a method of ew.methods(), 'gradient' say."
+            )
         with question.loan.taken():
             self._call = replace(question.call, model=copy.deepcopy(question.call.model))
         heal(self._call.model)

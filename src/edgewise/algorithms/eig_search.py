@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from edgewise.algorithms.occlusion import Repeated, edge_drops, lowered_drops
 from edgewise.arguments import whole_number
-from edgewise.arrays import occurrence
+from edgewise.arrays import asked_index, occurrence, plain_index
 from edgewise.errors import InputError
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
@@ -213,13 +213,14 @@ def best_subgraph(
     question = pose(
         model,
         data,
-        asked.index,
+        asked_index(asked.index),
         target=asked.target,
         task=settings.get("task", "node"),
         mode=settings.get("mode"),
         of=settings.get("of", "logit"),
         forward=forward,
         device=device,
+        without_itself=settings.get("without_itself", False),
     )
     asked.check_graphs(question)
     results: list[BestSubgraph] = []
@@ -248,7 +249,7 @@ def _search(score: Score, asked: KnownScores, max_edges: int | None) -> list[Bes
     chosen = chosen[(score.owner[chosen] * (len(rank) + 1) + rank[chosen]).argsort(stable=True)]
     columns = score.edge_id[chosen].split(torch.bincount(score.owner[chosen], minlength=score.num_targets).tolist())
     numbers = (part.gather(0, best.view(1, -1))[0].tolist() for part in (alone, without))
-    about = zip(columns, score.index.tolist(), score.target.column.tolist(), *numbers, strict=True)
+    about = zip(columns, plain_index(score.index), score.target.column.tolist(), *numbers, strict=True)
     return [BestSubgraph(column.cpu(), *rest) for column, *rest in about]
 
 

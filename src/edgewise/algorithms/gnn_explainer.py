@@ -122,7 +122,7 @@ def start_logits(score: Score, level: str, init: Any, seed: int) -> Tensor:
     if init is not None:
         return _given_start(score, level, init).to(score.owner.device, dtype).clone()
     layer = torch.arange(1 if level == "input" else score.num_layers, device=score.owner.device).view(-1, 1)
-    target = score.index.to(score.owner.device)[score.owner]
+    target = score.key.to(score.owner.device)[score.owner]
     spread = (2.0 / score.num_nodes).sqrt().expand(score.num_targets)[score.owner]  # relu gain √2 · √(2 / 2N)
     return (random_numbers.normal(seed, target, layer, score.edge_id) * spread).to(dtype)
 

@@ -65,7 +65,7 @@ class _Orders:
         Every player draws a number, and the numbers are ranked within each game (a sample of a target).
         """
         score, groups = self.score, len(self.inside)
-        target = score.index.to(sample.device)[score.owner]
+        target = score.key.to(sample.device)[score.owner]
         layer = torch.arange(groups, device=sample.device).view(-1, 1)
         ticket = random_numbers.uniform(self.seed, target, sample.view(-1, 1, 1), layer, score.edge_id)
         ticket = torch.where(self.inside, ticket, torch.inf).reshape(-1)

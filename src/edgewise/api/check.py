@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from edgewise.algorithms.gradient import gradients_at_one
 from edgewise.arguments import whole_number
 from edgewise.progress import progress_bar
-from edgewise.question import GraphQuestion, PosedQuestion, pose
+from edgewise.question import GraphQuestion, LinkQuestion, PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
 from edgewise.score import Score
 from edgewise.trust.activity import activity
@@ -41,6 +41,7 @@ def check(
     of: str = "logit",
     output: str | None = None,
     forward: Callable[..., Tensor] | None = None,
+    without_itself: bool = False,
     edges: int | None = 2000,
     memory: Any = None,
     batch_size: int | None = None,
@@ -60,11 +61,12 @@ def check(
         data: As in `explain`.
         index: As in `explain`.
         target: As in `explain`.
-        task: `"node"` or `"graph"`.
+        task: `"node"`, `"graph"` or `"link"`.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
+        without_itself: As in `explain`, for links.
         edges: About how many (target, edge) pairs to ask about where each pair costs work of its own: a random part if there
             are more, all of them with `None`. For a model that is not local, whose targets cannot share a pass, it is a
             twentieth of that. The report says how large the part was.
@@ -88,8 +90,9 @@ def check(
     own = {"edges": edges, "memory": memory, "batch_size": batch_size, "seed": seed}
     _checked(**own)
     question = pose(
-        model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
-    )
+        model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device,
+        without_itself=without_itself,
+    )  # fmt: skip
     return check_question(question, **own, progress=progress)
 
 
@@ -125,7 +128,7 @@ def _one_by_one(question: PosedQuestion) -> bool:
     """Whether targets cannot share a pass; known once the model has run for some of them."""
     if question.lowering is not None:
         return False
-    return not question.together if isinstance(question, GraphQuestion) else question.hops is None
+    return not question.together if isinstance(question, (GraphQuestion, LinkQuestion)) else question.hops is None
 
 
 def _measure(

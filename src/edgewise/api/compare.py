@@ -44,6 +44,7 @@ def compare(
     of: str = "logit",
     output: str | None = None,
     forward: Callable[..., Tensor] | None = None,
+    without_itself: bool = False,
     memory: Any = None,
     batch_size: int | None = None,
     device: Any = None,
@@ -68,11 +69,12 @@ def compare(
         resamples: Number of bootstrap resamples over targets and seeds.
         confidence: Coverage of the bootstrap interval, between 0 and 1.
         target: As in `explain`, and so are `task`, `mode`, `of`, `forward`, `memory`, `batch_size` and `device`.
-        task: `"node"` or `"graph"`.
+        task: `"node"`, `"graph"` or `"link"`.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
+        without_itself: As in `explain`, for links.
         memory: A budget for one block of targets, such as `"2GB"`.
         batch_size: Targets in a block, instead of `memory`.
         device: Where to compute, such as `"cuda"`.
@@ -95,8 +97,9 @@ def compare(
     }  # fmt: skip
     _read(**own)
     question = pose(
-        model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
-    )
+        model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device,
+        without_itself=without_itself,
+    )  # fmt: skip
     return compare_question(question, **own, memory=memory, batch_size=batch_size, progress=progress)
 
 

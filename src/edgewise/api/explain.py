@@ -32,6 +32,7 @@ def explain(
     of: str = "logit",
     output: str | None = None,
     forward: Callable[..., Tensor] | None = None,
+    without_itself: bool = False,
     top: int | None = None,
     memory: Any = None,
     batch_size: int | None = None,
@@ -45,17 +46,20 @@ def explain(
 
     Args:
         model: A `torch.nn.Module` with PyG message-passing layers; it is explained in eval mode and left as it was.
-        data: A `torch_geometric.data.Data`; for `task="graph"` also a list of them or a `Dataset`.
+        data: A `torch_geometric.data.Data` or, for nodes, a `HeteroData`; for `task="graph"` also a list or a `Dataset`.
         index: The node or graph: an int gives an `Explanation`; a sequence, tensor, slice or mask an `ExplanationSet`;
-            `None` means all of them.
+            `None` means all of them. Of a `HeteroData`: `("paper", 3)`, `("paper", [3, 5])` or `{"paper": [3, 5]}`. For
+            `task="link"` a pair `(u, v)`, a list of pairs, or a tensor `[2, T]`; `None` means `data.edge_label_index`.
         method: A name of `ew.methods()`, or an object that `ew.from_pyg` made.
         level: `"input"`, one weight per edge shared by all layers, or `"layer"`, one per layer and edge.
-        target: The class, one or one for each index; `None` is the predicted one.
-        task: `"node"` or `"graph"`.
+        target: The class, one or one for each index; `None` is the predicted one (of a link: 1, there is one).
+        task: `"node"`, `"graph"` or `"link"`.
         mode: `"multiclass"`, `"binary"` (one logit), `"regression"`, or `None` to infer it from the width of the output.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off its last operation.
-        forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
+        forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`; for links `lambda model,
+            data, pairs: …`.
+        without_itself: For links: take the columns u → v and v → u out of the graph of each pair first.
         top: Keep only the strongest entries of each target.
         memory: A budget for one block of targets, such as `"2GB"`.
         batch_size: Targets in a block, instead of `memory`.
@@ -84,6 +88,7 @@ def explain(
         "output": output,
         "forward": forward,
         "device": device,
+        "without_itself": without_itself,
     }
     sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
     own: dict[str, Any] = {"seed": seed, "top": top, "progress": progress, "stopped": stopped}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from edgewise.algorithms.registry import methods
-from edgewise.question import GraphQuestion, PosedQuestion, sub_target
+from edgewise.question import NodeQuestion, PosedQuestion, sub_target
 from edgewise.question.target import predicted
 from edgewise.text import columns, duration
 
@@ -65,8 +65,8 @@ def _agreement(question: PosedQuestion) -> str:
 def _sizes(question: PosedQuestion) -> tuple[float, float]:
     """Nodes and edges that a target sees, on average over a few."""
     some = torch.arange(min(len(question.index), _SAMPLE))
-    if isinstance(question, GraphQuestion):
-        nodes, edges = question.sizes(some)
+    if not isinstance(question, NodeQuestion):
+        nodes, edges = question.run_sizes(some)
         return float(nodes.double().mean()), float(edges.double().mean())
     engine = question.engine(some)
     return len(engine.self_node) / len(some), len(engine.edge_id) / len(some)

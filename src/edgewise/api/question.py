@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from edgewise.api.preflight import preflight
+from edgewise.arrays import plain_index
 from edgewise.question import pose
 from edgewise.question.memory import read_batch_size, read_memory
 
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from edgewise.results.comparison import Comparison
     from edgewise.results.explanation import Explanation
     from edgewise.results.explanation_set import ExplanationSet
+    from edgewise.results.feature_scores import FeatureScores, FeatureSet
     from edgewise.results.walk_set import WalkSet
     from edgewise.trust.report import Report
 
 
 class Question:
-    """What is asked: why does this model say that about these nodes or graphs?
+    """What is asked: why does this model say that about these nodes, graphs or links?
 
     The model is recorded, lowered and proved here, on the neighbourhoods of the targets; the methods below then answer
     without doing so again. `print(question)` shows what was found out and what each method will cost. A question never
@@ -37,15 +39,17 @@ class Question:
 
     Args:
         model: A `torch.nn.Module` with PyG message-passing layers; it is never touched (a twin of it is run).
-        data: A `torch_geometric.data.Data`; for `task="graph"` also a list of them or a `Dataset`.
-        index: The node or graph: an int for one answer; a sequence, tensor, slice or mask for a set; `None` for all.
+        data: A `torch_geometric.data.Data` or, for nodes, a `HeteroData`; for `task="graph"` also a list or a `Dataset`.
+        index: The node or graph: an int for one answer; a sequence, tensor, slice or mask for a set; `None` for all. Of a
+            `HeteroData`: `("paper", 3)`, `("paper", [3, 5])` or `{"paper": [3, 5]}`.
         target: The class, one or one for each index; `None` is the predicted one.
-        task: `"node"` or `"graph"`.
+        task: `"node"`, `"graph"` or `"link"` (`index` is then a pair, a list of pairs, or a tensor `[2, T]`).
         mode: `"multiclass"`, `"binary"` (one logit), `"multilabel"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off its last operation.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         device: Where to compute, such as `"cuda"`; the model and the data stay where they are.
+        without_itself: For links: take the columns u → v and v → u out of the graph of each pair first.
         memory: A budget for one block of targets, such as `"2GB"`.
         batch_size: Targets in a block, instead of `memory`.
 
@@ -76,6 +80,7 @@ class Question:
         output: str | None = None,
         forward: Callable[..., Tensor] | None = None,
         device: Any = None,
+        without_itself: bool = False,
         memory: Any = None,
         batch_size: int | None = None,
     ) -> None:
@@ -91,6 +96,7 @@ class Question:
             output=output,
             forward=forward,
             device=device,
+            without_itself=without_itself,
         )
         self._fill(posed, memory, read_batch_size(batch_size))
 
@@ -116,10 +122,11 @@ class Question:
     # --- what was found out -------------------------------------------------------------------------------------------
 
     @property
-    def index(self) -> int | list[int]:
-        """What was asked about: an int stays an int."""
-        listed: list[int] = self._posed.index.tolist()
-        return listed[0] if self._posed.single else listed
+    def index(self) -> Any:
+        """What was asked about: an int stays an int, a pair a pair; of a typed graph `(node type, int or list)`."""
+        listed = plain_index(self._posed.index)
+        found = listed[0] if self._posed.single else listed
+        return found if self._posed.types is None else (self._posed.types.explained, found)
 
     @property
     def target(self) -> Tensor:
@@ -168,6 +175,12 @@ class Question:
         from edgewise.api.walks import walks_of_question
 
         return walks_of_question(self._fresh(), k=k, **{"memory": self._memory, **options})
+
+    def features(self, method: str = "gradient_x_input", **options: Any) -> FeatureScores | FeatureSet:
+        """A signed score for every feature of every node; options as in `ew.features`."""
+        from edgewise.api.features import features_of_question
+
+        return features_of_question(self._fresh(), method=method, **{**self._sizes, **options})
 
     def check(self, **options: Any) -> Report:
         """How far explanations can be trusted here; options as in `ew.check`."""

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.arguments import one_of
 from edgewise.errors import InputError
 from edgewise.model.call import Forward
 from edgewise.question import PosedQuestion, pose
@@ -67,6 +68,7 @@ def walk_relevance(
     tensor([6., 0.], dtype=torch.float64)
     """
     how = read_rule(rule, epsilon, gamma, attention, norm)
+    one_of("task", task, ("node", "graph"))
     question = pose(
         model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
     )
@@ -125,6 +127,7 @@ def subgraph_relevance(
     tensor([6.], dtype=torch.float64)
     """
     how = read_rule(rule, epsilon, gamma, attention, norm)
+    one_of("task", task, ("node", "graph"))
     question = pose(
         model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
     )

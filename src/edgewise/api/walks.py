@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from edgewise.arguments import one_of, whole_number
+from edgewise.arrays import plain_index
 from edgewise.model.call import Forward
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
@@ -67,6 +68,7 @@ def walks(
     limit: int = LIMIT,
     output: str | None = None,
     forward: Forward | None = None,
+    without_itself: bool = False,
     memory: int | str | None = None,
     device: Any = None,
     progress: bool = False,
@@ -78,11 +80,12 @@ def walks(
         data: The graph, or for a graph task the graphs.
         index: The nodes or graphs, as for `explain`.
         target: The class, one or one for each index; `None` is the predicted one.
-        task: `"node"` or `"graph"`.
+        task: `"node"`, `"graph"` or `"link"`: walks to either end of a pair.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: How to call the model, as for `explain`.
+        without_itself: As for `explain`, for links.
         device: Where to compute, such as `"cuda"`.
         k: How many walks of each target.
         search: `"exact"` (proven), `"dag"` (Algorithm 1 of the paper), `"amp_ave"`, `"amp_ave_additive"`, `"emp_neu"`
@@ -114,8 +117,9 @@ def walks(
     }  # fmt: skip
     _request(**own)  # a wrong setting is said before the model is run
     question = pose(
-        model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
-    )
+        model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device,
+        without_itself=without_itself,
+    )  # fmt: skip
     return walks_of_question(question, **own, progress=progress)
 
 
@@ -200,11 +204,12 @@ def _answer(question: PosedQuestion, asked: WalkRequest, block: TargetBlock) -> 
     values, columns = chosen.value(chosen.truth).tolist(), chosen.column.tolist()
     counts, _ = question.sizes(block.positions)
     settings = _settings(question, asked, chosen)
+    index = plain_index(question.index)
     for number, position in enumerate(block.positions.tolist()):
         span = range(start[number], start[number + 1])
         listed = tuple(Walk(tuple(rows[i]), score[i], None if neurons is None else tuple(neurons[i])) for i in span)
         yield position, WalkSet(
-            listed, exact[number], upper[number], int(question.index[position]), columns[number], values[number],
+            listed, exact[number], upper[number], index[position], columns[number], values[number],
             settings, question.source_edge_index(position), int(counts[number if len(counts) > 1 else 0]), expansions[number],
         )  # fmt: skip
 

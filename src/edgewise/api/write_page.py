@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
 
-from edgewise.errors import FileError
+from edgewise.errors import FileError, InputError
 from edgewise.files import write_whole
 from edgewise.question import pose
 from edgewise.report.page.html import inline_script, page_html
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 
 LONGEST_TITLE = 90
 METHODS = ("gradient", "positive_gradient", "occlusion", "gnn_explainer", "random")
+
+
+_TYPED = (
+    "A page cannot show a typed graph (HeteroData) yet. Use ew.explain(model, data, index) and .top(10), .to_frame() or "
+    ".to_networkx(), which name types."
+)
 
 
 def write_page(
@@ -50,6 +56,7 @@ def write_page(
     settings: Mapping[str, Any] | None = None,
     output: str | None = None,
     forward: Callable[..., Tensor] | None = None,
+    without_itself: bool = False,
     memory: Any = None,
     batch_size: int | None = None,
     device: Any = None,
@@ -73,7 +80,7 @@ def write_page(
         levels: `"input"`, `"layer"`, or both.
         walks: How many of the best walks of each target; 0 for none.
         target: The class, or one for each index; `"predicted"` is the class that the model predicts.
-        task: `"node"` or `"graph"`; `None` is `"node"` for one graph, `"graph"` for several.
+        task: `"node"`, `"graph"` or `"link"`; `None` is `"node"` for one graph, `"graph"` for several.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"` (the default), `"log_prob"` or `"prob"`.
         check: Whether `ew.check` is asked about the model.
@@ -85,6 +92,7 @@ def write_page(
         settings: Further rows under "What made this page", such as file names.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
+        without_itself: As in `explain`, for links.
         memory: A budget for one block of targets, such as `"2GB"`.
         batch_size: Targets in a block, instead of `memory`.
         device: Where to compute, such as `"cuda"`.
@@ -106,6 +114,8 @@ def write_page(
     own: dict[str, Any] = {
         "methods": methods, "levels": levels, "walks": walks, "check": check, "edges": edges, "seed": seed,
     }  # fmt: skip
+    if isinstance(data, HeteroData):
+        raise InputError(_TYPED)
     _begin(Path(path))
     read_page(**own, own_settings=method_settings)
     task = task or task_of(data)
@@ -113,7 +123,7 @@ def write_page(
         data = [data]  # a set of one, like everything else on the page
     question = pose(
         model, data, index, target=read_target(target), task=task, mode=mode, of=of or "logit", output=output,
-        forward=forward, device=device,
+        forward=forward, device=device, without_itself=without_itself,
     )  # fmt: skip
     return page_of_question(
         path, question, **own, node_names=node_names, node_classes=node_classes, class_names=class_names, title=title,
@@ -143,6 +153,8 @@ def page_of_question(
 ) -> Path:
     """The same for a question that is posed already."""
     path = Path(path)
+    if question.types is not None:
+        raise InputError(_TYPED)
     _begin(path)
     asked = read_page(
         methods=methods, levels=levels, walks=walks, check=check, edges=edges, seed=seed, own_settings=method_settings

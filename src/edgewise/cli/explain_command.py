@@ -154,7 +154,7 @@ def _save_parts(work: "Work[ew.ExplanationSet]", question: "CliQuestion", path: 
     from edgewise.results.storage import named_columns, save
 
     explained = joined(work.parts)
-    node_names = question.graphs.names if question.graphs.task == "node" else None
+    node_names = question.graphs.names if question.graphs.is_one else None
     if path.suffix == ".csv":
         write_columns(path, named_columns(columns(explained), node_names))
     else:

@@ -23,9 +23,10 @@ METHODS = (
     *("gradient", "positive_gradient", "occlusion", "gnn_explainer", "gnn_explainer_fast", "integrated_gradients"),
     *("lrp", "goat_walks", "eig_search", "shapley", "random", "full"),
 )
+FEATURE_METHODS = ("gradient", "gradient_x_input", "occlusion", "integrated_gradients", "cam", "grad_cam")
 PAGE_METHODS = ("gradient", "positive_gradient", "occlusion", "gnn_explainer", "random")
 LEVELS = ("input", "layer")
-TASKS = ("node", "graph")
+TASKS = ("node", "graph", "link")
 MODES = ("multiclass", "binary", "multilabel", "regression")
 NUMBERS = ("logit", "log_prob", "prob")
 OUTPUTS = ("logit", "log_prob", "prob", "value")
@@ -136,8 +137,20 @@ class CommonOptions:
     ] = "predicted"
     task: Annotated[
         str | None,
-        _option(_QUESTION, "node or graph. Default: what the data is.", **_complete(*TASKS)),
+        _option(_QUESTION, "node, graph or link. Default: what the data is, or link with --link.", **_complete(*TASKS)),
     ] = None
+    link: Annotated[
+        list[str] | None,
+        _option(
+            _QUESTION,
+            "Which links to explain: 3:17, several with commas or the option repeated, or a .csv or .txt file with a pair in "
+            "each line. Ends are named as in --index.",
+            metavar="U:V",
+        ),
+    ] = None
+    without_itself: Annotated[
+        bool, _option(_QUESTION, "Take each link out of the graph before it is explained.", "--without-itself")
+    ] = False
     mode: Annotated[
         str | None,
         _option(

@@ -104,14 +104,14 @@ def in_pieces(
 def joined(sets: Sequence[ExplanationSet]) -> ExplanationSet:
     """The pieces of one question as one set, as if it had been asked at once.
 
-    Node tasks share one graph, so the first piece's is kept; graph tasks bring the graphs of every piece. If the pieces were
-    computed in different ways, `settings["way"]` lists all of them.
+    Nodes and links share one graph, so the first piece's is kept; graph tasks bring the graphs of every piece. If the pieces
+    were computed in different ways, `settings["way"]` lists all of them.
     """
     first = sets[0]
     if len(sets) == 1:
         return first
     ways = dict.fromkeys(way for one in sets for way in str(one.settings.get("way", "")).split(", "))
-    shared = first.settings.get("task", "node") == "node"
+    shared = first.settings.get("task", "node") != "graph"
     return replace(
         first,
         index=torch.cat([one.index for one in sets]),

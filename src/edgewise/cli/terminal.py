@@ -200,7 +200,7 @@ def _content(question: "CliQuestion", why: "Explanation | WalkSet", rows: int) -
 
 def _name(question: "CliQuestion", node: int) -> str:
     """The name of a node; nodes of several graphs have numbers only."""
-    return question.node_name(node) if question.graphs.task == "node" else str(node)
+    return question.node_name(node) if question.graphs.is_one else str(node)
 
 
 def print_json(content: Any) -> None:
@@ -228,6 +228,25 @@ def print_table(title: str, listed: Sequence[dict[str, Any]], task: str) -> None
             layer = [str(row.get("layer", ""))] if layered else []
             cells = [*about, row["text"], *layer, f"{row['score']:+.4g}" if row["score"] is not None else ""]
             table.add_row(*(Text(cell) for cell in cells))  # Text: the data's names are never read as markup
+        table.add_section()
+    console = Console(file=sys.stdout)
+    console.print(Text(title))
+    console.print(table)
+
+
+def print_rows(title: str, heads: Sequence[str], sections: Sequence[Sequence[Sequence[str]]]) -> None:
+    """Print a table of texts on stdout, section by section; the last column holds numbers."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for head in heads:
+        table.add_column(head, justify="right" if head in ("score", "value") else "left", overflow="fold")
+    for section in sections:
+        for row in section:
+            table.add_row(*(Text(cell) for cell in row))  # Text: the data's names are never read as markup
         table.add_section()
     console = Console(file=sys.stdout)
     console.print(Text(title))

@@ -113,7 +113,7 @@ def _run(asked: CommonOptions, voice: Voice, output: Output, how: WalkOptions) -
 
 def save_walks(found: "Sequence[ew.WalkSet]", question: "CliQuestion", path: Path) -> None:
     """Write a row for every walk: target, rank, score, its nodes, and whether the list is proven."""
-    write_columns(path, walk_columns(found, question.graphs.names if question.graphs.task == "node" else None))
+    write_columns(path, walk_columns(found, question.graphs.names if question.graphs.is_one else None))
 
 
 def walk_columns(found: "Sequence[ew.WalkSet]", names: Sequence[str] | None) -> "dict[str, np.ndarray]":
@@ -135,7 +135,7 @@ def walk_columns(found: "Sequence[ew.WalkSet]", names: Sequence[str] | None) -> 
     if names is None:
         return together
     called = np.array(names, dtype=str)
-    nodes = [name for name in together if name == "index" or name.startswith("node_")]
+    nodes = [name for name in together if name in ("index", "index_to") or name.startswith("node_")]
     return together | {f"{name}_name": called[together[name]] for name in nodes}
 
 

@@ -1,8 +1,8 @@
 """Copies of the targets' neighbourhoods side by side in one graph: one ω per copy of an edge.
 
 The user's model then runs once for many targets, and the gradient of the sum of all explained numbers holds the separate
-gradients of all of them. Three ways to get a `Copies`: `neighbourhoods` (node tasks), `side_by_side` and `JoinedGraphs` (graph
-tasks), `whole_graph` (one target of a model that is not local).
+gradients of all of them. Ways to get a `Copies`: `neighbourhoods` (node tasks), `side_by_side` and `JoinedGraphs` (graph
+tasks), `whole_graph` (one target of a model that is not local); those of links are in `pair_copies.py`.
 
 The path 0 → 1 → 2 with edges e0, e1, two layers and the targets (2, 1): the copy of target 2 has the nodes 0, 1, 2 and both
 edges, that of target 1 has the nodes 0, 1 and e0. Side by side they are a graph with five nodes and three edges, `edge_id` is
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from edgewise.arrays import enumerated
-from edgewise.graph.computation_graph import InEdges, reach
+from edgewise.graph.computation_graph import InEdges, Reach, reach
 from edgewise.graph.stores import attributes
 
 
@@ -49,6 +49,26 @@ class Copies:
     """For every column of `data`, the column of the original graph; None: as `edge_id`, which then lists them all."""
     column_owner: Tensor | None = None
     """For every column of `data`, the position of the target; None: as `owner`."""
+    near_node: Tensor | None = None
+    """For every node of `data`, the node of the original graph; None: as `self_node`, which then lists them all."""
+    near_owner: Tensor | None = None
+    """For every node of `data`, the position of the target; None: as `self_owner`."""
+    near_hops: Tensor | None = None
+    """For every node of `data`, fewest edges to the target; None: any node may matter."""
+
+    @property
+    def nodes(self) -> tuple[Tensor, Tensor]:
+        """For every node of `data`, the node of the original graph and the position of the target."""
+        if self.near_node is None or self.near_owner is None:
+            return self.self_node, self.self_owner
+        return self.near_node, self.near_owner
+
+    @property
+    def columns(self) -> tuple[Tensor, Tensor]:
+        """For every column of `data`, the column of the original graph and the position of the target."""
+        if self.column_edge is None or self.column_owner is None:
+            return self.edge_id, self.owner
+        return self.column_edge, self.column_owner
 
     @property
     def num_targets(self) -> int:
@@ -71,14 +91,20 @@ def neighbourhoods(graph: Data, in_edges: InEdges, targets: Tensor, num_layers: 
     >>> copies.rows.tolist()
     [2, 4]
     """
-    near = reach(in_edges, targets, num_layers + rim)  # P pairs (target, node): the nodes of the new graph
+    near = reach(in_edges, targets, num_layers + rim)
+    rows = near.find(torch.arange(len(targets), device=targets.device), targets, in_edges.num_nodes)
+    return laid_out(graph, in_edges, near, rows, num_layers, rim=rim)
+
+
+def laid_out(graph: Data, in_edges: InEdges, near: Reach, rows: Tensor, num_layers: int, *, rim: int) -> Copies:
+    """The P pairs (target, node) that lie near as the nodes of a new graph; `rows` `[T]` are the targets' rows of output."""
     size = in_edges.num_nodes
     inner = (near.hops < num_layers + rim).nonzero().view(-1)  # pairs whose in-edges are inside, too
     position, place = in_edges.of_nodes(near.node[inner])
     receiver = inner[position]  # [edges]: pair
     sender = near.find(near.target[receiver], in_edges.sender[place], size)  # [edges]: pair of the same target
     edge_id = in_edges.edge[place]  # [edges]: column of the original graph
-    column = torch.arange(len(edge_id), device=targets.device)
+    column = torch.arange(len(edge_id), device=rows.device)
     scored = near.hops[receiver] < num_layers  # [edges]: M of them are true
     own = (near.hops < num_layers).nonzero().view(-1)  # [S]: pairs
     ends = torch.stack([sender, receiver])
@@ -86,7 +112,7 @@ def neighbourhoods(graph: Data, in_edges: InEdges, targets: Tensor, num_layers: 
         ends = ends.flip(0)
     return Copies(
         data=_assemble(graph, near.node, edge_id, ends),
-        rows=near.find(torch.arange(len(targets), device=targets.device), targets, size),
+        rows=rows,
         edge_id=edge_id[scored],
         owner=near.target[receiver[scored]],
         edge_place=column[scored],
@@ -96,6 +122,9 @@ def neighbourhoods(graph: Data, in_edges: InEdges, targets: Tensor, num_layers: 
         self_place=own,
         column_edge=edge_id,
         column_owner=near.target[receiver],
+        near_node=near.node,
+        near_owner=near.target,
+        near_hops=near.hops,
     )
 
 

@@ -17,7 +17,7 @@ from torch_geometric.data.data import BaseData
 from edgewise.errors import InputError
 from edgewise.graph.stores import attributes
 
-TASKS = ("node", "graph")
+TASKS = ("node", "graph", "link")
 
 
 def read_graph(data: Any, where: str = "data") -> Data:
@@ -80,8 +80,8 @@ def _check_kind(data: Any, where: str) -> None:
     """One homogeneous graph of PyG, nothing else."""
     if isinstance(data, HeteroData):
         raise InputError(
-            f"`{where}` must be a homogeneous graph (heterogeneous ones are not supported yet), got HeteroData. "
-            f"Use {where}.to_homogeneous() with a model that takes it."
+            f"`{where}` must be a homogeneous graph here, got HeteroData: typed graphs are explained by explain(model, data, "
+            f"index=('paper', 3)), node by node. Use {where}.to_homogeneous() with a model that takes it."
         )
     if not isinstance(data, Data):
         raise InputError(
@@ -189,6 +189,17 @@ def check_values(data: Data, where: str = "data") -> None:
                 f"`{where}.{key}` must be finite, got NaN or infinite entries ({in_words(value)}), from which no score can be "
                 f"computed. Use {where}.{key} = torch.nan_to_num({where}.{key}), for example."
             )
+
+
+def check_typed_store(store: Any, where: str, sizes: list[int] | None) -> None:
+    """One table of a typed graph: of nodes (`sizes=None`), or of edges between so many sources and receivers."""
+    if sizes is not None:
+        edge_index = _plain_edge_index(store.get("edge_index"), where)
+        for row, size in zip(edge_index, sizes, strict=True):
+            _check_edges(row, size, where)
+        _check_lengths(store, 0, edge_index.size(1), where)
+    _check_dense(store, where)
+    check_values(store, where)
 
 
 def read_graphs(data: Any) -> list[Data]:

@@ -4,12 +4,17 @@ The file is not called `similarity.py`, which would shadow the function. The oth
 at once, are in `agreement.py`.
 """
 
+from dataclasses import replace
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from edgewise.arrays import plain_index
 from edgewise.errors import InputError
 from edgewise.results.explanation import Explanation, refuse_other_layers
 from edgewise.results.explanation_set import Explained, ExplanationSet
+from edgewise.results.typed_explanation import TypedExplanation
 from edgewise.text import counted
 
 
@@ -27,6 +32,7 @@ def similarity(a: Explained, b: Explained, per_layer: bool = False) -> Tensor:  
     >>> similarity(a, b)
     tensor(0.6000)
     """
+    a, b = _untyped(a, b)
     _check(a, b, per_layer=per_layer)
     first, second = _as_list(a), _as_list(b)
     match = _matched(first, second)
@@ -40,6 +46,22 @@ def similarity(a: Explained, b: Explained, per_layer: bool = False) -> Tensor:  
         return _sparse_cosine(first, second[match], per_layer=per_layer)
     rows = [_of_two(first[i], second[j], per_layer=per_layer) for i, j in enumerate(match.tolist())]
     return torch.stack(rows)
+
+
+def _untyped(a: Explained, b: Explained) -> tuple[Explained, Explained]:
+    """Both over the union of all types, if they are of typed graphs; the types must be the same."""
+    if getattr(a, "types", None) != getattr(b, "types", None):
+        raise InputError(
+            "The two explanations must be of the same typed graph and of nodes of one type. Explain the same index of the "
+            "same data."
+        )
+    return _flat(a), _flat(b)
+
+
+def _flat(explained: Explained) -> Explained:
+    if isinstance(explained, TypedExplanation):
+        return explained.flat
+    return replace(explained, types=None) if isinstance(explained, ExplanationSet) else explained
 
 
 def _of_two(a: Explanation, b: Explanation, *, per_layer: bool) -> Tensor:
@@ -82,9 +104,9 @@ def _num_layers(explained: Explained) -> int:
     return explained.scores.size(0) if isinstance(explained, Explanation) else explained.num_layers
 
 
-def _indices(explained: "ExplanationSet | list[Explanation]") -> list[int]:
+def _indices(explained: "ExplanationSet | list[Explanation]") -> list[Any]:
     if isinstance(explained, ExplanationSet):
-        return explained.index.tolist()
+        return plain_index(explained.index)
     return [one.index for one in explained]
 
 

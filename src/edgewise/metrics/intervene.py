@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgewise.arguments import one_of
+from edgewise.arrays import asked_index, plain_index
 from edgewise.errors import InputError, ModelError
 from edgewise.graph.copies import Copies
 from edgewise.metrics.edge_choice import Choice, Chosen, choose
@@ -69,13 +70,14 @@ def ask(found: ExplanationSet, model: nn.Module, data: Any, options: Options) ->
     question = pose(
         model,
         data,
-        found.index,
+        asked_index(found.index) if found.types is None else (found.types.explained, found.index),
         target=found.target,
         task=known.get("task", "node"),
         mode=known.get("mode"),
         of=known.get("of", "logit"),
         forward=options.forward,
         device=options.device,
+        without_itself=known.get("without_itself", False),
     )
     _check_graphs(found, question)
     if found.level == "layer":
@@ -85,7 +87,7 @@ def ask(found: ExplanationSet, model: nn.Module, data: Any, options: Options) ->
     if bool(other.any()):
         first = int(other.nonzero()[0])
         raise InputError(
-            f"The model gives {float(value[first]):.6g} for {int(found.index[first])}, but the explanation says "
+            f"The model gives {float(value[first]):.6g} for {plain_index(found.index)[first]}, but the explanation says "
             f"{float(found.value[first]):.6g}: it belongs to another model or other data. Explain again."
         )
     return question
@@ -97,8 +99,8 @@ def _check_graphs(found: ExplanationSet, question: PosedQuestion) -> None:
         mine, theirs = found.graph(position)[0], question.source_edge_index(position)
         if mine.shape != theirs.shape or not torch.equal(mine.cpu(), theirs.cpu()):
             raise InputError(
-                f"The explanation of {int(found.index[position])} belongs to another graph: it has {mine.size(1)} edges, data "
-                f"has {theirs.size(1)}, or they differ. Use the data that was explained."
+                f"The explanation of {plain_index(found.index)[position]} belongs to another graph: it has {mine.size(1)} "
+                f"edges, data has {theirs.size(1)}, or they differ. Use the data that was explained."
             )
 
 
@@ -198,10 +200,10 @@ class Removal:
                 warn_not_local("without some edges a copy gives another output", "target is run on the whole graph")
                 self._graphs = question.node_model.wholes(targets)
         several = len(self._graphs) > 1
-        owner = [_column_owner(graph) + (i if several else 0) for i, graph in enumerate(self._graphs)]
+        owner = [graph.columns[1] + (i if several else 0) for i, graph in enumerate(self._graphs)]
         self.owner = torch.cat(owner).cpu()
         """`[columns]`: the target that each column belongs to, a position in `positions`."""
-        self.edge_id = question.columns(torch.cat([_column_edge(graph) for graph in self._graphs])).cpu()
+        self.edge_id = question.columns(torch.cat([graph.columns[0] for graph in self._graphs])).cpu()
         """`[columns]`: the column of the original graph."""
 
     def output(self, kept: Tensor) -> Tensor:
@@ -228,16 +230,6 @@ def _stay_true(question: NodeQuestion, copies: Copies, targets: Tensor) -> bool:
     with question.loan.taken(), torch.no_grad():
         try:
             whole = _run(question, graph, half(everything))[targets]
-            return close(_run(question, copies.data, half(_column_edge(copies)))[copies.rows], whole)
+            return close(_run(question, copies.data, half(copies.columns[0]))[copies.rows], whole)
         except ModelError:
             return False  # an error on this made-up graph is not the user's; on the user's own question it is raised
-
-
-def _column_edge(graph: Copies) -> Tensor:
-    """`[columns]`: the column of the original graph; copies may have columns that are not scored."""
-    return graph.edge_id if graph.column_edge is None else graph.column_edge
-
-
-def _column_owner(graph: Copies) -> Tensor:
-    """`[columns]`: the copy that each column belongs to."""
-    return graph.owner if graph.column_owner is None else graph.column_owner

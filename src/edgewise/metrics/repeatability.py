@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 
 from edgewise import random_numbers
 from edgewise.arguments import real_number, whole_number
+from edgewise.arrays import asked_index
 from edgewise.errors import InputError, SettingError
 from edgewise.graph.inputs import read_graph, read_graphs
 from edgewise.metrics.cosine import similarity
@@ -142,7 +143,7 @@ def stability_under_noise(
     rest = _explained(model, data, index, seed=seed, **options)
     again = {**options, "seed": seed, "target": rest.target}
     moved = [_noisy(data, noise, seed, draw, graphs=options.get("task") == "graph") for draw in range(draws)]
-    found = [_explained(model, part, rest.index, **again) for part in moved]
+    found = [_explained(model, part, asked_index(rest.index), **again) for part in moved]
     return stability(found, reference=rest)
 
 

@@ -3,9 +3,10 @@
 import copy
 import dis
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -18,9 +19,50 @@ from torch_geometric.nn import MessagePassing
 from edgewise.errors import EdgewiseError, ModelError
 from edgewise.model.head import Head, HeadInput, logits_of
 from edgewise.model.norms import norms_of_each_graph
+from edgewise.model.shadow import Mark
 
 EXTRAS = ("edge_weight", "edge_attr", "batch")
 Forward = Callable[[nn.Module, Data], Tensor]
+
+
+class GraphForward(ABC):
+    """A `forward` of ours: it makes what the model takes of the graph that is run, and knows whose rows come out."""
+
+    @abstractmethod
+    def __call__(self, model: nn.Module, graph: Data) -> Tensor:
+        """What the model returns, a row for each node that it speaks about."""
+
+    @abstractmethod
+    def spread(self, rows: Tensor, graph: Data) -> Tensor:
+        """The rows, `[nodes, columns]`, each in the place of its node."""
+
+    @abstractmethod
+    def marks(self, graph: Data) -> Iterator[tuple[Tensor, Mark]]:
+        """The tensors that the model gets, with what is known of them."""
+
+    @abstractmethod
+    def table_of(self, graph: Data, used: Tensor) -> Any:
+        """The name of the `edge_index` that the model was given and that is this very tensor; None if there is none."""
+
+    @abstractmethod
+    def columns_of(self, graph: Data, table: Any) -> Tensor:
+        """`[messages]`: the columns of the graph that are those of an `edge_index` that the model was given."""
+
+    @abstractmethod
+    def receivers_of(self, graph: Data, table: Any, flow: str) -> Tensor:
+        """`[rows]`: the nodes of the graph that may receive its messages."""
+
+    @abstractmethod
+    def in_double(self) -> "GraphForward":
+        """The same with features in float64."""
+
+    @abstractmethod
+    def describe(self, model: nn.Module) -> str:
+        """The call in words, for error texts."""
+
+    @abstractmethod
+    def hint(self) -> str:
+        """What may help if the model raised."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +84,31 @@ class ModelCall:
         """The logits (or values), `[rows, columns]`."""
         if self.head is None:
             rows = self.own_output(data)
-            return logits_of(rows, self.stated) if self.stated else rows
+            return self.spread(logits_of(rows, self.stated) if self.stated else rows, data)
         with HeadInput(self.head) as seen:
             self.own_output(data)
         if seen.rows is None:
             raise ModelError(f"The model ended without {self.head.function}, which it had in its first run.")
-        return _as_rows(seen.rows, self.describe(data))
+        return self.spread(_as_rows(seen.rows, self.describe(data)), data)
+
+    def spread(self, rows: Tensor, data: Data) -> Tensor:
+        """A row for each node (or graph) that is run, from what the model gives."""
+        return self.forward.spread(rows, data) if isinstance(self.forward, GraphForward) else rows
+
+    def marks(self, data: Data) -> Iterator[tuple[Tensor, Mark]]:
+        """What is known of tensors that the model gets and that are not in the graph itself."""
+        return self.forward.marks(data) if isinstance(self.forward, GraphForward) else iter(())
+
+    def tables(self, data: Data, used: list[Any]) -> tuple[Any, ...]:
+        """Per call of a typed graph's model: the type whose very `edge_index` it used; empty if one used anything else."""
+        forward = self.forward
+        found = [forward.table_of(data, one) for one in used] if isinstance(forward, GraphForward) else [None]
+        return () if None in found else tuple(found)
+
+    def in_double(self, model: nn.Module) -> "ModelCall":
+        """The same call of a model in float64."""
+        forward = self.forward.in_double() if isinstance(self.forward, GraphForward) else self.forward
+        return replace(self, model=model, forward=forward)
 
     def own_output(self, data: Data) -> Tensor:
         """What the model itself returns, `[rows, columns]`."""
@@ -66,6 +127,8 @@ class ModelCall:
 
     def _hint(self, data: Data) -> str:
         """What is most likely to help."""
+        if isinstance(self.forward, GraphForward):
+            return self.forward.hint()
         if self.forward is None and not takes_data(self.model):
             required = [
                 p.name for p in inspect.signature(self.model.forward).parameters.values() if p.default is p.empty
@@ -84,6 +147,8 @@ class ModelCall:
     def describe(self, data: Data) -> str:
         """The call in words, for error texts."""
         name = type(self.model).__name__
+        if isinstance(self.forward, GraphForward):
+            return self.forward.describe(self.model)
         if self.forward is not None:
             return f"forward({name}, data)"
         if takes_data(self.model):
@@ -104,7 +169,8 @@ def _call(model: nn.Module, data: Data) -> Any:
     return model(data.x, data.edge_index, **_extras(model, data))
 
 
-def _parameters(model: nn.Module) -> list[str]:
+def argument_names(model: nn.Module) -> list[str]:
+    """The names of the arguments of `forward`."""
     declared = getattr(
         model, "signature", None
     )  # torch_geometric.nn.Sequential: forward is (*args), the names are here
@@ -127,12 +193,12 @@ def _declared_by(function: Any) -> list[str]:
 
 def takes_data(model: nn.Module) -> bool:
     """Whether `forward` takes the whole graph object."""
-    names = _parameters(model)
+    names = argument_names(model)
     return bool(names) and "edge_index" not in names and names[0] in ("data", "batch", "graph")
 
 
 def _extras(model: nn.Module, data: Data) -> dict[str, Tensor]:
-    names = _parameters(model)
+    names = argument_names(model)
     return {key: data[key] for key in EXTRAS if key in names and data.get(key) is not None}
 
 
@@ -175,6 +241,11 @@ def check_kind(model: Any) -> list[tuple[str, MessagePassing]]:
                 f"{name or 'the model'} is compiled by TorchScript, so its messages cannot be weighted. "
                 f"Pass the Python module it was made from."
             )
+    if any(isinstance(parameter, nn.parameter.UninitializedParameter) for parameter in model.parameters()):
+        raise ModelError(
+            f"{type(model).__name__} has lazy layers that have never run, so their weights do not exist yet. Call the model "
+            f"once, or load its trained weights."
+        )
     layers = [(name or "model", m) for name, m in model.named_modules() if isinstance(m, MessagePassing)]
     if not layers:
         raise ModelError(

@@ -222,3 +222,16 @@ class Call:
     """What its attention read of each message's edge."""
     backward: bool = False
     """Whether some messages run against the columns that own them."""
+
+
+def before_change(func: Any, args: Any) -> Any:
+    """The arguments with a copy of what an operation in place is about to change."""
+    name = getattr(func, "__name__", "")
+    in_place = name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))
+    if in_place and args and isinstance(args[0], Tensor):
+        return (args[0].clone(), *args[1:])
+    return args
+
+
+def shapes_of(result: Any) -> list[tuple[int, ...]]:
+    return [tuple(leaf.shape) for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]

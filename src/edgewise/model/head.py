@@ -9,6 +9,7 @@ operations that change no number (a `squeeze`, say), and its input is picked up 
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,8 @@ class Head:
 
     function: str
     """`"softmax"`, `"log_softmax"`, `"sigmoid"`, …"""
+    later: int = 0
+    """How often the function is called again behind it, for other outputs: those of other node types, say."""
 
     @property
     def output(self) -> str:
@@ -72,7 +75,8 @@ def find_head(trace: Trace) -> tuple[Head, Trace] | None:
     if "sigmoid" not in _name(operation) and not _over_columns(operation, logits):
         return None
     rows = logits.view(-1, 1) if logits.dim() == 1 else logits
-    return Head(_name(operation)), replace(trace, output=rows, output_key=operation.inputs[0])
+    later = sum(_name(one) == _name(operation) for one in trace.operations[trace.operations.index(operation) + 1 :])
+    return Head(_name(operation), later), replace(trace, output=rows, output_key=operation.inputs[0])
 
 
 def _name(operation: Operation) -> str:
@@ -86,17 +90,22 @@ def _over_columns(operation: Operation, logits: Tensor) -> bool:
 
 
 class HeadInput(TorchFunctionMode):
-    """Picks up what goes into the head: the argument of the last call of its function in a pass."""
+    """Picks up what goes into the head: the argument of the call of its function that is last but `later` in a pass."""
 
     def __init__(self, head: Head) -> None:
         super().__init__()
         self.head = head
-        self.rows: Tensor | None = None
+        self._seen: deque[Any] = deque(maxlen=head.later + 1)
+
+    @property
+    def rows(self) -> Tensor | None:
+        """The logits; None if the function was not called as often as in the first run."""
+        return self._seen[0] if len(self._seen) > self.head.later else None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if str(getattr(func, "__name__", "")).strip("_") == self.head.function:
-            self.rows = args[0] if args else kwargs.get("input")
+            self._seen.append(args[0] if args else kwargs.get("input"))
         return func(*args, **kwargs)
 
 

@@ -62,8 +62,12 @@ class FollowedCall:
     """[messages]: whether a message runs against its column, from `edge_index[1]` to `edge_index[0]`."""
 
 
-def follow(model: nn.Module, layers: Layers, run: Callable[[], Any], data: Data) -> tuple[Any, list[FollowedCall]]:
+def follow(
+    model: nn.Module, layers: Layers, run: Callable[[], Any], data: Data, marks: Iterable[tuple[Tensor, Mark]] = ()
+) -> tuple[Any, list[FollowedCall]]:
     """Run a model on `data` and say who owns each message: what `run()` returned, and the calls in order.
+
+    `marks` are further tensors that the model gets, with what is known of them.
 
     >>> from torch_geometric.nn import GCNConv
     >>> data = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1], [1, 2, 1]]))       # 0→1, 1→2, a loop on 1
@@ -75,7 +79,7 @@ def follow(model: nn.Module, layers: Layers, run: Callable[[], Any], data: Data)
     Raises:
         ModelError: A message whose owner is not certain; the text names the layer.
     """
-    follower = Follower(model, data)
+    follower = Follower(model, data, marks)
     with follower.watching(layers):
         output = run()
     return output, follower.calls
@@ -86,7 +90,7 @@ class Follower(TorchDispatchMode):
 
     supports_higher_order_operators = True  # they lose the labels, as unknown operations do
 
-    def __init__(self, model: nn.Module, data: Data) -> None:
+    def __init__(self, model: nn.Module, data: Data, marks: Iterable[tuple[Tensor, Mark]] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[FollowedCall] = []
         self.escaped = False
@@ -98,8 +102,13 @@ class Follower(TorchDispatchMode):
         self._thread = threading.get_ident()
         for parameter in model.parameters():
             self._memory.note(parameter, NOTHING)
-        for tensor, mark in origins(data):
-            self._memory.note(tensor, mark)
+        for tensor, mark in (*origins(data), *marks):
+            self._memory.note(plain(tensor), mark)
+
+    def nodes_of(self, tensor: Tensor) -> Tensor | None:
+        """`[rows]`: the node of each row of a tensor; None if that is not known of every row."""
+        nodes = self._memory.read(plain(tensor)).labels.get((0, NODE))
+        return None if nodes is None or bool((nodes < 0).any()) else nodes
 
     # --- one operation ---
 

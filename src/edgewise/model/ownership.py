@@ -10,13 +10,16 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import HGTConv, MessagePassing
 
 from edgewise.arrays import Slots
 from edgewise.errors import ModelError
 from edgewise.model.axis_labels import blank, join
 from edgewise.model.column_selection import GivenColumns
 from edgewise.model.shadow import EDGE, FRESH, LOST, MIXED, NODE, Mark, plain, same_vector
+
+_OWN_TABLES = (HGTConv,)
+"""Layers that put the features of all senders into one table of their own, a block for each edge type."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Propagation:
         labels = self._labels(edge_index)
         sending = 0 if self.module.flow == "source_to_target" else 1
         rows, others = self._rows(sending), self._rows(1 - sending)
+        if rows is None and type(self.module) in _OWN_TABLES:
+            rows = self._senders_by_use(labels, edge_index[sending], sending)
         if rows is None:
             self._refuse_unknown_rows()
         numbers = edge_index if sending == 0 else edge_index.flip(0)  # [2, messages]: senders, receivers
@@ -144,10 +149,18 @@ class Propagation:
         return torch.arange(count, device=self.columns.ends.device) if not sizes or count in sizes else None
 
     def _tables(self, side: int) -> Iterator[Tensor]:
-        for value in self.kwargs.values():
+        """What `propagate` was given of one side: `query` belongs to the receivers if messages read `query_i` alone."""
+        values = list(self._of_side(side)) or list(self.kwargs.values())
+        for value in values:
             table = value[side] if isinstance(value, (tuple, list)) and len(value) == 2 else value
             if isinstance(table, Tensor) and table.dim() and not self.read(plain(table)).has_edges:
                 yield plain(table)
+
+    def _of_side(self, side: int) -> Iterator[Any]:
+        """Arguments that messages read on this side; a pair has a table for each."""
+        read = self.module.inspector.get_flat_param_names(["message"])
+        ends = "ij" if self.module.flow == "source_to_target" else "ji"  # receivers are the second row of edge_index
+        return (value for name, value in self.kwargs.items() if f"{name}_{ends[1 - side]}" in read)
 
     def _num_rows(self, side: int) -> int | None:
         return None if self.size is None else self.size[side]
@@ -164,6 +177,15 @@ class Propagation:
             if one_to_one and same_vector(used, sender[labels]) and same_vector(rows[receivers], receiver[labels]):
                 return rows
         return self._refuse_unknown_rows()
+
+    def _senders_by_use(self, labels: Tensor, used: Tensor, sending: int) -> Tensor | None:
+        """The same for senders, several rows of which may be one node; only of layers that are known to build such tables."""
+        if bool((labels < 0).any()):
+            return None
+        rows = torch.full((int(used.max()) + 1 if len(used) else 0,), LOST, device=labels.device)
+        sender = self.columns.ends[sending][labels]
+        rows[used] = sender
+        return rows if same_vector(rows[used], sender) else None
 
     # --- owners ---
 

@@ -11,16 +11,18 @@ from torch_geometric.data import Data
 from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
 from edgewise.errors import ModelError
-from edgewise.model.call import ModelCall, with_own_x
+from edgewise.model.call import GraphForward, ModelCall, with_own_x
 from edgewise.model.data_flow import (
     Call,
     Key,
     Operation,
     Residual,
+    before_change,
     find_skips,
     keys_of,
     layers_of_calls,
     origins,
+    shapes_of,
     without_no_ops,
 )
 from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
@@ -50,6 +52,8 @@ class Trace:
     """Of all operations outside the layers, and of the layers, in order."""
     is_followed: bool = False
     """Whether owners of messages had to be followed through the pass; otherwise every layer got the graph's own edges."""
+    tables: tuple[Any, ...] = ()
+    """Of a typed graph, per call: the edge type whose `edge_index` it got, as it was. Then nothing is followed again."""
 
     starts_plainly: bool | None = None
     """Whether nobody but the first layer reads x, as its features; kept when the operations are dropped."""
@@ -145,19 +149,6 @@ class _CallLog:
         )
 
 
-def _before_change(func: Any, args: Any) -> Any:
-    """The arguments with a copy of what an operation in place is about to change."""
-    name = getattr(func, "__name__", "")
-    in_place = name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))
-    if in_place and args and isinstance(args[0], Tensor):
-        return (args[0].clone(), *args[1:])
-    return args
-
-
-def _shapes(result: Any) -> list[tuple[int, ...]]:
-    return [tuple(leaf.shape) for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
-
-
 class _Recorder(OperationMode):
     """Keeps every operation with its tensors, so that their ids stay unique."""
 
@@ -171,7 +162,7 @@ class _Recorder(OperationMode):
 
     def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
         inputs = keys_of((args, kwargs))
-        before = _before_change(func, args)
+        before = before_change(func, args)
         result = func(*args, **kwargs)
         outputs = keys_of(result)
         if any(key is not None for key in outputs):
@@ -187,7 +178,7 @@ class _Recorder(OperationMode):
                     function=func,
                     args=before,
                     kwargs=kwargs,
-                    shapes=_shapes(result),
+                    shapes=shapes_of(result),
                     result=result,
                 )
             )
@@ -254,12 +245,14 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         recorder.noting_jumps(call.model),
         recorder.watching(layers),
     ):
-        output = call(data)
+        output = call.own_output(data)
     log.check()
+    tables = call.tables(data, [used for _, used, _ in log.calls])
     operations, same = without_no_ops(recorder.operations)
     output_keys = [same.get(key, key) for key in keys_of(output)]
     numbers = layers_of_calls(operations, origins(call.model, data), output_keys)
-    owners = None if numbers is None else plain_owners(log.calls, operations, data, log.names)
+    ours = isinstance(call.forward, GraphForward)  # the model gets other tensors than those of the graph
+    owners = None if numbers is None or ours else plain_owners(log.calls, operations, data, log.names)
     followed = owners is None or numbers is None
     if owners is None or numbers is None:
         numbers, owners = _follow(call, layers, data)
@@ -277,18 +270,29 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         changes_input=data.x._version != before,
         operation_names=tuple(operation.name for operation in recorder.operations),
         is_followed=followed,
+        tables=tables,
     )
 
 
 def _follow(call: ModelCall, layers: Layers, data: Data) -> tuple[list[int], list[Owners]]:
     """Layers and owners of all calls, by a pass in which columns and nodes are followed through every operation."""
-    _, calls = follow(call.model, layers, lambda: call(data), data)
+    _, calls = follow(call.model, layers, lambda: call(data), data, call.marks(data))
     everyone = torch.arange(data.num_nodes, device=data.edge_index.device)
+    of_types = isinstance(call.forward, GraphForward)
     owners = [
-        Owners(one.slots, _against(one, data.edge_index.size(1)), torch.equal(one.receiver_rows, everyone))
+        Owners(
+            one.slots,
+            _against(one, data.edge_index.size(1)),
+            _each_once(one.receiver_rows) if of_types else torch.equal(one.receiver_rows, everyone),
+        )
         for one in calls
     ]
     return [one.layer for one in calls], owners
+
+
+def _each_once(rows: Tensor) -> bool:
+    """Whether rows are nodes of one type, each once: then a node's own term is known by its row."""
+    return bool((rows >= 0).all()) and len(rows.unique()) == len(rows)
 
 
 def _against(call: FollowedCall, num_edges: int) -> bool:

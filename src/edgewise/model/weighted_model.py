@@ -10,7 +10,7 @@ from torch_geometric.nn import GCNConv, MessagePassing, SGConv
 
 from edgewise.arrays import LayerWeight, SelfWeight, Slots
 from edgewise.errors import ModelError
-from edgewise.model.call import ModelCall
+from edgewise.model.call import GraphForward, ModelCall
 from edgewise.model.data_flow import Residual
 from edgewise.model.hooks import Layers, OperationMode, message_hooks
 from edgewise.model.identity import Follower
@@ -44,9 +44,16 @@ class _Run:
     """One forward pass under weights: counts the calls, weights the messages, scales the own terms."""
 
     def __init__(
-        self, graph: WeightedGraph, trace: Trace, weight: LayerWeight, own: SelfWeight | None, watch: Follower | None
+        self,
+        graph: WeightedGraph,
+        trace: Trace,
+        weight: LayerWeight,
+        own: SelfWeight | None,
+        watch: Follower | None,
+        forward: GraphForward | None,
     ) -> None:
         self.graph, self.trace, self.weight, self.own, self.watch = graph, trace, weight, own, watch
+        self.forward = forward
         self.count = 0
         self.messages: Tensor | None = None
 
@@ -67,6 +74,11 @@ class _Run:
 
     def _slots(self, used: Tensor, layer: str) -> tuple[Slots | None, bool]:
         """Owners of the messages of this call; followed in this very pass where weights may change which edges are used."""
+        if self.watch is None and self.forward is not None:
+            table = self.trace.tables[self.count]
+            if self.forward.table_of(self.graph.data, used) != table:
+                raise ModelError(f"Layer {layer} was given another edge_index than in its first run.")
+            return self.forward.columns_of(self.graph.data, table), False
         if self.watch is None:
             return self.graph.slots(self.count, used, layer)
         slots = self.watch.calls[-1].slots
@@ -83,13 +95,22 @@ class _Run:
 
     def scale(self, call: int, rows: Tensor) -> Tensor:
         """Rows of the receivers of a call, times its self weights."""
-        return self.scale_layer(self.trace.calls[call].layer, rows)
+        nodes = None
+        if self.forward is not None and self.watch is None:
+            flow = self.trace.calls[call].module.flow
+            nodes = self.forward.receivers_of(self.graph.data, self.trace.tables[call], flow)
+        return self.scale_layer(self.trace.calls[call].layer, rows, nodes)
 
-    def scale_layer(self, layer: int, rows: Tensor) -> Tensor:
+    def scale_layer(self, layer: int, rows: Tensor, nodes: Tensor | None = None) -> Tensor:
+        """Rows times self weights; of a typed graph they are `nodes` of one type, looked up if they are not given."""
         assert self.own is not None
-        if len(rows) != self.own.size(1):
+        own = self.own[layer]
+        if self.forward is not None:
+            nodes = self.watch.nodes_of(rows) if self.watch is not None else nodes
+            own = own[:0] if nodes is None else own[nodes]
+        if len(rows) != len(own):
             return rows  # behind a pooling rows are some of the nodes: such a layer has no self scores
-        return rows * self.own[layer].to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
+        return rows * own.to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
 
 
 class _ScaledResiduals(OperationMode):
@@ -119,10 +140,14 @@ class WeightedModel:
     def __call__(self, graph: WeightedGraph, weight: LayerWeight, own: SelfWeight | None = None) -> Tensor:
         """The model's output under ω `[L, edges]` and s `[L, nodes]`."""
         with ExitStack() as stack:
-            watch = Follower(self.call.model, graph.data) if self.trace.is_followed else None
+            watch = None
+            known = bool(self.trace.tables) and (own is None or not self.trace.residuals)
+            if self.trace.is_followed and not known:
+                watch = Follower(self.call.model, graph.data, self.call.marks(graph.data))
             if watch is not None:  # its hooks come first: who owns a message is known before it is weighted
                 stack.enter_context(watch.watching(self.layers))
-            run = _Run(graph, self.trace, weight, own, watch)
+            forward = self.call.forward if isinstance(self.call.forward, GraphForward) else None
+            run = _Run(graph, self.trace, weight, own, watch, forward)
             stack.enter_context(message_hooks(self.layers, run.on_propagate, run.on_message))
             if own is not None:
                 stack.enter_context(scaled_own_terms(self.layers, run))

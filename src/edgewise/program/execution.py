@@ -4,6 +4,7 @@
 batch of graphs. What a step needs is always the beginning of an array of pairs (see `levels.py`).
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -68,13 +69,19 @@ class LoweredEngine:
             return None
         key = (target.of, target.mode, target.column.tolist()) if self.num_targets == 1 else None
         if key is None or self._last is None or self._last[0] != key:
-            reverse = ReversePass(self.program, self.levels, self._prepared, self._known, self._slopes)
-            with torch.no_grad():
-                found = reverse.run(target.slope)
-            if key is None:
+            found = self.gradients_along(target.slope)
+            if key is None or found is None:
                 return found
             self._last = key, found
         return self._last[1]
+
+    def gradients_along(self, slope: Callable[[Tensor], Tensor]) -> tuple[LayerWeight, SelfWeight] | None:
+        """The same of any numbers of the rows; `slope` gives their gradients by the rows, `[targets, columns]`."""
+        if self._known is None:
+            return None
+        reverse = ReversePass(self.program, self.levels, self._prepared, self._known, self._slopes)
+        with torch.no_grad():
+            return reverse.run(slope)
 
 
 class LoweredGraphs(LoweredEngine):

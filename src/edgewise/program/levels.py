@@ -222,6 +222,44 @@ def _number_new(table: Tensor, key: Tensor, first: int) -> Tensor:
     return new
 
 
+class DeepLevels(Levels):
+    """Levels in which the senders of the first call are pairs, too: those whose features a target reads."""
+
+    def pairs_after(self, calls: int) -> int:
+        """Those within L − calls hops; all of them before the first call."""
+        return self.pair_end[self.num_calls - calls]
+
+
+def deepened(levels: Levels) -> DeepLevels:
+    """The same levels, with numbers for the nodes that only send in call 0.
+
+    >>> path = InEdges.of(torch.tensor([[0, 1], [1, 2]]), 3)                    # 0 → 1 → 2
+    >>> levels = expand(path, torch.tensor([2]), 2, torch.full((3,), -1, dtype=torch.int32))
+    >>> deep = deepened(levels)
+    >>> deep.node.tolist(), deep.pair_end, deep.tail.tolist()                   # node 0 is pair 2, and sends on e0
+    ([2, 1, 0], [1, 2, 3], [1, 2])
+    """
+    size, pairs, known = levels.num_nodes, len(levels.node), len(levels.tail)
+    key = levels.owner[levels.head[known:]] * size + levels.sender[known:]
+    every, place = torch.cat([levels.owner * size + levels.node, key]).unique(return_inverse=True)
+    number = torch.full_like(every, -1)
+    number[place[:pairs]] = torch.arange(pairs, device=key.device)
+    new = (number < 0).nonzero().view(-1)
+    number[new] = pairs + torch.arange(len(new), device=key.device)
+    return DeepLevels(
+        levels.num_calls,
+        levels.num_targets,
+        torch.cat([levels.node, every[new] % size]),
+        torch.cat([levels.owner, every[new] // size]),
+        torch.cat([levels.start, levels.start[-1:].expand(len(new))]),
+        levels.edge_id,
+        levels.sender,
+        torch.cat([levels.tail, number[place[pairs:]]]),
+        [*levels.pair_end, pairs + len(new)],
+        size,
+    )
+
+
 def whole_levels(data: Data, in_edges: InEdges, num_calls: int, owner: Tensor, num_targets: int) -> Levels:
     """Every node and edge at every call (graph tasks): a pair is a node, `owner` `[N]` is its graph."""
     node = torch.arange(data.num_nodes, device=data.edge_index.device)

@@ -92,6 +92,9 @@ class ReversePass:
             [110.,   0.]])
     """
 
+    follows_constants = False
+    """Whether constants (the features) have gradients, too."""
+
     def __init__(
         self,
         program: Program,
@@ -167,11 +170,16 @@ class ReversePass:
         leaves = [*inputs.values(), *owns.values()]  # [size, width] each, then [size] each
         found = torch.autograd.grad(outputs, leaves, [self.gradient.pop(v) for v in wanted], allow_unused=True)
         for (source, _), gradient in zip(inputs.items(), found, strict=False):
-            if isinstance(source, Ref) and gradient is not None:
-                self._add(source.value, gradient)
+            if gradient is not None:
+                self._of_source(source, gradient)
         for call, gradient in zip(owns, found[len(inputs) :], strict=True):
             if gradient is not None:
                 self.of_own[call, :size] += gradient
+
+    def _of_source(self, source: Source, gradient: Tensor) -> None:
+        """Take the gradient of what a segment read."""
+        if isinstance(source, Ref):
+            self._add(source.value, gradient)
 
     def _leaves(self, sources: set[Source], size: int) -> dict[Source, Tensor]:
         """What a segment reads from outside: rows of the first `size` pairs."""
@@ -181,7 +189,8 @@ class ReversePass:
             plain: Source = Ref(source.value) if isinstance(source, Ref) else source
             rows = self.known[source.value] if isinstance(source, Ref) else source.tensor
             rows = rows.index_select(0, node)
-            inputs.setdefault(plain, rows.requires_grad_() if isinstance(source, Ref) else rows)
+            follow = isinstance(source, Ref) or self.follows_constants
+            inputs.setdefault(plain, rows.requires_grad_() if follow else rows)
         return inputs
 
     def _through_messages(self, step: MessageStep) -> None:

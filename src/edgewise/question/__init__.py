@@ -3,17 +3,36 @@
 from typing import Any
 
 import torch
+from torch_geometric.data import HeteroData
 
 from edgewise.arguments import one_of
+from edgewise.errors import SettingError
 from edgewise.graph.inputs import TASKS
 from edgewise.model.call import Forward
 from edgewise.model.global_state import refuse_autocast, thread_kept
 from edgewise.model.head import check_output
 from edgewise.question.graph_question import GraphQuestion
+from edgewise.question.link_question import LinkQuestion
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.posed_question import KEPT, Asked, PosedQuestion, sub_target
+from edgewise.question.typed_question import TypedQuestion
 
-__all__ = ["KEPT", "GraphQuestion", "NodeQuestion", "PosedQuestion", "pose", "sub_target"]
+__all__ = [
+    "KEPT",
+    "GraphQuestion",
+    "LinkQuestion",
+    "NodeQuestion",
+    "PosedQuestion",
+    "TypedQuestion",
+    "pose",
+    "sub_target",
+]
+
+_QUESTIONS: dict[str, type[NodeQuestion | GraphQuestion | LinkQuestion]] = {
+    "node": NodeQuestion,
+    "graph": GraphQuestion,
+    "link": LinkQuestion,
+}
 
 
 def pose(
@@ -28,10 +47,15 @@ def pose(
     output: str | None = None,
     forward: Forward | None = None,
     device: Any = None,
+    without_itself: bool = False,
 ) -> PosedQuestion:
     """The question, checked and proved before any long work."""
     one_of("task", task, TASKS)
     refuse_autocast()
-    asked = Asked(target, mode, of, check_output(output), forward, device)
+    if without_itself and task != "link":
+        raise SettingError(f"`without_itself` must be left out for a {task} task: it takes links out. Use task='link'.")
+    asked = Asked(target, mode, of, check_output(output), forward, device, without_itself)
     with thread_kept(), torch.inference_mode(mode=False):  # what is kept must be usable for gradients
-        return (NodeQuestion if task == "node" else GraphQuestion)(model, data, index, asked)
+        if task == "node" and isinstance(data, HeteroData):
+            return TypedQuestion(model, data, index, asked)
+        return _QUESTIONS[task](model, data, index, asked)

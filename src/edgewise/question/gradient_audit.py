@@ -32,7 +32,7 @@ from edgewise.question.target import Target
 log = logging.getLogger("edgewise")
 Direction: TypeAlias = tuple[Tensor, Tensor]
 """How ω `[L, M]` and s `[L, S]` change."""
-_STEPS = (0.0, 1e-4, -1e-4, 1e-5, -1e-5)
+STEPS = (0.0, 1e-4, -1e-4, 1e-5, -1e-5)
 _AGREE = 1e-3
 """By which share of the sum of all |d · gradient| a slope may be off: float32 gradients are no better."""
 
@@ -82,7 +82,7 @@ def audit_slopes(question: PosedQuestion, position: int = 0) -> AuditedSlope | N
         except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
             return found
         parts = [g.double() * d.double() for g, d in zip(gradients, along, strict=True)]
-        found = _compared(sum(float(p.sum()) for p in parts), sum(float(p.abs().sum()) for p in parts), values)
+        found = compared(sum(float(p.sum()) for p in parts), sum(float(p.abs().sum()) for p in parts), values)
         if found.low == found.high:
             return found
     return found
@@ -90,7 +90,7 @@ def audit_slopes(question: PosedQuestion, position: int = 0) -> AuditedSlope | N
 
 def _gradients(question: PosedQuestion, engine: Engine, positions: Tensor) -> tuple[Tensor, Tensor]:
     """∂/∂ω and ∂/∂s at 1, as explanations take them."""
-    target = _logit(sub_target(question, positions))
+    target = as_logit(sub_target(question, positions))
     with question.borrowed():
         if isinstance(engine, LoweredEngine):
             found = engine.gradients(target)
@@ -107,7 +107,7 @@ def _gradients(question: PosedQuestion, engine: Engine, positions: Tensor) -> tu
         return of_edge, of_own
 
 
-def _logit(target: Target) -> Target:
+def as_logit(target: Target) -> Target:
     """The logit of the same class: the softmax behind it is ours, and in float32 a saturated one has no digits left."""
     return replace(target, of="logit")
 
@@ -119,16 +119,18 @@ def _values_along(
     twin = make_twin(question.call.model)
     if twin.borrowed:
         raise ModelError(twin.borrowed)
-    call = replace(question.call, model=twin.model.double())
+    call = question.call.in_double(twin.model.double())
     layers = check_model(call.model)
     trace = question.trace.on(dict(layers))
-    target = _logit(sub_target(question, positions.repeat(len(_STEPS))))
+    target = as_logit(sub_target(question, positions.repeat(len(STEPS))))
 
     def run(graphs: list[Copies]) -> list[float]:
         found: list[Tensor] = []
         for number, copies in enumerate(graphs):
-            engine = CopiesEngine(WeightedModel(call, layers, trace), replace(copies, data=_in_double(copies.data)))
-            steps = torch.tensor(_STEPS if len(graphs) == 1 else _STEPS[number : number + 1], dtype=torch.float64)
+            engine = CopiesEngine(
+                WeightedModel(call, layers, trace), replace(copies, data=graph_in_double(copies.data))
+            )
+            steps = torch.tensor(STEPS if len(graphs) == 1 else STEPS[number : number + 1], dtype=torch.float64)
             edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[:1])
             own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1:])
             found.append(engine.output(edge, own))
@@ -137,9 +139,9 @@ def _values_along(
 
     with question.loan.taken(), torch.no_grad():
         # one copy in a pass: those of a model that is not known operation by operation may change each other's output
-        values = run([copies for _ in _STEPS for copies in question.plain_copies(positions)])
-        if not _is_true(values[0], question, positions):  # features that are mixed before the first layer
-            values = run([copies for _ in _STEPS for copies in question.whole_copies(positions)])
+        values = run(question.plain_copies(positions) * len(STEPS))
+        if not is_true(values[0], question, positions):  # features that are mixed before the first layer
+            values = run(question.whole_copies(positions) * len(STEPS))
     return values
 
 
@@ -152,25 +154,25 @@ def _lowered_values(
     """
     if question.lowering is None:
         return []
-    repeated = positions.repeat(len(directions) * len(_STEPS))
-    steps = torch.tensor(_STEPS, dtype=torch.float64).repeat(len(directions))
+    repeated = positions.repeat(len(directions) * len(STEPS))
+    steps = torch.tensor(STEPS, dtype=torch.float64).repeat(len(directions))
     edges, owns = zip(*directions, strict=True)
     try:
         with question.borrowed(), torch.no_grad():
             engine = question.lowering.double_engine(question.places(repeated))
             edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], edges)
             own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], owns)
-            values = _logit(sub_target(question, repeated)).value(engine.output(edge, own)).view(len(directions), -1)
+            values = as_logit(sub_target(question, repeated)).value(engine.output(edge, own)).view(len(directions), -1)
     except (RuntimeError, TypeError, ValueError) as reason:  # a number is float32 for good: the model is run instead
         log.debug("the program does not run in float64: %s", reason)
         return []
     found: list[list[float]] = values.tolist()
-    return found if _is_true(found[0][0], question, positions) else []
+    return found if is_true(found[0][0], question, positions) else []
 
 
-def _is_true(value: float, question: PosedQuestion, positions: Tensor) -> bool:
+def is_true(value: float, question: PosedQuestion, positions: Tensor) -> bool:
     """Whether a number is the target's, up to the rounding of float32."""
-    target = _logit(sub_target(question, positions))
+    target = as_logit(sub_target(question, positions))
     truth = float(target.value(target.truth)[0])
     return abs(value - truth) <= 1e-3 * max(abs(truth), 1e-3)
 
@@ -185,11 +187,11 @@ def _moved(steps: Tensor, owner: Tensor, item: Tensor, ids: Tensor, directions: 
     known, order = ids.sort()
     place = torch.searchsorted(known, item).clamp(max=len(known) - 1)
     step = steps.to(owner.device)[owner] * (known[place] == item)  # an edge of the rim keeps its weight
-    at = order[place] + len(ids) * torch.div(owner, len(_STEPS), rounding_mode="floor").clamp(max=len(directions) - 1)
+    at = order[place] + len(ids) * torch.div(owner, len(STEPS), rounding_mode="floor").clamp(max=len(directions) - 1)
     return 1 + step * torch.cat(list(directions), dim=1).double()[:, at]
 
 
-def _in_double(graph: Data) -> Data:
+def graph_in_double(graph: Data) -> Data:
     """Floating-point attributes in float64."""
     double = copy.copy(graph)
     for key, value in graph.to_dict().items():
@@ -198,7 +200,7 @@ def _in_double(graph: Data) -> Data:
     return double
 
 
-def _compared(gradient: float, scale: float, values: list[float]) -> AuditedSlope:
+def compared(gradient: float, scale: float, values: list[float]) -> AuditedSlope:
     """Central differences that agree, or the two sides of a kink: ties of a maximum are kinks at the very point."""
     middle, right, left, near_right, near_left = values
     coarse, fine = (right - left) / 2e-4, (near_right - near_left) / 2e-5

@@ -48,8 +48,8 @@ def blocks(question: PosedQuestion, memory: int, batch_size: int | None, *, alik
         for part in order.split(_ALIKE):
             fits = max(int((_bytes(question, part).cumsum(0) <= memory).sum()), 1)
             yield from part.split(fits)
-    elif batch_size is None and question.lowering is not None:
-        yield from _growing_blocks(question.lowering, torch.arange(len(question.index)), memory)
+    elif batch_size is None and question.engine_lowering is not None:
+        yield from _growing_blocks(question.engine_lowering, torch.arange(len(question.index)), memory)
     else:
         yield from estimated_blocks(question, memory, batch_size)
 
@@ -118,7 +118,7 @@ def _bytes(question: PosedQuestion, positions: Tensor) -> Tensor:
         nodes = torch.bincount(near.target, minlength=len(positions))
         edges = torch.bincount(near.target, weights=degree.double(), minlength=len(positions)).long()
     else:
-        nodes, edges = question.sizes(positions)
+        nodes, edges = question.run_sizes(positions)
     features = question.graphs[0].x[:1].numel()
     per_node = features + KEPT * question.trace.node_width
     return (nodes * per_node * question.trace.output.element_size() + edges * question.edge_bytes).cpu()

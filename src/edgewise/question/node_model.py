@@ -14,6 +14,7 @@ from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
 from edgewise.errors import ModelError
 from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies, neighbourhoods, whole_graph
+from edgewise.model.call import GraphForward
 from edgewise.model.head import ModelOutput, read_output
 from edgewise.model.trace import Trace
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
@@ -82,6 +83,7 @@ class NodeModel:
             else:
                 self.output, self.trace = known.output, known.output.shorten(trace)
             self.call = replace(self.output.apply(subject.call), changes_input=trace.changes_input)
+            self.trace = replace(self.trace, output=self.call.spread(self.trace.output, graph))
             self.num_layers = self.trace.num_layers
             self._check_rows()
             self.weighted = WeightedModel(self.call, self.layers, self.trace)
@@ -120,7 +122,8 @@ class NodeModel:
         """The lowered model, if it gives the model's output for every node, at ω = 1 and at random ω and s."""
         trace = self.trace
         lowering = None
-        if self._known is None or self._known.is_lowered:
+        own = isinstance(self.call.forward, GraphForward)  # a program would not know what it makes of the graph
+        if not own and (self._known is None or self._known.is_lowered):
             lowering = lower_nodes(trace, self.graph, self.in_edges)
         self.trace = self.weighted.trace = trace.without_tensors()
         if lowering is None:

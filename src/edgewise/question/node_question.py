@@ -31,14 +31,15 @@ class NodeQuestion(PosedQuestion):
     """Nodes of one graph."""
 
     task = "node"
+    in_one_graph = True
     _engine: tuple[int, Engine] | None = None
     _counts: tuple[Tensor, Tensor] | None = None
 
     def __init__(self, model: Any, data: Any, index: Any, asked: Asked) -> None:
-        _check_one_graph(data)
+        check_one_graph(data, "node")
         self.asked, self._data = asked, data
         structure = read_structure(data)
-        self.index, self.single = read_index(index, structure.num_nodes, "node")
+        self.index, self.single = read_index(index, self._num_targets(structure.num_nodes), "node")
         (self._graph,) = on_device([structure], asked.device)
         self._kept = {}
         self._edges = (data.edge_index, _version(data.edge_index))
@@ -58,7 +59,7 @@ class NodeQuestion(PosedQuestion):
         other.__dict__.update(self.__dict__)
         other._engine = None
         other.asked, other._slope = replace(self.asked, target=target), self.slope_problem()
-        other.index, other.single = read_index(index, self.cut.num_nodes, "node")
+        other.index, other.single = read_index(index, self._num_targets(self.cut.num_nodes), "node")
         if self.cut.is_whole:
             self.node_model.prove_everywhere()
         else:
@@ -77,7 +78,7 @@ class NodeQuestion(PosedQuestion):
 
     def check_basis(self) -> None:
         """The model, and of a graph that is cut its edges by torch's own count: features are read anew with the next cut."""
-        if self.cut.is_whole:
+        if self.cut.is_whole or self.types is not None:
             self.check_fresh()
             return
         self.subject.check_fresh()
@@ -86,6 +87,10 @@ class NodeQuestion(PosedQuestion):
             raise StaleQuestionError(
                 "The data have changed since the question was asked: data.edge_index. Ask again: ew.Question(model, data, …)."
             )
+
+    def _num_targets(self, num_nodes: int) -> int:
+        """How many nodes may be asked about: of a typed graph those of the explained type, which come first."""
+        return num_nodes if self.types is None else len(self.types.node_range(self.types.explained))
 
     # --- the cut ------------------------------------------------------------------------------------------------------
 
@@ -113,7 +118,11 @@ class NodeQuestion(PosedQuestion):
         marked = torch.zeros(self._graph.num_nodes, dtype=torch.bool, device=receiver.device)
         marked[self.index.to(receiver.device)] = True
         self._received = columns_into(marked, receiver)
-        return cut_tiny(self._graph, self.index[:1].to(receiver.device), self._received).data
+        return cut_tiny(self._graph, self.index[:1].to(receiver.device), self._received, self._strangers()).data
+
+    def _strangers(self) -> tuple[Tensor, Tensor]:
+        """A few nodes and columns that are shown to the model, whoever is asked about."""
+        return first_strangers(self._graph)
 
     def _find_cut(self) -> Cut:
         graph = self._graph
@@ -121,13 +130,12 @@ class NodeQuestion(PosedQuestion):
             return whole(graph)
         targets = self.index.to(graph.edge_index.device)
         first = self.subject.first
+        rim = rim_of(first) if self.types is None or not rim_of(first) else "nodes"  # a far node has one type
         if hasattr(self, "cut") and not self._grouped and first.flow is not None:
             self._grouped.append(InEdges.of(graph.edge_index, graph.num_nodes, first.flow))  # pays from now on
         in_edges = self._grouped[0] if self._grouped else None
         received, self._received = self._received, None
-        return cut_out(
-            graph, targets, first.num_layers, flow=first.flow, rim=rim_of(first), in_edges=in_edges, received=received
-        )
+        return cut_out(graph, targets, first.num_layers, flow=first.flow, rim=rim, in_edges=in_edges, received=received)
 
     def _check_locality(self) -> None:
         """Local by proof, or by one pass over the whole graph; a model that is not local is run on the whole graph."""
@@ -239,17 +247,24 @@ def _version(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def cut_tiny(graph: Data, target: Tensor, received: Tensor) -> Cut:
-    """Some columns that end in targets, and the first ones of the graph: enough to see which layers a model has."""
-    strangers = torch.arange(min(_STRANGERS, graph.edge_index.size(1)), device=target.device)
-    edge_id = torch.cat([received[:_TINY], strangers]).unique()
-    nodes = torch.arange(min(_STRANGERS, graph.num_nodes), device=target.device)
+def first_strangers(graph: Data) -> tuple[Tensor, Tensor]:
+    """The first nodes and columns of a graph."""
+    sizes = (graph.num_nodes, graph.edge_index.size(1))
+    nodes, columns = (torch.arange(min(_STRANGERS, size), device=graph.edge_index.device) for size in sizes)
+    return nodes, columns
+
+
+def cut_tiny(graph: Data, target: Tensor, received: Tensor, strangers: tuple[Tensor, Tensor]) -> Cut:
+    """Some columns that end in targets, and some nodes and columns besides: enough to see which layers a model has."""
+    nodes, columns = strangers
+    edge_id = torch.cat([received[:_TINY], columns]).unique()
     node_id = torch.cat([graph.edge_index[:, edge_id].view(-1), target, nodes]).unique()
     return Cut(part_of(graph, node_id, edge_id), graph.num_nodes, graph.edge_index.size(1), node_id, edge_id)
 
 
-def _check_one_graph(data: Any) -> None:
+def check_one_graph(data: Any, task: str) -> None:
+    """Refuse a list of graphs where nodes or links of one graph are explained."""
     if isinstance(data, (list, tuple)) and len(data) and isinstance(data[0], Data):
         raise InputError(
-            f"A node task explains nodes of one graph, got a list of {len(data)} graphs. Use data[0], or task='graph'."
+            f"A {task} task explains {task}s of one graph, got a list of {len(data)} graphs. Use data[0], or task='graph'."
         )

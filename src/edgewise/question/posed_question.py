@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,7 +12,8 @@ from torch_geometric.data import Data
 from edgewise.engines import Engine
 from edgewise.errors import ModelError
 from edgewise.graph.copies import Copies
-from edgewise.model.call import Forward, ModelCall
+from edgewise.graph.type_table import TypeTable
+from edgewise.model.call import ModelCall
 from edgewise.model.head import ModelOutput
 from edgewise.model.hooks import Layers
 from edgewise.model.trace import Trace
@@ -20,6 +21,9 @@ from edgewise.program.lowering import Lowering
 from edgewise.question.equality import Audit
 from edgewise.question.subject import Loan, Subject
 from edgewise.question.target import Target
+
+if TYPE_CHECKING:
+    from edgewise.question.gradient_audit import AuditedSlope
 
 SLOPE_TOLERANCE = 1e-2
 """By which share of its parts a gradient along a random direction may be off."""
@@ -36,19 +40,23 @@ class Asked:
     mode: str | None = None
     of: str = "logit"
     output: str | None = None
-    forward: Forward | None = None
+    forward: Any = None
     device: Any = None
+    without_itself: bool = False
+    """Links: whether each pair's own link is taken out of the graph first."""
 
 
 class PosedQuestion(ABC):
     """The question, checked and proved. Node tasks run cuts of one graph; graph tasks run batches of graphs."""
 
     task: str
+    in_one_graph = False
+    """Whether all targets live in one graph, the only one that the user gave."""
     asked: Asked
     subject: Subject
     graphs: list[Data]
     index: Tensor
-    """`[T]`: nodes of the user's graph, or numbers of graphs."""
+    """`[T]`: nodes of the user's graph, or numbers of graphs; `[T, 2]`: pairs of nodes."""
     single: bool
     target: Target
     trace: Trace
@@ -61,11 +69,18 @@ class PosedQuestion(ABC):
     locality: str
     """How it is known that nothing outside the neighbourhoods matters."""
     lowering: Lowering | None = None
+    types: TypeTable | None = None
+    """Of a typed graph: which of its nodes and columns are of which type."""
 
     @property
     def loan(self) -> Loan:
         """The model, to be run."""
         return self.subject.loan
+
+    @property
+    def data(self) -> Any:
+        """The graph, or the graphs, as the user gave them."""
+        return self._data
 
     @property
     def hops(self) -> int | None:
@@ -111,6 +126,19 @@ class PosedQuestion(ABC):
     def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Numbers of nodes and edges of the targets' graphs: one number if all live in one graph."""
 
+    @property
+    def engine_lowering(self) -> Lowering | None:
+        """The lowered program that all engines run, perhaps with something behind it; None if some are run in another way."""
+        return self.lowering
+
+    def run_sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of the graphs on which the model is run, one number for each target."""
+        return self.sizes(positions)
+
+    def keys(self, positions: Tensor) -> Tensor:
+        """`[n]`: the number of each target from which its random numbers are drawn, whatever the order of targets."""
+        return self.index[positions]
+
     def check_slopes(self) -> None:
         """Refuse gradients that are not the derivative of what the model computes."""
         if self.slope_problem():
@@ -127,7 +155,20 @@ class PosedQuestion(ABC):
         from edgewise.question.gradient_audit import audit_slopes
 
         with torch.inference_mode(mode=False):
-            slope = audit_slopes(self)
+            return self._judged(audit_slopes(self))
+
+    def check_feature_slopes(self) -> None:
+        """Refuse gradients by features that are not the derivative of what the model computes; looked at once."""
+        from edgewise.question.feature_audit import audit_feature_slopes
+
+        if self._feature_slope is None:
+            with torch.inference_mode(mode=False):
+                self._feature_slope = self._judged(audit_feature_slopes(self))
+        if self._feature_slope:
+            raise ModelError(self._feature_slope)
+
+    def _judged(self, slope: "AuditedSlope | None") -> str:
+        """Why gradients cannot be trusted, by a slope that was found in two ways; empty if they can."""
         if slope is None or not slope.decided:
             self.audit.undecided.append(
                 "the slope: the model cannot be run in float64" if slope is None else "the slope at a kink"
@@ -170,7 +211,7 @@ class PosedQuestion(ABC):
 
     def ends(self, positions: Tensor, owner: Tensor, column: Tensor) -> Tensor:
         """`[2, copies]`: the nodes of some columns of the user's graphs at `positions[owner]`."""
-        if self.task == "node":
+        if self.in_one_graph:
             return self.source_edge_index(0).to(column.device)[:, column]
         parts = [self.graphs[int(self.index[i])].edge_index for i in positions.tolist()]
         sizes = torch.tensor([part.size(1) for part in parts], device=column.device)
@@ -193,7 +234,7 @@ class PosedQuestion(ABC):
         return self._kept[place]
 
     def _source(self, position: int) -> int:
-        return 0 if self.task == "node" else int(self.index[position])
+        return 0 if self.in_one_graph else int(self.index[position])
 
     @property
     def edge_bytes(self) -> int:
@@ -222,9 +263,11 @@ class PosedQuestion(ABC):
             "audit": self.audit.plain(),
         }
 
+    _data: Any
     _sources: list[Tensor]
     _kept: dict[int, Tensor]
     _slope: str | None = None
+    _feature_slope: str | None = None
 
 
 def sub_target(question: PosedQuestion, positions: Tensor) -> Target:

@@ -225,9 +225,9 @@ def _undrawn(strongest: Strongest, pairs: Iterable[tuple[int, int]]) -> tuple[tu
 
 
 def _centre(why: Explanation, strongest: Strongest) -> int:
-    """The explained node; for a graph task, the node at the receiving end of the strongest edge."""
-    if task_of(why.settings) == "node":
-        return int(why.index)
+    """The explained node, or the first end of a link; for a graph task, the node at the receiving end of the strongest edge."""
+    if task_of(why.settings) != "graph":
+        return int(why.index[0] if isinstance(why.index, tuple) else why.index)
     return strongest.steps[-1].receiver if strongest.steps else 0
 
 

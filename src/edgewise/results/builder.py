@@ -128,6 +128,7 @@ class SetBuilder:
             own_missing=missing if self.own else (),
             settings=Settings(settings),
             errors=Entries(self.errors, len(question.index)) if self.errors else None,
+            types=question.types,
         )
 
     def _entries(self, parts: list[Part]) -> Entries:

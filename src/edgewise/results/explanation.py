@@ -90,7 +90,8 @@ class Explanation:
     scores: Tensor
     edge_index: Tensor
     num_nodes: int
-    index: int
+    index: Any
+    """The explained node or graph, or the pair `(u, v)` of a link."""
     target: int
     value: float
     """The explained number."""

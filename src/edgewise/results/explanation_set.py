@@ -12,10 +12,13 @@ from typing import Any, SupportsIndex, TypeAlias, overload
 import torch
 from torch import Tensor
 
+from edgewise.arrays import index_keys, plain_index
 from edgewise.errors import InputError
+from edgewise.graph.type_table import TypeTable
 from edgewise.random_numbers import random_scores
 from edgewise.results.entries import Entries
 from edgewise.results.explanation import Explanation
+from edgewise.results.typed_explanation import TypedExplanation
 
 # --- Sparse rows -------------------------------------------------------------------------------------------------------
 
@@ -31,7 +34,7 @@ class ExplanationSet:
     """
 
     index: Tensor
-    """`[T]`: the explained nodes or graphs."""
+    """`[T]`: the explained nodes or graphs; `[T, 2]`: the two ends of the explained links."""
     target: Tensor
     """`[T]`: the explained classes."""
     value: Tensor
@@ -40,7 +43,7 @@ class ExplanationSet:
     level: str
     num_layers: int
     graphs: tuple[tuple[Tensor, int], ...]
-    """`(edge_index, number of nodes)`: one, shared by all (node task), or one for each target (graph task)."""
+    """`(edge_index, number of nodes)`: one, shared by all (nodes and links), or one for each target (graph task)."""
     edges: Entries | None
     """The edge scores; `None` for `random`, whose scores are drawn on demand."""
     own: Entries | None = None
@@ -50,6 +53,8 @@ class ExplanationSet:
     settings: Mapping[str, Any] = field(default_factory=dict)
     errors: Entries | None = None
     """Standard errors of the scores, for methods that sample."""
+    types: TypeTable | None = None
+    """Of a typed graph: `index` are nodes of `types.explained`; `graphs` is the union of all types."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -79,12 +84,15 @@ class ExplanationSet:
     def __iter__(self) -> Iterator[Explanation]:
         return (self._one(position) for position in range(len(self)))
 
-    def of(self, index: int) -> Explanation:
-        """The explanation of the node or graph with that number."""
-        found = (self.index == index).nonzero()
+    def of(self, index: Any) -> Explanation:
+        """The explanation of the node or graph with that number, or of a link, a pair; of a typed graph also `("paper", 3)`."""
+        if self.types is not None and isinstance(index, tuple):
+            index = index[1] if index[0] == self.types.explained else -1
+        same = self.index == torch.tensor(index)
+        found = (same.all(dim=1) if same.dim() == 2 else same).nonzero()
         if len(found) == 0:
             raise InputError(
-                f"{index} is not among the {len(self)} explained targets ({self.index[:5].tolist()} …). Explain it first."
+                f"{index} is not among the {len(self)} explained targets ({plain_index(self.index[:5])} …). Explain it first."
             )
         return self._one(int(found[0]))
 
@@ -98,9 +106,9 @@ class ExplanationSet:
     def _one(self, position: int) -> Explanation:
         """The explanation of one target, with dense scores on the device of its graph."""
         edge_index, num_nodes = self.graph(position)
-        shape, index = self._shape(edge_index.size(1)), int(self.index[position])
+        shape, index = self._shape(edge_index.size(1)), plain_index(self.index[position : position + 1])[0]
         errors = self.errors
-        return Explanation.lazy(
+        flat = Explanation.lazy(
             lambda: self._scores(position, shape).to(edge_index.device),
             edge_index=edge_index,
             num_nodes=num_nodes,
@@ -115,13 +123,15 @@ class ExplanationSet:
             if errors is None
             else errors.dense(position, prod(shape)).view(shape).to(edge_index.device),
         )
+        return flat if self.types is None else TypedExplanation.of(flat, self.types)
 
     def _scores(self, position: int, shape: tuple[int, ...]) -> Tensor:
         """`[E]` or `[L, E]`: the scores of one target, with their zeros."""
         if self.edges is not None:
             return self.edges.dense(position, prod(shape)).view(shape)
         layers = None if self.level == "input" else self.num_layers
-        drawn = random_scores(self.settings["seed"], int(self.index[position]), layers, shape[-1])
+        key = index_keys(self.index[position : position + 1], self.graph(position)[1])
+        drawn = random_scores(self.settings["seed"], int(key), layers, shape[-1])
         return drawn.to(self.value.dtype)
 
     def _own_scores(self, position: int, num_nodes: int) -> Tensor | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,15 @@ from edgewise.arguments import one_of, whole_number
 from edgewise.errors import missing_extra
 from edgewise.files import write_whole
 from edgewise.results.explanation_set import ExplanationSet
-from edgewise.results.storage import edge_columns
+from edgewise.results.storage import edge_columns, index_columns
+from edgewise.results.typed_explanation import TypedExplanation
 from edgewise.results.walk_set import WalkSet
 from edgewise.text import read_classes, read_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from edgewise.graph.type_table import TypeTable
     from edgewise.results.explanation import Explanation
 
 
@@ -68,8 +71,9 @@ def _empty(found: Explanation | WalkSet, **attributes: Any) -> Any:
 
 
 def _explained(found: Explanation | WalkSet) -> set[int]:
-    """The explained node; nothing if a whole graph was explained."""
-    return {found.index} if found.settings.get("task", "node") == "node" else set()
+    """The explained node, or both ends of a link; nothing if a whole graph was explained."""
+    task = found.settings.get("task", "node")
+    return set() if task == "graph" else set(found.index) if task == "link" else {found.index}
 
 
 def _strongest_columns(why: Explanation, edges: int) -> list[int]:
@@ -178,9 +182,26 @@ def columns(found: Explanation | ExplanationSet | WalkSet, what: str = "edges") 
     one_of("`what`", what, WHAT)
     if isinstance(found, WalkSet):
         return _of_walks(found)
+    if isinstance(found, TypedExplanation):
+        return typed_columns(columns(found.flat, what), found.types)
+    if isinstance(found, ExplanationSet) and found.types is not None:
+        return typed_columns(_of_set(replace(found, types=None), what), found.types)
     if isinstance(found, ExplanationSet):
         return _of_set(found, what)
     return _of_self(found) if what == "self" else _of_edges(found)
+
+
+def typed_columns(table: dict[str, np.ndarray], types: TypeTable) -> dict[str, np.ndarray]:
+    """A table of the union with the types beside the numbers (`edge_type`, `source_type`, …), numbers counted within them."""
+    found: dict[str, np.ndarray] = {}
+    for name, numbers in table.items():
+        if name in ("column", "source", "receiver", "node"):
+            each = [types.edge(n) if name == "column" else types.node(n) for n in numbers.tolist()]
+            texts = ["__".join(kind) if isinstance(kind, tuple) else kind for kind, _ in each]
+            found["edge_type" if name == "column" else f"{name}_type"] = np.array(texts, dtype=str)
+            numbers = np.array([number for _, number in each], dtype=np.int64)
+        found[name] = numbers
+    return found
 
 
 def _of_edges(why: Explanation) -> dict[str, np.ndarray]:
@@ -201,7 +222,12 @@ def _of_self(why: Explanation) -> dict[str, np.ndarray]:
 
 
 def _head(why: Explanation, size: int) -> dict[str, np.ndarray]:
-    return {"index": np.full(size, why.index), "target": np.full(size, why.target)}
+    return {**_index(why, size), "target": np.full(size, why.target)}
+
+
+def _index(found: Explanation | WalkSet, size: int) -> dict[str, np.ndarray]:
+    """The explained node or graph in every row, or the two ends of the link."""
+    return index_columns(np.tile(np.array(found.index), (size, 1) if isinstance(found.index, tuple) else size))
 
 
 def _layer(layer: list[np.ndarray]) -> dict[str, np.ndarray]:
@@ -224,7 +250,7 @@ def _of_set(found: ExplanationSet, what: str) -> dict[str, np.ndarray]:
 def _of_walks(walks: WalkSet) -> dict[str, np.ndarray]:
     """A row for each walk: rank, score, and a column for each of its nodes (and neurons)."""
     size = len(walks)
-    head = {"index": np.full(size, walks.index), "target": np.full(size, walks.target), "rank": np.arange(1, size + 1)}
+    head = {**_index(walks, size), "target": np.full(size, walks.target), "rank": np.arange(1, size + 1)}
     table = head | {"score": np.array([walk.score for walk in walks], dtype=float)}
     for name, places in (("node", [walk.nodes for walk in walks]), ("neuron", [walk.neurons or () for walk in walks])):
         for column in range(len(places[0]) if places else 0):

@@ -11,18 +11,22 @@ import torch
 from torch import Tensor
 
 from edgewise import random_numbers
-from edgewise.arrays import enumerated
+from edgewise.arrays import enumerated, index_keys, plain_index
 from edgewise.errors import InputError
 from edgewise.graph.computation_graph import InEdges, reach
+from edgewise.graph.pair_copies import pair_reach
 from edgewise.results.entries import Entries
 from edgewise.results.explanation import Explanation
 from edgewise.results.explanation_set import Explained, ExplanationSet
+from edgewise.results.typed_explanation import TypedExplanation
 
 _TARGETS_AT_ONCE = 256
 
 
 def as_set(explained: Explained, metric: str) -> ExplanationSet:
     """A result of `explain`, checked, as a set: a single explanation is a set of one."""
+    if isinstance(explained, TypedExplanation):
+        explained = replace(_set_of_one(explained.flat), types=explained.types)
     if isinstance(explained, Explanation):
         explained = _set_of_one(explained)
     if not isinstance(explained, ExplanationSet):
@@ -31,8 +35,9 @@ def as_set(explained: Explained, metric: str) -> ExplanationSet:
         )
     if explained.edges is not None and not bool(torch.isfinite(explained.edges.score).all()):
         bad = int(explained.edges.rows()[~torch.isfinite(explained.edges.score)][0])
+        target = plain_index(explained.index)[bad]
         raise InputError(
-            f"The scores of target {int(explained.index[bad])} have NaN or infinite entries, which {metric} cannot rank. "
+            f"The scores of target {target} have NaN or infinite entries, which {metric} cannot rank. "
             f"Remove NaN from the model's weights and the data, and explain again."
         )
     return explained
@@ -99,7 +104,9 @@ class ScoreRows:
 def scores_at(found: ExplanationSet, row: Tensor, layer: Tensor, column: Tensor) -> Tensor:
     """`[n]`: the scores of n entries (target, layer, edge); 0 where nothing is stored."""
     if found.edges is None:  # random: every edge of the graph has one
-        drawn = random_numbers.uniform(found.settings["seed"], found.index[row], layer, column)
+        drawn = random_numbers.uniform(
+            found.settings["seed"], index_keys(found.index, found.graphs[0][1])[row], layer, column
+        )
         return drawn.to(torch.float32).to(found.value.dtype)
     return found.edges.at(row, layer * widths(found)[row] + column)
 
@@ -138,7 +145,7 @@ def _edges_that_matter(found: ExplanationSet) -> tuple[Tensor, Tensor, Tensor]:
         return row, column, torch.zeros_like(row)
     edge_index, num_nodes = found.graphs[0]
     in_edges = InEdges.of(edge_index.cpu(), num_nodes, found.settings.get("flow") or "source_to_target")
-    near = reach(in_edges, found.index, hops - 1)
+    near = (pair_reach if found.index.dim() == 2 else reach)(in_edges, found.index, hops - 1)
     position, place = in_edges.of_nodes(near.node)
     row, column = near.target[position], in_edges.edge[place]
     order = (row * max(edge_index.size(1), 1) + column).argsort()  # by column: so ties fall as in Explanation.top

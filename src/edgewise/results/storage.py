@@ -19,9 +19,11 @@ from torch import Tensor
 
 from edgewise.errors import FileError, missing_extra
 from edgewise.files import write_whole
+from edgewise.graph.type_table import TypeTable
 from edgewise.results.entries import Entries
 from edgewise.results.explanation import Settings
 from edgewise.results.explanation_set import ExplanationSet
+from edgewise.results.feature_storage import FEATURE_FORMAT, features_from
 
 _FORMAT = "edgewise-explanations-1"
 """Written into every file: what kind of file it is."""
@@ -33,18 +35,18 @@ _PLAIN = ("method", "level", "num_layers", "own_missing", "settings")
 def save(explained: ExplanationSet, path: Any, node_names: Sequence[str] | None = None) -> None:
     """Write a set to a file; its ending, `.npz` or `.parquet`, says how.
 
-    With `node_names` (of the one graph of a node task) the rows of a `.parquet` also carry the names of the nodes.
+    With `node_names` (of the one graph of nodes or links) the rows of a `.parquet` also carry the names of the nodes.
     """
     path = Path(path)
-    writers: dict[str, Callable[..., None]] = {".npz": _write_npz, ".parquet": _write_parquet}
+    writers: dict[str, Callable[..., None]] = {".npz": write_npz, ".parquet": _write_parquet}
     if path.suffix not in writers:
         raise FileError(f"The name must end in .npz or .parquet, got {path.name!r}. Use save('all.npz'), for example.")
     arrays, about = _arrays(explained), _about(explained)
     write_whole(path, lambda file: writers[path.suffix](file, arrays, about, node_names))
 
 
-def load(path: Any) -> ExplanationSet:
-    """Read what `ExplanationSet.save` wrote: a file `.npz` or `.parquet`.
+def load(path: Any) -> Any:
+    """Read the `ExplanationSet` (`.npz` or `.parquet`) or the `FeatureSet` (`.npz`) that `save` wrote.
 
     >>> import tempfile, torch; from torch_geometric.data import Data; from torch_geometric.nn import GCNConv
     >>> from edgewise.api.explain import explain
@@ -62,6 +64,8 @@ def load(path: Any) -> ExplanationSet:
         raise FileError(f"There is no file {path}. Write one with explain(...).save(path).")
     try:
         arrays, about = readers[path.suffix](path)
+        if about.get("format") == FEATURE_FORMAT:
+            return features_from(arrays, about, _from_jsonable(about["settings"]))
         if about.get("format") != _FORMAT:
             raise FileError(
                 f"{path.name} must have the format {_FORMAT!r}, got {about.get('format')!r}. Explain again and save."
@@ -98,7 +102,9 @@ def _arrays(explained: ExplanationSet) -> dict[str, np.ndarray]:
 
 def _about(explained: ExplanationSet) -> dict[str, Any]:
     """What is not an array, as plain data."""
-    return {"format": _FORMAT, "version": _VERSION, **{name: _jsonable(getattr(explained, name)) for name in _PLAIN}}
+    types = {} if explained.types is None else {"types": as_jsonable(explained.types.plain())}
+    plain = {name: as_jsonable(getattr(explained, name)) for name in _PLAIN}
+    return {"format": _FORMAT, "version": _VERSION, **plain, **types}
 
 
 def _brought_up(about: dict[str, Any], name: str) -> dict[str, Any]:
@@ -114,17 +120,17 @@ def _brought_up(about: dict[str, Any], name: str) -> dict[str, Any]:
     return about
 
 
-def _jsonable(value: Any) -> Any:
+def as_jsonable(value: Any) -> Any:
     """The value in JSON's types; a tuple keeps its type as `{"tuple": [...]}`, other objects become their text."""
     if isinstance(value, Mapping):
-        return {str(key): _jsonable(item) for key, item in value.items()}
+        return {str(key): as_jsonable(item) for key, item in value.items()}
     if isinstance(value, tuple):
-        return {"tuple": [_jsonable(item) for item in value]}
+        return {"tuple": [as_jsonable(item) for item in value]}
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
 def _from_jsonable(value: Any) -> Any:
-    """The inverse of `_jsonable`."""
+    """The inverse of `as_jsonable`."""
     if isinstance(value, dict) and set(value) == {"tuple"}:
         return tuple(_from_jsonable(item) for item in value["tuple"])
     return {key: _from_jsonable(item) for key, item in value.items()} if isinstance(value, dict) else value
@@ -144,6 +150,7 @@ def _assemble(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Explanati
         edges=_entries(tensors, "edges"),
         own=_entries(tensors, "own"),
         errors=_entries(tensors, "errors"),
+        types=TypeTable(*_from_jsonable(about["types"])) if "types" in about else None,
         **plain,
     )
 
@@ -155,7 +162,7 @@ def _entries(tensors: dict[str, Tensor], name: str) -> Entries | None:
     return Entries.of_rows(*(tensors[f"{name}_{part}"] for part in ("start", "place", "score")))
 
 
-def _write_npz(
+def write_npz(
     file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any], node_names: Sequence[str] | None
 ) -> None:
     """Arrays as they are; the text as bytes, because numpy would pickle an object."""
@@ -209,7 +216,7 @@ def _columns(arrays: dict[str, np.ndarray], level: str) -> dict[str, np.ndarray]
     layer = {"layer": place // np.maximum(width, 1)} if level == "layer" else {}
     return {
         "position": row,
-        "index": arrays["index"][row],
+        **index_columns(arrays["index"][row]),
         "target": arrays["target"][row],
         **layer,
         "column": column,
@@ -217,6 +224,15 @@ def _columns(arrays: dict[str, np.ndarray], level: str) -> dict[str, np.ndarray]
         "receiver": ends[1],
         "score": arrays.get("edges_score", np.zeros(0, dtype=np.float32)),
     }
+
+
+def index_columns(index: np.ndarray) -> dict[str, np.ndarray]:
+    """The explained targets as columns of a table: `index`, or for links the two ends, `index` and `index_to`.
+
+    >>> index_columns(np.array([[3, 17]]))
+    {'index': array([3]), 'index_to': array([17])}
+    """
+    return {"index": index} if index.ndim == 1 else {"index": index[:, 0], "index_to": index[:, 1]}
 
 
 def edge_columns(explained: ExplanationSet) -> dict[str, np.ndarray]:
@@ -229,7 +245,7 @@ def named_columns(columns: Mapping[str, np.ndarray], node_names: Sequence[str] |
     if node_names is None:
         return dict(columns)
     names = np.array(node_names, dtype=str)
-    ends = [name for name in ("index", "source", "receiver") if name in columns]
+    ends = [name for name in ("index", "index_to", "source", "receiver") if name in columns]
     return {**columns, **{f"{name}_name": names[columns[name]] for name in ends}}
 
 

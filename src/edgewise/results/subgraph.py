@@ -194,7 +194,7 @@ class GrownSubgraph:
         """`[N]`: the latest layer in which a node is attached to the target; 0 if it is not."""
         attached_from = torch.zeros(self._num_nodes, dtype=torch.long, device=self._place.device)
         if not self._of_graph:
-            attached_from[self._index] = self._last
+            attached_from[list(self._index) if isinstance(self._index, tuple) else self._index] = self._last
         return attached_from
 
     def _attached(self, attached_from: Tensor) -> Tensor:

@@ -44,7 +44,8 @@ class WalkSet:
     walks: tuple[Walk, ...]
     exact: bool
     upper_bound: float
-    index: int
+    index: Any
+    """The explained node or graph, or the pair `(u, v)` of a link."""
     target: int
     value: float
     """The explained number."""

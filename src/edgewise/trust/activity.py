@@ -15,7 +15,7 @@ from edgewise.graph.computation_graph import reach
 from edgewise.graph.copies import Copies
 from edgewise.model.hooks import Layers, OperationMode, message_hooks
 from edgewise.program.operations import Kind, kind_of, plain_name, rectifier_bend
-from edgewise.question import GraphQuestion, NodeQuestion, PosedQuestion
+from edgewise.question import NodeQuestion, PosedQuestion
 from edgewise.question.memory import blocks
 
 RECTIFIERS = ("relu", "leaky_relu")
@@ -55,14 +55,13 @@ def activity(question: PosedQuestion, memory: int) -> list[Activity]:
             importance = _importance(question)
             _watch(question, question.layers, question.graphs[0], found, importance)
             return found
-        assert isinstance(question, GraphQuestion)
         for copies in _batches(question, memory):
             _watch(question, question.layers, copies.data, found, _all_alike(copies))
     return found
 
 
-def _batches(question: GraphQuestion, memory: int) -> Iterator[Copies]:
-    """All graphs of a graph task, in batches that fit into memory."""
+def _batches(question: PosedQuestion, memory: int) -> Iterator[Copies]:
+    """All graphs of a graph task (or the neighbourhoods of links), in batches that fit into memory."""
     for positions in blocks(question, memory, None):
         yield from question.copies(positions)
 

@@ -220,7 +220,8 @@ _ENOUGH = 2**27  # bytes; larger blocks are not faster
 def follow(question: PosedQuestion) -> AtOne:
     """The model in interval arithmetic at ω = 1; raises `NotCertifiable` with the reason if it cannot be followed."""
     if question.task != "node":
-        raise NotCertifiable("task='graph': pooling is not followed, only node tasks are")
+        behind = "pooling" if question.task == "graph" else "a decoder"
+        raise NotCertifiable(f"task={question.task!r}: {behind} is not followed, only node tasks are")
     if question.target.of != "logit":
         raise NotCertifiable(f"of={question.target.of!r} is not piecewise linear in the outputs; of='logit' is")
     if question.lowering is None:

@@ -123,7 +123,7 @@ def _constants(score: Score) -> Tensor:
 def _halves(score: Score, draw: int, seed: int) -> Tensor:
     """`[L, M]`: a random half of the edges of each call, the same for a target whatever its block."""
     layer = torch.arange(score.num_layers, device=score.owner.device).view(-1, 1)
-    index = score.index.to(score.owner.device)[score.owner]
+    index = score.key.to(score.owner.device)[score.owner]
     number = torch.tensor(draw, device=score.owner.device)
     return random_numbers.uniform(seed, number, layer, index, score.edge_id) < _HALF
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from edgewise.algorithms.occlusion import edge_drops, layer_groups, lowered_drops, players
+from edgewise.arrays import plain_index
 from edgewise.question import PosedQuestion
 from edgewise.results.entries import Entries, Part
 from edgewise.score import Score
@@ -22,8 +24,9 @@ class WorstEdge:
 
     index: int
     """The explained node or graph."""
-    source: int
-    receiver: int
+    source: Any
+    """A node; of a typed graph `(node type, number)`."""
+    receiver: Any
     column: int
     gradient: float
     occlusion: float
@@ -117,5 +120,7 @@ def _worst(score: Score, off: Tensor, gradient: Tensor, occlusion: Tensor) -> Wo
         return None
     place = int(off.argmax())
     source, receiver = score.ends()[:, place].tolist()
-    index, column = int(score.index[int(score.owner[place])]), int(score.edge_id[place])
+    index, column = plain_index(score.index)[int(score.owner[place])], int(score.edge_id[place])
+    if score.types is not None:
+        source, receiver = score.types.node(source), score.types.node(receiver)
     return WorstEdge(index, source, receiver, column, float(gradient[place]), float(occlusion[place]))

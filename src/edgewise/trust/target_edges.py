@@ -66,7 +66,7 @@ class Draw:
         if self.chance >= 1:
             return torch.ones_like(column, dtype=torch.bool)
         graph = (
-            torch.zeros_like(position) if question.task == "node" else question.index[position.cpu()].to(column.device)
+            torch.zeros_like(position) if question.in_one_graph else question.index[position.cpu()].to(column.device)
         )
         return random_numbers.uniform(self.seed, torch.full_like(graph, _SALT), graph, column) < self.chance
 

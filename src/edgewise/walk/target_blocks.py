@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, real_number
-from edgewise.errors import SettingError
-from edgewise.question import GraphQuestion, NodeQuestion, PosedQuestion
+from edgewise.errors import InputError, SettingError
+from edgewise.question import GraphQuestion, LinkQuestion, NodeQuestion, PosedQuestion
 from edgewise.walk.bounds import Box, boxes
 from edgewise.walk.lrp import Rule
 from edgewise.walk.network import Network
@@ -112,11 +112,16 @@ def target_blocks(
         beam: How many prefixes a target has at once, at least; more of them make smaller blocks.
         bounded: Whether boxes are needed (searches need them, sums do not).
     """
+    if question.types is not None:
+        raise InputError(
+            "Walks over typed edges cannot be followed yet. Explain the edges of this HeteroData instead: "
+            "ew.explain(model, data, ..., level='layer')."
+        )
     _check_layers(how, question.num_layers)
     if isinstance(question, NodeQuestion):
         yield from _node_blocks(question, how, memory, beam, bounded=bounded)
     else:
-        assert isinstance(question, GraphQuestion)
+        assert isinstance(question, (GraphQuestion, LinkQuestion))
         yield from _graph_blocks(question, how, memory, bounded=bounded)
 
 
@@ -153,19 +158,27 @@ def _node_network(question: NodeQuestion, how: RelevanceRule, *, bounded: bool) 
     return network, subject.kept.get((*key, "boxes"), [])
 
 
-def _graph_blocks(question: GraphQuestion, how: RelevanceRule, memory: int, *, bounded: bool) -> Iterator[TargetBlock]:
-    """Graphs side by side, with a network for each batch of them; walks may end at any of their nodes."""
+def _graph_blocks(
+    question: GraphQuestion | LinkQuestion, how: RelevanceRule, memory: int, *, bounded: bool
+) -> Iterator[TargetBlock]:
+    """Graphs side by side, with a network for each batch of them; walks may end at any of their nodes.
+
+    Of links: the neighbourhoods of pairs. Walks that do not end in a pair have no relevance.
+    """
     alone = how.norm == "fixed"  # held statistics are those of one graph
     for positions in torch.arange(len(question.index)).split(1) if alone else _batches(question, memory):
         batches = question.copies(positions)
         for part, copies in zip(positions.split(len(positions) // len(batches)), batches, strict=True):
-            owner = copies.self_owner
+            owner = copies.self_owner if copies.near_owner is None else copies.near_owner
             with question.loan.taken():
                 recording = read_off(question.call, question.layers, copies.data, graphs=owner, norm=how.norm)
                 network = Network(recording, how.rule, how.attention, question.loan.taken, merged=how.merged)
                 front = ends(network.calls, question.target.select(part.to(question.device)).value, None)
             nodes, edges = (torch.bincount(of, minlength=len(part)).cpu() for of in (owner, copies.owner))
             starts = (nodes.cumsum(0) - nodes, edges.cumsum(0) - edges)
+            in_copies = question.in_one_graph  # numbers are then those of the copies
+            if in_copies:
+                starts = (torch.zeros_like(nodes), torch.zeros_like(edges))
             yield TargetBlock(
                 network,
                 front,
@@ -174,18 +187,27 @@ def _graph_blocks(question: GraphQuestion, how: RelevanceRule, memory: int, *, b
                 *starts,
                 of_graphs=True,
                 boxes=boxes(network) if bounded else [],
-                columns=question.columns,
-                nodes=question.nodes,
+                columns=_numbered(copies.column_edge, question.columns) if in_copies else question.columns,
+                nodes=_numbered(copies.near_node, question.nodes) if in_copies else question.nodes,
             )
 
 
-def _batches(question: GraphQuestion, memory: int) -> Iterator[Tensor]:
+def _numbered(original: Tensor | None, then: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """From numbers of copies to the user's: first those of the graph that is run (None: they are), `then` the user's."""
+
+    def numbers(local: Tensor) -> Tensor:
+        return then(local if original is None else original.to(local.device)[local])
+
+    return numbers
+
+
+def _batches(question: GraphQuestion | LinkQuestion, memory: int) -> Iterator[Tensor]:
     """Positions of graphs that fit into memory together, by their nodes and edges; one by one if they may not be joined."""
     everyone = torch.arange(len(question.index))
     if not question.together:
         yield from everyone.split(1)
         return
-    nodes, edges = question.sizes(everyone)
+    nodes, edges = question.run_sizes(everyone)
     part = ((nodes + edges).cpu().cumsum(0) - 1) // max(memory // _BYTES_A_NODE, 1)
     sizes = torch.bincount(part)
     yield from everyone.split(sizes[sizes > 0].tolist())

@@ -16,9 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from edgewise.arrays import asked_index
 from edgewise.cli.options import CommonOptions, read_pairs
 from edgewise.cli.output import digest_of
 from edgewise.cli.read.data import PARTS, Graphs, read_data
+from edgewise.cli.read.links import read_links
 from edgewise.cli.read.trained_model import load_weights, make_model
 from edgewise.cli.terminal import Voice
 from edgewise.errors import InputError, ModelError
@@ -38,7 +40,7 @@ class CliQuestion:
     """In eval mode, with its weights."""
     graphs: Graphs
     index: Tensor
-    """`[targets]`: positions of nodes or graphs."""
+    """`[targets]`: positions of nodes or graphs; `[targets, 2]`: the ends of links."""
     classes: Any
     """`None` for the predicted ones; else an int, or a tensor `[targets]`."""
     hashes: Mapping[str, str | None]
@@ -56,6 +58,7 @@ class CliQuestion:
             "output": asked.output,
             "device": asked.device,
             "memory": asked.memory,
+            **({"without_itself": True} if asked.without_itself else {}),
         }
 
     def classes_of(self, positions: slice) -> Any:
@@ -65,7 +68,7 @@ class CliQuestion:
     def answers(self, count: int) -> Target:
         """The model's output for the first `count` targets, and the classes that are explained."""
         asked = {name: value for name, value in self.options.items() if name != "memory"}
-        some = self.index[:count]
+        some = asked_index(self.index[:count])
         return pose(
             self.model, self.graphs.data, some, target=self.classes_of(slice(count)), forward=None, **asked
         ).target
@@ -74,8 +77,10 @@ class CliQuestion:
         """The data's name of a node, safe to print; its number if it has none."""
         return printable(self.graphs.names[node]) if self.graphs.names else str(node)
 
-    def target_name(self, index: int) -> str:
-        """The name of a node that is explained, or the number of a graph."""
+    def target_name(self, index: Any) -> str:
+        """The name of a node that is explained, of both ends of a link, or the number of a graph."""
+        if self.graphs.task == "link":
+            return " : ".join(self.node_name(end) for end in index)
         return self.node_name(index) if self.graphs.task == "node" else str(index)
 
     def class_name(self, number: int) -> str:
@@ -99,10 +104,14 @@ def read_question(asked: CommonOptions, voice: Voice) -> CliQuestion:
     Data comes before the model, so that an error about the model's arguments can name the sizes of the data.
     """
     arguments = read_pairs(asked.model_args, "--model-args")
-    graphs = read_data(asked.data, asked.root, asked.task, asked.seed)
+    graphs = read_data(asked.data, asked.root, "link" if asked.link and asked.task is None else asked.task, asked.seed)
     for note in graphs.notes:
         voice.note(note)
-    index = read_targets(asked.index, graphs)
+    index = (
+        read_links(asked, graphs, _positions)
+        if graphs.task == "link" or asked.link
+        else read_targets(asked.index, graphs)
+    )
     classes = read_classes(asked.target, graphs, index)
     model, source = _read_model(asked, arguments, graphs, voice)
     hashes = {

@@ -55,6 +55,7 @@ def read_folder(folder: Path) -> Graphs:
     data = Data(
         x=x, edge_index=_edge_index(nodes, edges, ids), **_edge_features(edges), **({} if y is None else {"y": y})
     )
+    data.feature_names = [name for name in nodes.columns if name not in {*_NO_FEATURES, *ignored}]
     notes = (f"Columns of texts, not used as features: {', '.join(ignored)}.",) if ignored else ()
     digest = digest_of(nodes.file, edges.file)
     return Graphs(data, "node", digest, ids, names or ids, class_names, parts, notes)

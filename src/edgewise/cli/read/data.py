@@ -41,7 +41,7 @@ class Graphs:
     data: Any
     """A `Data`, whose nodes can be explained, or a list of them, each of which can be explained."""
     task: str
-    """`"node"` or `"graph"`."""
+    """`"node"`, `"graph"` or `"link"`."""
     digest: str
     """SHA-256 of the files, or of the tensors where there are no files."""
     ids: list[str] | None = None
@@ -57,14 +57,19 @@ class Graphs:
     """Trains a model, if the data set brings one."""
 
     @property
+    def is_one(self) -> bool:
+        """Whether the data is one graph, whose nodes have ids and names: nodes and links are explained in one."""
+        return self.task in ("node", "link")
+
+    @property
     def size(self) -> int:
-        """How many nodes, or graphs, can be explained."""
-        return int(self.data.num_nodes) if self.task == "node" else len(self.data)
+        """How many nodes, or graphs, there are."""
+        return int(self.data.num_nodes) if self.is_one else len(self.data)
 
     @property
     def labels(self) -> Tensor | None:
         """`[size]`: the class of each node or graph; `None` if the data does not have one for each."""
-        if self.task == "node":
+        if self.is_one:
             y = self.data.get("y")
             return y.view(-1) if isinstance(y, Tensor) and y.numel() == self.size else None
         parts = [graph.get("y") for graph in self.data]
@@ -75,7 +80,7 @@ class Graphs:
     @property
     def shape_hint(self) -> str:
         """The sizes that a model's factory may ask for, as a sentence: features and classes."""
-        graph = self.data if self.task == "node" else self.data[0]
+        graph = self.data if self.is_one else self.data[0]
         labels = self.labels
         classes = (
             f" and {int(labels.max()) + 1} classes" if labels is not None and not labels.is_floating_point() else ""
@@ -89,7 +94,7 @@ def read_data(given: str, root: Path | None, task: str | None, seed: int) -> Gra
     Args:
         given: A file, a folder or the name of a data set.
         root: The folder of named data sets, see `read_named`.
-        task: `"node"`, `"graph"`, or `None` to take what the data is.
+        task: `"node"`, `"graph"`, `"link"`, or `None` to take what the data is.
         seed: For data sets that are generated.
     """
     path = Path(given).expanduser()
@@ -158,10 +163,12 @@ def _as_task(found: Graphs, task: str | None) -> Graphs:
         return found
     if task == "graph":
         return replace(found, data=[found.data], task="graph", parts={}, ids=None, names=None)
-    if task == "node" and len(found.data) == 1:
-        return replace(found, data=found.data[0], task="node", parts={})
-    if task == "node":
-        raise InputError(f"--task node needs one graph, and the data has {len(found.data)}. Use --task graph.")
+    if task == "link" and found.task == "node":
+        return replace(found, task="link", parts={})
+    if task in ("node", "link") and len(found.data) == 1:
+        return replace(found, data=found.data[0], task=task, parts={})
+    if task in ("node", "link"):
+        raise InputError(f"--task {task} needs one graph, and the data has {len(found.data)}. Use --task graph.")
     return replace(found, task=task)  # unknown: `explain` lists the known ones
 
 

@@ -151,7 +151,7 @@ def _collated(together: Any, slices: Any) -> Any:
 
 
 _FLOATS = ("x", "edge_attr", "edge_weight")
-_WHOLE = ("edge_index", "batch")
+_WHOLE = ("edge_index", "batch", "edge_label_index")
 _KNOWN = (*_FLOATS, *_WHOLE, "y", "pos", "edge_type", *PARTS, *(f"{part}_mask" for part in PARTS))
 _NAMES = ("node_names", "names", "node_ids")
 

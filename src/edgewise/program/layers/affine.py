@@ -65,6 +65,28 @@ class AffineLayer(Layer):
         narrow = self.matrix is not None and self.matrix.size(0) < self.matrix.size(1)
         return _Constant(self.difference(table) if narrow else table, narrow, self.own_difference(table, everyone))
 
+    def extended(self, prepared: Any, rows: Tensor, node: Tensor) -> Any:
+        """Further rows, through the matrix where the others are."""
+        sent = torch.cat([prepared.sent, self.difference(rows) if prepared.projected else rows])
+        own = self.own_difference(rows, node)
+        return _Constant(sent, prepared.projected, None if own is None else torch.cat([prepared.own, own]))
+
+    def pull_back(self, gradient: Tensor, near: Hop, onto: Hop) -> list[tuple[Tensor, Tensor | None]]:
+        """The gradient of the table, in factors: `(left, right)` with left `[rows, out]` and right `[out, in]` (None: 1).
+
+        With g the gradient of z `[heads, out]`: what a sender sent has Σ c_e g_v in front of B, the own term has its own
+        matrix or that of the senders. Rows are those of `onto`, from the first on.
+        """
+        start, heads, order = onto.backwards()
+        coefficient = self._of_edges(near, gradient.new_ones(len(order))).index_select(0, order)
+        left = grouped_sum(gradient, heads, start, coefficient)
+        if self.loop is not None:
+            left[: near.num_heads] += gradient * self.loop.index_select(0, near.node).view(-1, 1)
+        if isinstance(self.root, float):
+            left[: near.num_heads] += gradient * self.root
+        found = [(left, self.matrix)]
+        return [*found, (gradient, self.root)] if isinstance(self.root, Tensor) else found
+
     # --- forwards -----------------------------------------------------------------------------------------------------
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:

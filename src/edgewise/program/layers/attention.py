@@ -65,6 +65,15 @@ class AttentionLayer(Layer):
             sent = receiving = conv.lin(table).view(shape)
         return _Sides(sent, receiving, conv.res(table) if conv.res is not None else None)
 
+    def extended(self, prepared: Any, rows: Tensor, node: Tensor) -> Any:
+        """Both projections of further rows."""
+        more = self.prepare(rows)
+        residual = None if prepared.residual is None else torch.cat([prepared.residual, more.residual])
+        sent, receiving = (
+            torch.cat([getattr(part, name) for part in (prepared, more)]) for name in ("sent", "receiving")
+        )
+        return _Sides(sent, receiving, residual)
+
     def _logits(self, sent: Tensor, receiving: Tensor, edge: Tensor | None) -> Tensor:
         """Attention before the softmax, `[edges, H]`, from the two sides of each edge and its features.
 

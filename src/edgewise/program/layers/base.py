@@ -23,6 +23,11 @@ class Layer(ABC):
         """What can be computed once for a table that no weight changes (the features); passed to `forward` as its table."""
         return table
 
+    def extended(self, prepared: Any, rows: Tensor, node: Tensor) -> Any:
+        """What was prepared for a table, with further rows behind it: other features `[n, in]` of some nodes `[n]`."""
+        found: Tensor = torch.cat([prepared, rows])
+        return found
+
     @abstractmethod
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """The outputs of the heads, `[heads, width]`, under ω `[edges]` and s `[heads]` (None: 1)."""

@@ -139,7 +139,7 @@ class Records:
         compound = molecule_of(self._question.graphs[index]) if self._question.task == "graph" else None
         logits, chances = self._outputs
         return {
-            "index": index,
+            "index": " – ".join(map(str, index)) if isinstance(index, tuple) else index,
             "target": int(self._question.target.column[position]),
             "value": number(float(self._any_set.value[position])),
             "logits": [number(value) for value in logits[position].tolist()],
@@ -154,8 +154,11 @@ class Records:
         """Which nodes are shown, and where; `matters` `[E]` is 1 for edges that can matter to the target."""
         matters = torch.zeros(edge_index.size(1))
         matters[self._matter.column[self._matter.row == position]] = 1.0
-        root = self._asked.index[position] if self._question.task == "node" else None
+        root: Any = self._asked.index[position] if self._question.in_one_graph else None
         walks = [walk.nodes for walk in self._walks[position]] if self._walks else []
+        if self._question.task == "link":  # drawn around its first end; the second one is shown whatever reaches it
+            root, other = root
+            walks = [*walks, (other,)]
         return place_nodes(
             self._kept[position], edge_index, num_nodes, root, self._weights, walks, matters, self._asked.edges
         )
@@ -167,7 +170,7 @@ class Records:
         if names is None and compound is not None:
             names = atom_names(compound)
         groups = names_of(self._names.node_classes, task, index)
-        if task == "node":  # nodes have the classes that are predicted
+        if self._question.in_one_graph:  # nodes have the classes that are predicted
             groups = groups_of(groups, self._class_names)
         return Nodes.read(scene.nodes, num_nodes, names, groups, None)
 

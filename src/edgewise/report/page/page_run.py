@@ -17,6 +17,7 @@ from edgewise.api.check import check_question
 from edgewise.api.explain import explain_question
 from edgewise.api.walks import walks_of_question
 from edgewise.arguments import whole_number
+from edgewise.arrays import plain_index
 from edgewise.errors import EdgewiseError, InputError, SettingError
 from edgewise.metrics.pairwise import PairwiseAgreement
 from edgewise.metrics.runs import Contender, Runs, check_some_ran, read_levels, read_methods, run_all
@@ -69,10 +70,9 @@ class PageAbout(PageRequest):
     """`memory` and `batch_size`, as `explain` takes them."""
 
     @property
-    def index(self) -> list[int]:
-        """Nodes or graphs."""
-        listed: list[int] = self.question.index.tolist()
-        return listed
+    def index(self) -> list[Any]:
+        """Nodes or graphs, or the pairs of links."""
+        return plain_index(self.question.index)
 
 
 def read_page(

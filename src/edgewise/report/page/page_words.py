@@ -78,13 +78,13 @@ def outputs(target: Target) -> tuple[torch.Tensor, torch.Tensor | None]:
     return truth, truth.softmax(dim=1)
 
 
-def names_of(given: Any, task: str, index: int) -> Any:
+def names_of(given: Any, task: str, index: Any) -> Any:
     """The names of the nodes of one target's graph; for a graph task, the entry of that graph.
 
     >>> names_of({7: ["C", "O"]}, "graph", 7)
     ['C', 'O']
     """
-    if given is None or task == "node":
+    if given is None or task in ("node", "link"):
         return given
     if isinstance(given, Mapping):
         return given.get(index)

@@ -1,0 +1,186 @@
+"""Feature scores of lowered models: one reverse pass of the program down to the features, and changes of single rows.
+
+A lowered program is a function of ω that was proved. As a function of the features it is proved here, once for each question:
+its constants must be the features themselves (an encoder, or edge weights made from features, take the other way), its output
+at other features must be the model's, and its gradients by the features those of autograd through the model.
+"""
+
+import copy
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.algorithms.feature_copies import FeatureLosses, FeaturePath, FeatureSlopes, with_features
+from edgewise.arrays import enumerated
+from edgewise.program.execution import prepare, run
+from edgewise.program.feature_changes import run_changed, with_rows
+from edgewise.program.feature_reverse import FeaturePass, PulledBack
+from edgewise.program.ir import MessageStep, Program, Rows
+from edgewise.program.levels import Levels, deepened, whole_levels
+from edgewise.program.reverse import find_slopes
+from edgewise.question import NodeQuestion, PosedQuestion, sub_target
+from edgewise.question.equality import close, random_weight, tolerance
+from edgewise.question.memory import growing_blocks
+
+_TABLE = 2**25
+"""Entries of the table that numbers (change, node) pairs."""
+_FIRST = 512
+_ABSENT = 0.3
+"""The share of features that are 0 where the program is compared with the model."""
+
+
+class FeatureProgram:
+    """Runs the lowered program of a question about nodes, with features as variables."""
+
+    way = "lowered"
+
+    def __init__(self, question: NodeQuestion, memory: int) -> None:
+        assert question.lowering is not None
+        self.question, self.memory, self.lowering = question, memory, question.lowering
+        self.x = self.lowering.data.x
+        known = self.lowering.known_everywhere()
+        self._at_one = (self.lowering.program, self.lowering.prepared, known, self.lowering.slopes)
+
+    @cached_property
+    def _features(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Features that are not 0, node by node: how many of each node and where they begin `[N]`, their columns and values."""
+        node, feature = self.x.nonzero(as_tuple=True)
+        count = torch.bincount(node, minlength=len(self.x))
+        return count, count.cumsum(0) - count, feature, self.x[node, feature]
+
+    @staticmethod
+    def proved(question: PosedQuestion, memory: int) -> "FeatureProgram | None":
+        """The engine, if the model is lowered and the program is right as a function of the features; otherwise None."""
+        if not isinstance(question, NodeQuestion) or question.lowering is None:
+            return None
+        kept, x = question.node_model.kept, question.lowering.data.x
+        if "features" not in kept:
+            constants = _constants(question.lowering.program)
+            fits = x.dim() == 2 and all(c.shape == x.shape and torch.equal(c, x) for c in constants)
+            engine = FeatureProgram(question, memory) if fits else None
+            kept["features"] = engine if engine is not None and engine._is_true() else None
+        if kept["features"] is None:
+            return None
+        found: FeatureProgram = copy.copy(kept["features"])
+        found.question, found.memory = question, memory  # the same model and graph, perhaps other targets
+        return found
+
+    # --- proof --------------------------------------------------------------------------------------------------------
+
+    def _is_true(self) -> bool:
+        """Whether the program has the model's output at other features, and its gradients at these."""
+        question, x = self.question, self.x
+        call = replace(question.call, changes_input=False)
+        rows = question.places(torch.arange(len(question.index))).unique()
+        graph = question.node_model.graph
+        by_node, by_feature = (random_weight(torch.arange(n, device=x.device), 1, x).view(-1) for n in x.shape)
+        other = x * (0.5 + by_node).view(-1, 1) * by_feature.masked_fill(by_feature < _ABSENT, 0.0)  # features 0, too
+        with torch.no_grad():
+            there = call(with_features(graph, other)).index_select(0, rows)
+        found = self._at(other)[2][self.lowering.program.output].index_select(0, rows)
+        if not close(found, there):
+            return False
+        weight = torch.zeros_like(question.trace.output)
+        drawn = torch.arange(len(rows) * weight.size(1), device=x.device)
+        weight[rows] = 2 * random_weight(drawn, 1, weight).view(len(rows), -1) - 1
+        with torch.enable_grad():
+            leaf = x.detach().clone().requires_grad_()
+            total = (call(with_features(graph, leaf)) * weight).sum()
+            (true,) = torch.autograd.grad(total, leaf, allow_unused=True) if total.requires_grad else (None,)
+        pulled = self._pass(self.lowering.everything, self._at_one).pull(lambda _: weight).dense()
+        true = torch.zeros_like(pulled) if true is None else true
+        size = max(float(true.abs().max()), 1e-30) if true.numel() else 1.0
+        return bool(((pulled - true).abs() <= tolerance(true.dtype) * size).all())
+
+    # --- gradients ----------------------------------------------------------------------------------------------------
+
+    def slopes(self, positions: Tensor, path: FeaturePath) -> tuple[FeatureSlopes, None]:
+        """Σ share · gradient at t · features, in factors; no layer that reads edge attributes comes this way."""
+        target = sub_target(self.question, positions)
+        levels = deepened(self.lowering.engine(self.question.places(positions)).levels)
+        total: PulledBack | None = None
+        for place, share in path:
+            state = self._at_one if place == 1.0 else self._at(self.x * place)
+            with torch.no_grad():
+                found = self._pass(levels, state).pull(target.slope)
+            left = found.left * share if total is None else total.left.add_(found.left, alpha=share)
+            total = PulledBack(left, found.right)
+        assert total is not None
+        order = levels.owner.argsort(stable=True)
+        node = levels.node[order]
+        slopes = FeatureSlopes(
+            levels.owner[order],
+            self.question.nodes(node),
+            total.left.index_select(0, order),
+            total.right,
+            width=self.x.size(1),
+            given=lambda: self._nonzero(node),
+        )
+        return slopes, None
+
+    def _at(self, x: Tensor) -> tuple[Program, dict[int, Any], dict[int, Tensor], Any]:
+        """The program on other features, what its calls prepare, every value of every node, and derivatives there."""
+        program = with_rows(self.lowering.program, x)
+        with torch.no_grad():
+            prepared = prepare(program)
+            ones = torch.ones(1, dtype=x.dtype, device=x.device)
+            weight = ones.expand(program.num_calls, len(self.lowering.in_edges.edge))
+            known = run(program, self._everything(), prepared, weight, None)
+        return program, prepared, known, find_slopes(program, known)
+
+    def _everything(self) -> Levels:
+        """All nodes at every call; made anew, because geometries remember what they read of the features."""
+        everything = self.lowering.everything
+        owner, targets = everything.owner, everything.num_targets
+        return whole_levels(self.lowering.data, self.lowering.in_edges, everything.num_calls, owner, targets)
+
+    def _pass(self, levels: Levels, state: tuple[Program, dict[int, Any], dict[int, Tensor], Any]) -> FeaturePass:
+        program, prepared, known, slopes = state
+        return FeaturePass(program, levels, prepared, known, slopes)
+
+    def _nonzero(self, node: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """For pairs `[P]` of some nodes: every feature that is not 0, as (pair, feature, value)."""
+        count, start, feature, value = self._features
+        pair, rank = enumerated(count[node])
+        place = start[node][pair] + rank
+        return pair, feature[place], value[place]
+
+    # --- occlusion ----------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def losses(self, positions: Tensor) -> tuple[FeatureLosses, None]:
+        """What every number loses without one feature of one node; changes of many targets share a pass."""
+        question, lowering, x = self.question, self.lowering, self.x
+        places = question.places(positions)
+        levels = deepened(lowering.engine(places).levels)
+        order = levels.owner.argsort(stable=True)
+        pair, feature, _ = self._nonzero(levels.node[order])
+        owner, node = levels.owner[order][pair], levels.node[order][pair]
+        target = sub_target(question, positions)
+        output = lowering.known_everywhere()[lowering.program.output]
+        before = target.value(output.index_select(0, places))
+        scores = before.new_zeros(len(pair))
+        row_bytes = 2 * x.size(1) * x.element_size()
+        most = max(min(_TABLE // len(x), self.memory // (2 * row_bytes)), 1)
+        for begin, end in growing_blocks(
+            len(pair), self.memory, lambda: lowering.last_block_bytes, first=min(_FIRST, most), growth=16, most=most
+        ):
+            mine = owner[begin:end]
+            rows = x.index_select(0, node[begin:end])
+            rows[torch.arange(len(rows), device=x.device), feature[begin:end]] = 0.0
+            copies = lowering.engine(places[mine]).levels
+            after = run_changed(lowering.program, copies, lowering.prepared, x, node[begin:end], rows)
+            scores[begin:end] = before[mine] - target.select(mine).value(after)
+        return FeatureLosses(owner, question.nodes(node), feature, scores, x.size(1)), None
+
+
+def _constants(program: Program) -> list[Tensor]:
+    """Everything that the program reads and does not make."""
+    found = []
+    for step in program.steps:
+        sources = [step.source] if isinstance(step, MessageStep) else step.sources
+        found += [source.tensor for source in sources if isinstance(source, Rows)]
+    return found

@@ -1,0 +1,227 @@
+"""features(): which features of which nodes, the front door for feature scores."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgewise.algorithms.class_activation import activation_scores
+from edgewise.algorithms.feature_copies import FeatureCopies
+from edgewise.algorithms.feature_methods import FEATURE_METHODS, FeatureEngine, FeatureMethod, feature_rows
+from edgewise.algorithms.feature_program import FeatureProgram
+from edgewise.arguments import did_you_mean, one_of, whole_number
+from edgewise.errors import InputError, SettingError
+from edgewise.progress import progress_bar
+from edgewise.question import PosedQuestion, pose
+from edgewise.question.memory import blocks, estimated_blocks, read_batch_size, read_memory
+from edgewise.results.explanation import Settings
+from edgewise.results.feature_factors import FeatureRows, joined_rows
+from edgewise.results.feature_scores import FeatureScores, FeatureSet
+
+log = logging.getLogger("edgewise")
+_KEPT = 4
+"""How often the features of a block are held at once: the copies, what the model gets, gradients, sums of them."""
+
+
+def features(
+    model: nn.Module,
+    data: Any,
+    index: Any = None,
+    *,
+    method: str = "gradient_x_input",
+    target: Any = None,
+    task: str = "node",
+    mode: str | None = None,
+    of: str = "logit",
+    output: str | None = None,
+    forward: Callable[..., Tensor] | None = None,
+    top: int | None = None,
+    memory: Any = None,
+    batch_size: int | None = None,
+    device: Any = None,
+    seed: int = 0,
+    progress: bool = False,
+    stopped: str | None = None,
+    **settings: Any,
+) -> FeatureScores | FeatureSet:
+    """Which features made the model predict what it predicts: a signed score for every feature of every node.
+
+    Args:
+        model: A `torch.nn.Module` with PyG message-passing layers; it is run in eval mode and left as it was.
+        data: A `torch_geometric.data.Data`; for `task="graph"` also a list of them or a `Dataset`.
+        index: The node or graph: an int gives `FeatureScores`; a sequence, tensor, slice or mask a `FeatureSet`; `None` all.
+        method: `"gradient"`, `"gradient_x_input"`, `"occlusion"` (one feature of one node set to 0), `"integrated_gradients"`
+            (`steps=50`), and for scores of nodes alone `"cam"` or `"grad_cam"`.
+        target: The class, one or one for each index; `None` is the predicted one.
+        task: `"node"` or `"graph"`.
+        mode: `"multiclass"`, `"binary"` (one logit), `"regression"`, or `None` to infer it from the width of the output.
+        of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
+        output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off its last operation.
+        forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
+        top: Keep only the strongest scores of each target.
+        memory: A budget for one block of targets, such as `"2GB"`.
+        batch_size: Targets in a block, instead of `memory`.
+        device: Where to compute, such as `"cuda"`; the model and the data stay where they are.
+        seed: Written into the settings; no method draws random numbers.
+        progress: Show a progress bar.
+        stopped: `"keep"` takes autograd's number where `detach` or `no_grad` in `forward` stops gradients; `None` refuses it.
+        **settings: The method's own settings: `steps=50`.
+
+    Returns:
+        `FeatureScores` for one int (or one graph), otherwise a `FeatureSet`.
+
+    >>> import torch; from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
+    >>> conv = SAGEConv(2, 1, aggr="sum", bias=False, root_weight=False)
+    >>> _ = conv.lin_l.weight.data.copy_(torch.tensor([[2.0, 5.0]]))
+    >>> data = Data(x=torch.tensor([[1.0, 0.0], [-3.0, 1.0], [0.0, 0.0]]), edge_index=torch.tensor([[0, 1], [2, 2]]))
+    >>> why = features(conv, data, index=2, target=1)          # z = 2·1 + 2·(−3) + 5·1
+    >>> why.scores
+    tensor([[ 2.,  0.],
+            [-6.,  5.],
+            [ 0.,  0.]])
+    >>> why.top(1)
+    [(5.0, 1, 1)]
+    """
+    own: dict[str, Any] = {"seed": seed, "top": top, "progress": progress, "stopped": stopped}
+    sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
+    _check(method, settings, seed, top, stopped, memory, batch_size)
+    asked: dict[str, Any] = {"target": target, "task": task, "mode": mode, "of": of, "output": output}
+    question = pose(model, data, index, **asked, forward=forward, device=device)
+    return features_of_question(question, method=method, **own, **sizes, **settings)
+
+
+def features_of_question(
+    question: PosedQuestion,
+    *,
+    method: str = "gradient_x_input",
+    top: int | None = None,
+    memory: Any = None,
+    batch_size: int | None = None,
+    seed: int = 0,
+    progress: bool = False,
+    stopped: str | None = None,
+    **settings: Any,
+) -> FeatureScores | FeatureSet:
+    """The same for a question that is posed already."""
+    chosen, own = _check(method, settings, seed, top, stopped, memory, batch_size)
+    _check_features(question)
+    budget, ways = read_memory(memory), dict[str, None]()
+    parts: list[list[FeatureRows | None]] = []
+    with torch.inference_mode(mode=False), question.borrowed():
+        through = FeatureCopies(question, budget)
+        skips = chosen.scores_nodes or through.reads_attributes
+        lowered = None if skips else FeatureProgram.proved(question, budget)
+        engine: FeatureEngine = lowered or through
+        if chosen.differentiates and stopped != "keep":
+            question.check_slopes()
+            if lowered is None:  # the proof of a program has compared it with autograd already
+                question.check_feature_slopes()
+        parted = estimated_blocks(question, max(budget // _KEPT, 1), batch_size)
+        with progress_bar(progress, len(question.index), f"features by {chosen.name}") as advance:
+            for positions in blocks(question, budget, batch_size) if lowered else parted:
+                if chosen.scores_nodes:
+                    parts.append([activation_scores(question, chosen.name, positions, top)])
+                else:
+                    parts.append(feature_rows(engine, chosen, positions, top, own))
+                ways[engine.way] = None
+                log.debug("features by %s of %d targets: %s", chosen.name, len(positions), engine.way)
+                advance(len(positions))
+    story = {
+        **own,
+        **question.notes,
+        "seed": seed,
+        "top": top,
+        "way": ", ".join(ways),
+        "stopped": stopped,
+        "adds_up_to": chosen.adds_up_to,
+    }
+    found = _assembled(question, chosen, parts, story, _names(question))
+    return found[0] if question.single else found
+
+
+def _check(
+    method: Any, settings: Mapping[str, Any], seed: Any, top: Any, stopped: Any, memory: Any, batch_size: Any
+) -> tuple[FeatureMethod, dict[str, Any]]:
+    """The method and its settings; everything is checked before any work."""
+    chosen = FEATURE_METHODS[one_of("method", method, FEATURE_METHODS)]
+    for name in settings:
+        if name not in chosen.settings:
+            known = ", ".join(chosen.settings) or "none"
+            raise SettingError(
+                f"{method} has no setting {name!r}; its settings are: {known}.{did_you_mean(name, list(chosen.settings))}"
+            )
+    own = {**chosen.settings, **settings}
+    if "steps" in own:
+        own["steps"] = whole_number("steps", own["steps"], at_least=1, such_as=50)
+    read_memory(memory)
+    read_batch_size(batch_size)
+    whole_number("seed", seed)
+    whole_number("top", top, at_least=1, or_none="for all features")
+    if stopped is not None:
+        one_of("stopped", stopped, ("keep",), also="or None")
+    return chosen, own
+
+
+def _check_features(question: PosedQuestion) -> None:
+    """Features that can be moved: numbers, not names of categories, of the nodes of one kind of graph."""
+    if question.types is not None or question.task == "link":
+        what = "a HeteroData" if question.types is not None else "task='link'"
+        raise InputError(
+            f"Features can be scored for nodes and graphs of one type, got {what}. Use ew.explain(...) for its edges."
+        )
+    x = question.graphs[0].x
+    if not x.is_floating_point():
+        raise InputError(
+            f"`data.x` must be floating-point numbers to be scored feature by feature, got {x.dtype}: categories cannot be "
+            f"moved or set to 0. Use ew.explain(...) for edges, or look the embeddings up outside the model."
+        )
+
+
+def _names(question: PosedQuestion) -> tuple[str, ...] | None:
+    """`data.feature_names`, if there are as many as features."""
+    first = question.data if hasattr(question.data, "edge_index") else next(iter(question.data))
+    given = first.get("feature_names")
+    if given is None:
+        return None
+    names, width = tuple(str(name) for name in given), question.graphs[0].x[:1].numel()
+    if len(names) != width:
+        raise InputError(
+            f"`data.feature_names` must have a name for each of the {width} features, got {len(names)}. "
+            f"Use one name for each column of data.x."
+        )
+    return names
+
+
+def _assembled(
+    question: PosedQuestion,
+    method: FeatureMethod,
+    parts: list[list[FeatureRows | None]],
+    story: dict[str, Any],
+    names: tuple[str, ...] | None,
+) -> FeatureSet:
+    """The blocks as one set."""
+    found = [
+        joined_rows([row for row in kind if row is not None]) if kind[0] is not None else None
+        for kind in zip(*parts, strict=True)
+    ]
+    scored, attributes = (None, None) if method.scores_nodes else found
+    graph = question.graphs[0]
+    edge_attr = graph.get("edge_attr")
+    nodes, edges = question.sizes(torch.arange(len(question.index)))
+    return FeatureSet(
+        index=question.index,
+        target=question.target.column.cpu(),
+        value=question.target.value(question.target.truth).detach().cpu(),
+        method=method.name,
+        sizes=torch.stack([nodes, edges], dim=1).cpu(),
+        num_features=graph.x[:1].numel(),
+        num_attributes=0 if attributes is None or edge_attr is None else edge_attr[:1].numel(),
+        features=scored,
+        attributes=attributes,
+        nodes=found[0] if method.scores_nodes else None,
+        feature_names=names,
+        settings=Settings(story),
+        device=question.source_edge_index(0).device,
+    )

@@ -1,0 +1,164 @@
+"""Typed graphs (`HeteroData`) as one graph: the table of their types, and the union that all machinery runs on.
+
+The union has the nodes of all types one after the other, those of the explained type first (so that a target has the same
+number in its type and in the union), and the columns of all edge types one after the other. It carries no features: `x` is
+`[N, 1]`, the number of each node, and `edge_number` `[E]` the number of each column. Cuts and copies of it therefore carry
+the numbers along, and `model/typed_call.py` looks up whatever the model reads, of any width and dtype.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch_geometric.data import Data, HeteroData
+
+from edgewise.errors import InputError
+from edgewise.graph.inputs import check_typed_store
+
+EdgeType = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class TypeTable:
+    """Which numbers of the union belong to which type; types are in the order of the user's data.
+
+    >>> table = TypeTable("movie", (("user", 3), ("movie", 2)), ((("user", "rates", "movie"), 4),))
+    >>> table.node_range("user"), table.node_range("movie")                  # the explained type comes first
+    (range(2, 5), range(0, 2))
+    >>> table.node(3), table.edge(1)
+    (('user', 1), (('user', 'rates', 'movie'), 1))
+    """
+
+    explained: str
+    """The node type whose nodes are asked about."""
+    nodes: tuple[tuple[str, int], ...]
+    """Node types, and how many nodes each has."""
+    edges: tuple[tuple[EdgeType, int], ...]
+    """Edge types, and how many columns each has."""
+
+    @classmethod
+    def of(cls, data: HeteroData, explained: str) -> "TypeTable":
+        """The table of a graph."""
+        nodes = tuple((name, int(data[name].num_nodes)) for name in data.node_types)
+        edges = tuple((kind, data[kind].edge_index.size(1)) for kind in data.edge_types)
+        return cls(explained, nodes, edges)
+
+    @cached_property
+    def _nodes(self) -> dict[str, range]:
+        found, start = {}, 0
+        for name, count in sorted(self.nodes, key=lambda one: one[0] != self.explained):
+            found[name] = range(start, start := start + count)
+        return {name: found[name] for name, _ in self.nodes}
+
+    @cached_property
+    def _edges(self) -> dict[EdgeType, range]:
+        found, start = {}, 0
+        for kind, count in self.edges:
+            found[kind] = range(start, start := start + count)
+        return found
+
+    @property
+    def node_types(self) -> list[str]:
+        """In the order of the user's data."""
+        return [name for name, _ in self.nodes]
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """In the order of the user's data."""
+        return [kind for kind, _ in self.edges]
+
+    def node_range(self, name: str) -> range:
+        """The nodes of the union that are of a type."""
+        return self._nodes[name]
+
+    def edge_range(self, kind: EdgeType) -> range:
+        """The columns of the union that are of a type."""
+        return self._edges[kind]
+
+    def node(self, number: int) -> tuple[str, int]:
+        """A node of the union as `(type, number in it)`."""
+        name = next(name for name, numbers in self._nodes.items() if number in numbers)
+        return name, number - self._nodes[name].start
+
+    def edge(self, column: int) -> tuple[EdgeType, int]:
+        """A column of the union as `(edge type, column in it)`."""
+        kind = next(kind for kind, columns in self._edges.items() if column in columns)
+        return kind, column - self._edges[kind].start
+
+    def plain(self) -> tuple[Any, ...]:
+        """As nested tuples, for a file; `TypeTable(*table.plain())` is the same table."""
+        return self.explained, self.nodes, self.edges
+
+
+def union_of(data: HeteroData, table: TypeTable) -> Data:
+    """All nodes and all columns of a typed graph in one, without features.
+
+    >>> data = HeteroData()
+    >>> data["user"].x, data["movie"].x = torch.rand(3, 4), torch.rand(2, 7)
+    >>> data["user", "rates", "movie"].edge_index = torch.tensor([[0, 2], [1, 1]])
+    >>> union_of(data, TypeTable.of(data, "movie")).edge_index.tolist()      # users are the nodes 2, 3 and 4
+    [[2, 4], [1, 1]]
+    """
+    ends = [torch.empty(2, 0, dtype=torch.long, device=_device(data))]
+    for kind in table.edge_types:
+        source, receiver = data[kind].edge_index
+        ends.append(torch.stack([source + table.node_range(kind[0]).start, receiver + table.node_range(kind[2]).start]))
+    edge_index = torch.cat(ends, dim=1)
+    count = sum(number for _, number in table.nodes)
+    return Data(
+        x=torch.arange(count, device=edge_index.device).view(-1, 1),
+        edge_index=edge_index,
+        edge_number=torch.arange(edge_index.size(1), device=edge_index.device),
+        num_nodes=count,
+    )
+
+
+def _device(data: HeteroData) -> torch.device:
+    return next((store.edge_index.device for store in data.edge_stores), torch.device("cpu"))
+
+
+def check_typed(data: HeteroData) -> None:
+    """Refuse a typed graph whose tables do not fit together; values are looked at, too."""
+    if not data.node_types:
+        raise InputError("`data` must have nodes: a HeteroData without node types came. Use data['paper'].x = …")
+    for kind in data.edge_types:
+        for end in (kind[0], kind[2]):
+            if end not in data.node_types:
+                raise InputError(f"`data` has edges of type {kind}, but no nodes of type {end!r}. Set data[{end!r}].x.")
+    for name in data.node_types:
+        if data[name].num_nodes is None:
+            raise InputError(f"`data[{name!r}]` must have features or num_nodes, got neither. Set data[{name!r}].x.")
+    for key in (*data.node_types, *data.edge_types):
+        sizes = [int(data[end].num_nodes) for end in (key[0], key[2])] if isinstance(key, tuple) else None
+        check_typed_store(data[key], f"data[{key!r}]", sizes)
+
+
+def read_typed_index(index: Any, data: HeteroData) -> tuple[str, Any]:
+    """The node type that is asked about, and the index in it: from `("paper", 3)`, `("paper", [3, 5])` or `{"paper": …}`.
+
+    >>> data = HeteroData(); data["paper"].x = torch.ones(9, 1)
+    >>> read_typed_index({"paper": [3, 5]}, data), read_typed_index(("paper", 3), data)
+    (('paper', [3, 5]), ('paper', 3))
+    """
+    if isinstance(index, Mapping):
+        if len(index) != 1:
+            raise InputError(
+                f"`index` must name one node type of a typed graph at a time, got {len(index)}: {list(index)}. Explain one "
+                f"after the other: their outputs may have different columns."
+            )
+        name, inside = next(iter(index.items()))
+        if isinstance(inside, int) and not isinstance(inside, bool):
+            inside = [inside]
+    elif isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], str):
+        name, inside = index
+    else:
+        example = data.node_types[0]
+        raise InputError(
+            f"`index` must name a node type of a typed graph, got {index!r}. Use index=({example!r}, 3), "
+            f"index=({example!r}, [3, 5]) or index={{{example!r}: [3, 5]}}."
+        )
+    if name not in data.node_types:
+        raise InputError(f"`index` names the node type {name!r}; `data` has {', '.join(map(repr, data.node_types))}.")
+    return name, inside

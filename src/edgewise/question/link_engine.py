@@ -1,0 +1,86 @@
+"""The lowered way to run a model of links: a program for the nodes, and the user's own decoder for pairs of them.
+
+The program gives the rows of both ends of every pair; an edge that both ends see has one weight, so the copies of the two
+ends are joined. What the model does behind its last layer is run as it is (`DecoderForward`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgewise.arrays import LayerWeight, SelfWeight
+from edgewise.program.execution import LoweredEngine
+from edgewise.question.target import Target
+
+Decoder = Callable[[Tensor], Tensor]
+"""Rows of the first ends and then of the second ends, `[2 T, d]`, to the scores of the pairs, `[T, 1]`."""
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Copies of the two ends of T pairs, joined: what both ends see is one."""
+
+    item: Tensor
+    """`[M]`: the column, or the node."""
+    owner: Tensor
+    """`[M]`: the position of the pair."""
+    place: Tensor
+    """`[copies of the ends]`: which of the M each one is."""
+
+    @staticmethod
+    def of(item: Tensor, owner: Tensor, num_pairs: int) -> "_Joined":
+        """From copies whose owners are ends: 0 to T − 1 the first ones, T to 2 T − 1 the second ones."""
+        width = int(item.max()) + 1 if len(item) else 1
+        key, place = ((owner % num_pairs) * width + item).unique(return_inverse=True)
+        return _Joined(key % width, key // width, place)
+
+    def summed(self, values: Tensor) -> Tensor:
+        """`[L, M]` of values `[L, copies]`: what both ends say, added."""
+        return values.new_zeros(len(values), len(self.item)).index_add_(1, self.place, values)
+
+
+class LinkEngine:
+    """All pairs of a block in one pass of the program and one of the decoder."""
+
+    way = "lowered"
+    local = True
+    edges_of: list[int] | None = None
+    pairs_of: list[int] | None = None
+
+    def __init__(self, ends: LoweredEngine, decode: Decoder) -> None:
+        """`ends` is an engine for 2 T nodes: the first ends of all pairs, then the second ones."""
+        self._ends, self._decode = ends, decode
+        self.num_targets = ends.num_targets // 2
+        self._edges = _Joined.of(ends.edge_id, ends.owner, self.num_targets)
+        self._own = _Joined.of(ends.self_node, ends.self_owner, self.num_targets)
+        self.edge_id, self.owner = self._edges.item, self._edges.owner
+        self.self_node, self.self_owner = self._own.item, self._own.owner
+
+    @property
+    def edge_hops(self) -> Tensor:
+        """`[M]`: fewest edges from each copy's receiver to an end of its pair."""
+        hops = self._ends.edge_hops
+        most = torch.full_like(self.edge_id, int(hops.max()) if len(hops) else 0)
+        return most.scatter_reduce(0, self._edges.place, hops, "amin")
+
+    def output(self, weight: LayerWeight, own: SelfWeight | None = None) -> Tensor:
+        """The scores of the pairs, `[T, 1]`, under weights ω `[L, M]` and s `[L, S]`."""
+        of_ends = None if own is None else own[:, self._own.place]
+        return self._decode(self._ends.output(weight[:, self._edges.place], of_ends))
+
+    def gradients(self, target: Target) -> tuple[LayerWeight, SelfWeight] | None:
+        """∂/∂ω `[L, M]` and ∂/∂s `[L, S]` at 1: the decoder's gradients at both ends, each carried back by the program."""
+
+        def slope(rows: Tensor) -> Tensor:
+            with torch.enable_grad():
+                leaf = rows.detach().requires_grad_()
+                value = target.value(self._decode(leaf)).sum()
+                if not value.requires_grad:
+                    return torch.zeros_like(rows)
+                (found,) = torch.autograd.grad(value, leaf, allow_unused=True)
+            return torch.zeros_like(rows) if found is None else found
+
+        found = self._ends.gradients_along(slope)
+        return None if found is None else (self._edges.summed(found[0]), self._own.summed(found[1]))

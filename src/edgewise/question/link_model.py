@@ -1,0 +1,289 @@
+"""A model of links on one graph, for some pairs of its nodes: the scores themselves, and the ways in which it can be run.
+
+Lowered: a program for the nodes and the model's own decoder (`link_engine.py`). Copies: the model on the neighbourhoods of the
+pairs side by side. Or the whole graph for each pair. Which of them are right is found out by comparing every pair.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
+from edgewise.errors import ModelError
+from edgewise.graph.computation_graph import InEdges
+from edgewise.graph.copies import Copies
+from edgewise.graph.cut import part_of
+from edgewise.graph.pair_copies import LinkColumns, pair_neighbourhoods, pair_reach, pair_whole_graph, with_pairs
+from edgewise.model.head import ModelOutput, read_output
+from edgewise.model.link_call import DecoderForward, LinkForward
+from edgewise.model.weighted_model import WeightedGraph, WeightedModel
+from edgewise.question.equality import NOT_REPEATABLE, Audit, close, random_weight, scale_of_change, warn_not_local
+from edgewise.question.link_engine import Decoder, LinkEngine
+from edgewise.question.node_model import rim_of
+from edgewise.question.node_question import NodeQuestion
+from edgewise.question.subject import Subject
+
+_COMPARED = 16
+"""Pairs without their own link that are each run on the whole graph; of more, where layers are known, so many of them."""
+_AT_ONCE = 128
+
+
+class LinkModel:
+    """The scores of pairs `[T, 2]` of a graph, and engines for them; numbers of nodes and columns are those of the graph."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        encoder: NodeQuestion | None,
+        graph: Data,
+        pairs: Tensor,
+        asked: tuple[str | None, str | None] | ModelOutput,
+        *,
+        without_itself: bool,
+    ) -> None:
+        """`asked` is what the user says about the output, or what was found out about it before."""
+        self.subject, self.encoder, self.graph, self.pairs = subject, encoder, graph, pairs
+        self.device = graph.edge_index.device
+        assert isinstance(subject.call.forward, LinkForward)
+        self._forward = subject.call.forward
+        self._calls = sum(operation.is_layer for operation in subject.first.operations)
+        self.audit, self._probed = Audit(), False
+        trace = subject.recorded(with_pairs(graph, pairs))
+        self.output, trace = (
+            (asked, asked.shorten(trace)) if isinstance(asked, ModelOutput) else read_output(trace, *asked)
+        )
+        self._check_rows(trace.output)
+        self.trace = trace.without_tensors()
+        self.call = replace(self.output.apply(subject.call), changes_input=trace.changes_input)
+        self.weighted = WeightedModel(self.call, subject.layers, self.trace)
+        self.num_layers = self.trace.num_layers
+        self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, self.trace.flow or "source_to_target")
+        self.rim = rim_of(self.trace)
+        itself = LinkColumns.of(pairs, graph.edge_index, graph.num_nodes)
+        self.itself = itself if without_itself and len(itself.column) else None
+        """The columns that pairs lose; None if none does."""
+        self.local = self.trace.flow is not None
+        """Whether copies of neighbourhoods may be run, as far as is known."""
+        with self.borrowed():
+            self.is_lowered = self._decodes(trace.output)
+            truth, self.together = (trace.output, True) if self.is_lowered else self._together_truth(trace.output)
+            self.truth = self._without_links(truth)
+            """`[T, 1]`: the model's own scores, with what goes into its last sigmoid."""
+        if not self.local and not self.is_lowered and self.together:
+            warn_not_local("its layers send messages in both directions", "pair is explained on the whole graph")
+
+    @contextmanager
+    def borrowed(self) -> Iterator[None]:
+        """The model, and the encoder's twin of it."""
+        with self.subject.loan.taken():
+            if self.encoder is None:
+                yield
+            else:
+                with self.encoder.borrowed():
+                    yield
+
+    def _check_rows(self, rows: Tensor) -> None:
+        if len(rows) != len(self.pairs) or rows.size(1) != 1:
+            raise ModelError(
+                f"A link task needs one number for each of the {len(self.pairs)} pairs, the model gave {len(rows)} rows with "
+                f"{rows.size(1)} columns. Use forward=lambda model, data, pairs: ... to pick it, such as [:, 1]."
+            )
+
+    # --- the truth ------------------------------------------------------------------------------------------------------
+
+    def _together_truth(self, rows: Tensor) -> tuple[Tensor, bool]:
+        """The model's scores `[T, 1]`, and whether pairs may share a pass: the first and the last one alone say so."""
+        if len(rows) == 1:
+            return rows, True
+        few = torch.tensor([0, len(rows) - 1], device=self.device)
+        if close(torch.cat([self._alone(i) for i in few.tolist()]), rows[few]):
+            return rows, True
+        if not close(self._alone(0), self._alone(0)):
+            raise ModelError(NOT_REPEATABLE)
+        warn_not_local("pairs in a pass change each other's score", "pair is run on its own")
+        self.local = False
+        return torch.cat([self._alone(i) for i in range(len(rows))]), False
+
+    def _alone(self, position: int) -> Tensor:
+        """The score of one pair on the graph, with its own link, `[1, 1]`."""
+        with torch.no_grad():
+            return self.call(with_pairs(self.graph, self.pairs[position : position + 1]))
+
+    def _without_links(self, truth: Tensor) -> Tensor:
+        """The scores where pairs lose their own link, `[T, 1]`."""
+        if self.itself is None:
+            return truth
+        losing = self.itself.counts.nonzero().view(-1)
+        with torch.no_grad():
+            rows = self._by_copies(losing, truth[losing])
+            if rows is None:
+                rows = torch.cat([self.call(self._whole(i).data) for i in losing.tolist()])
+        return truth.index_copy(0, losing, rows)
+
+    def _by_copies(self, losing: Tensor, linked: Tensor) -> Tensor | None:
+        """The scores of many pairs without their own links from copies; None if each should be run on the whole graph.
+
+        Only where layers are known to read nothing beyond what copies hold. Every copy must give its pair's score `linked` as
+        long as it has the link; and without it, some of them that of the whole graph.
+        """
+        if not self.local or self.rim == "nodes" or len(losing) <= _COMPARED:
+            return None
+        sample = torch.linspace(0, len(losing) - 1, _COMPARED, device=losing.device).long()
+        true = torch.cat([self.call(self._whole(i).data) for i in losing[sample].tolist()])
+        rows = []
+        for part in losing.split(_AT_ONCE):
+            whole, cut = self._neighbourhoods(part, with_links=True), self._neighbourhoods(part)
+            rows.append((self.call(whole.data), self.call(cut.data)))
+        with_link, without = (torch.cat(column) for column in zip(*rows, strict=True))
+        return without if close(with_link, linked) and close(without[sample], true) else None
+
+    # --- the lowered way ------------------------------------------------------------------------------------------------
+
+    def _decodes(self, truth: Tensor) -> bool:
+        """Whether program and decoder together are the model: every pair at ω = 1 and at random ω and s, and two alone."""
+        encoder = self.encoder
+        if encoder is None or encoder.lowering is None or encoder.num_layers != self.num_layers:
+            return False
+        rows, random, weights = self._encoded(encoder, truth)
+        with torch.no_grad():
+            true = self.weighted(WeightedGraph(with_pairs(self.graph, self.pairs)), *weights)
+        for is_direct in (True, False):
+            self._is_direct = is_direct
+            if is_direct and not self._forward.has_decoder(self.call.model):
+                continue
+            if self._decodes_as(rows, random, truth, true):
+                return True
+        return False
+
+    def _decodes_as(self, rows: Tensor, random: Tensor, truth: Tensor, true: Tensor) -> bool:
+        """The same for one way to decode: `rows` must give `truth`, those at random weights what the model is `true` for."""
+        everyone, alone = torch.arange(len(self.pairs)), [0, len(self.pairs) - 1]
+        decode = self._decoder(everyone)
+        try:
+            with torch.no_grad():
+                by_itself = torch.cat([self._decoder(everyone[i : i + 1])(rows[self.pairs[i]]) for i in alone])
+                ends = self._ends(everyone)
+                plain, weighted = decode(rows[ends]), decode(random[ends])
+        except ModelError:
+            return False
+        scale = scale_of_change(true, truth)
+        if not all(close(*both, scale) for both in ((plain, truth), (weighted, true), (by_itself, truth[alone]))):
+            return False
+        self.audit.value_error = float((plain - truth).abs().max())
+        self.audit.weighted_error = float(((weighted - true).abs() / scale.clamp(min=1e-30)).max())
+        return True
+
+    def _encoded(self, encoder: NodeQuestion, like: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """`[N, d]` each: what the last layer makes of the nodes, as it is and by the program at random weights; and those."""
+        assert encoder.lowering is not None
+        sizes = (self.graph.edge_index.size(1), self.graph.num_nodes)
+        weights = [random_weight(torch.arange(n, device=self.device), self.num_layers, like) for n in sizes]
+        asked = None if encoder.cut.is_whole else encoder.places(torch.arange(len(encoder.index)))
+        found = encoder.lowering.output_at(asked, *weights)
+        rows = encoder.trace.output
+        if asked is not None:
+            found = torch.zeros_like(rows).index_copy(0, asked, found)
+        return rows, found, weights
+
+    def _ends(self, positions: Tensor) -> Tensor:
+        """`[2 n]`: the first ends of some pairs, then the second ones."""
+        return self.pairs[positions.to(self.device)].t().reshape(-1)
+
+    def _decoder(self, positions: Tensor) -> Decoder:
+        """The model behind its last layer, for some pairs: their ends are the only nodes that it gets, without edges."""
+        ends, is_direct = self._ends(positions), self._is_direct
+        none = torch.zeros(0, dtype=torch.long, device=self.device)
+        couples = torch.arange(len(ends), device=self.device).view(2, -1).t()
+        graph = with_pairs(part_of(self.graph, none if is_direct else ends, none), couples)
+
+        def decode(rows: Tensor) -> Tensor:
+            return replace(self.call, forward=DecoderForward(self._forward, self._calls, rows, is_direct))(graph)
+
+        return decode
+
+    # --- ways to run it -------------------------------------------------------------------------------------------------
+
+    def engine(self, positions: Tensor) -> Engine:
+        """The program with the decoder, copies of neighbourhoods, or the whole graph."""
+        if self.is_lowered and not self._lose_links(positions):
+            assert self.encoder is not None
+            assert self.encoder.lowering is not None
+            return LinkEngine(self.encoder.lowering.engine(self._ends(positions)), self._decoder(positions))
+        parts = [CopiesEngine(self.weighted, copies) for copies in self.copies(positions)]
+        return parts[0] if self.local else WholeGraphEngine(parts, same_graph=False)
+
+    def _lose_links(self, positions: Tensor) -> bool:
+        """Whether some of the pairs are explained without their own link."""
+        return self.itself is not None and bool(self.itself.counts[positions.to(self.device)].any())
+
+    def copies(self, positions: Tensor) -> list[Copies]:
+        """Neighbourhoods of the pairs side by side, or the whole graph for each pair."""
+        if self.local:
+            copies = self._neighbourhoods(positions)
+            if self._are_true(copies, positions):
+                return [copies]
+            self.local = False
+            why = "a copy of a pair's neighbourhood does not give its true score"
+            warn_not_local(why, "pair is explained on the whole graph")
+        return self.wholes(positions)
+
+    def plain_copies(self, positions: Tensor) -> list[Copies]:
+        """The same without a look whether every copy gives its pair's score."""
+        return [self._neighbourhoods(positions)] if self.local else self.wholes(positions)
+
+    def wholes(self, positions: Tensor) -> list[Copies]:
+        """The whole graph for each pair."""
+        return [self._whole(i) for i in positions.tolist()]
+
+    def _neighbourhoods(self, positions: Tensor, *, with_links: bool = False) -> Copies:
+        """The copies of some pairs; `with_links`: nothing is left out."""
+        left_out = None if self.itself is None or with_links else self.itself.select(positions)
+        pairs = self.pairs[positions.to(self.device)]
+        return pair_neighbourhoods(self.graph, self.in_edges, pairs, self.num_layers, rim=self.rim, left_out=left_out)
+
+    def _whole(self, position: int) -> Copies:
+        left_out = None if self.itself is None else self.itself.select(torch.tensor([position]))[1]
+        return pair_whole_graph(self.graph, self.in_edges, self.pairs[position], self.num_layers, left_out)
+
+    def _are_true(self, copies: Copies, positions: Tensor) -> bool:
+        """Whether every copy gives its pair's score at ω = 1, and the very first one also at random ω and s."""
+        true = self.truth[positions.to(self.device)]
+        try:
+            with torch.no_grad():
+                if not close(self.call(copies.data), true):
+                    return False
+                if self._probed:
+                    return True
+                self._probed = True
+                first, whole = self._neighbourhoods(positions[:1]), self._whole(int(positions[0]))
+                near, far = (self._at_random(CopiesEngine(self.weighted, one)) for one in (first, whole))
+                return close(near, far, scale_of_change(far, true[:1]))
+        except ModelError:
+            return False  # the model raises on the copies: whole graph
+
+    def _at_random(self, engine: CopiesEngine) -> Tensor:
+        ids = (engine.edge_id, engine.self_node)
+        return engine.output(*(random_weight(part, self.num_layers, self.truth) for part in ids))
+
+    @property
+    def is_known_local(self) -> bool:
+        """Whether nothing beyond L hops matters; found out for one pair, if no method has run yet."""
+        if not self.is_lowered and self.local and not self._probed:
+            self.copies(torch.zeros(1, dtype=torch.long))
+        return self.is_lowered or self.local
+
+    def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Nodes and edges of the graphs on which the pairs are run."""
+        pairs, hops = self.pairs[positions.to(self.device)], self.num_layers + (1 if self.rim else 0)
+        if not self.local:
+            return torch.full_like(pairs[:, 0], self.graph.num_nodes), torch.full_like(
+                pairs[:, 0], len(self.in_edges.edge)
+            )
+        near = pair_reach(self.in_edges, pairs, hops)
+        degree = self.in_edges.start.diff()[near.node] * (near.hops < hops)
+        edges = torch.bincount(near.target, weights=degree.double(), minlength=len(pairs)).long()
+        return torch.bincount(near.target, minlength=len(pairs)), edges

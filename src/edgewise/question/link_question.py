@@ -1,0 +1,205 @@
+"""Questions about links: the score of a pair of nodes (u, v), a function of the weights around both its ends."""
+
+import copy
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from edgewise.arrays import index_keys
+from edgewise.engines import Engine
+from edgewise.errors import EdgewiseError, StaleQuestionError
+from edgewise.graph.copies import Copies
+from edgewise.graph.cut import columns_into, whole, worth_cutting
+from edgewise.graph.inputs import check_values, read_structure
+from edgewise.graph.pair_copies import with_pairs
+from edgewise.model.head import ModelOutput
+from edgewise.model.link_call import PAIRS, EncoderForward, LinkForward
+from edgewise.program.lowering import Lowering
+from edgewise.question.link_model import LinkModel
+from edgewise.question.node_question import NodeQuestion, check_one_graph, cut_tiny, first_strangers
+from edgewise.question.pair_index import read_pairs
+from edgewise.question.posed_question import Asked, PosedQuestion
+from edgewise.question.subject import DataMark, Subject, on_device
+from edgewise.question.target import choose_target
+
+
+class LinkQuestion(PosedQuestion):
+    """Pairs of nodes of one graph, `index` `[T, 2]`. The number is the score for "there is a link": +z, −z with `target=0`.
+
+    What the last layer makes of the nodes is a node question of its own (`encoder`): it cuts a large graph down to what the
+    pairs can see, proves that, and is lowered. `link_model` runs the pairs on that cut.
+    """
+
+    task = "link"
+    in_one_graph = True
+
+    def __init__(self, model: Any, data: Any, index: Any, asked: Asked) -> None:
+        check_one_graph(data, "link")
+        self.asked, self._data = asked, data
+        structure = read_structure(data)
+        self.index, self.single = read_pairs(index, data.get(PAIRS), structure.num_nodes)
+        (self._graph,) = on_device([_without_labels(structure)], asked.device)
+        self._kept = {}
+        self._sources = [data.edge_index if type(data.edge_index) is Tensor else structure.edge_index]
+        example = self._example()
+        check_values(example)
+        self.subject = Subject(model, LinkForward(asked.forward), asked.device, example)
+        self.encoder = self._find_encoder(model)
+        self._run((asked.output, asked.mode))
+
+    def of(self, index: Any, target: Any = None) -> "LinkQuestion":
+        """The same question about other pairs."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.asked, other._slope = replace(self.asked, target=target), self.slope_problem()
+        other.index, other.single = read_pairs(index, self._data.get(PAIRS), self._graph.num_nodes)
+        other.encoder = None if self.encoder is None else self.encoder.of(other.index.unique(), 0)
+        other._run(self.output)
+        return other
+
+    def check_fresh(self) -> None:
+        """Refuse if the model, or the data that are run, have changed since."""
+        self.subject.check_fresh()
+        what = self._mark.changed([_without_labels(self._data)])
+        if what:
+            raise StaleQuestionError(
+                f"The data have changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
+            )
+
+    # --- what is run ----------------------------------------------------------------------------------------------------
+
+    def _example(self) -> Data:
+        """The graph, or of a large one a few columns, on which the layers are found."""
+        graph, pair = self._graph, self.index[:1].to(self._graph.edge_index.device)
+        if not worth_cutting(graph):
+            return with_pairs(graph, pair)
+        marked = torch.zeros(graph.num_nodes, dtype=torch.bool, device=pair.device)
+        marked[pair.view(-1)] = True
+        cut = cut_tiny(graph, pair.view(-1), columns_into(marked, graph.edge_index[1]), first_strangers(graph))
+        return with_pairs(cut.data, cut.places(pair))
+
+    def _find_encoder(self, model: Any) -> NodeQuestion | None:
+        """The nodes' rows behind the last layer as a question of their own; None if it cannot be asked."""
+        assert isinstance(self.subject.call.forward, LinkForward)
+        calls = sum(operation.is_layer for operation in self.subject.first.operations)
+        forward = EncoderForward(self.subject.call.forward, calls)
+        asked = Asked(target=0, mode="regression", output="value", forward=forward, device=self.asked.device)
+        try:
+            return NodeQuestion(model, _without_labels(self._data), self.index.unique(), asked)
+        except StaleQuestionError:
+            raise
+        except EdgewiseError:
+            return None  # if it is the user's mistake, the model itself says so
+
+    def _run(self, asked: tuple[str | None, str | None] | ModelOutput) -> None:
+        """Run the model for all pairs on the graph, or on the part of it that the encoder was proved on."""
+        if self.encoder is None:
+            check_values(self._graph)
+            self.cut, self._mark = whole(self._graph), DataMark([_without_labels(self._data)])
+            self.locality = "whole graph"
+        else:
+            self.cut, self._mark, self.locality = self.encoder.cut, self.encoder._mark, self.encoder.locality
+        graph = self.cut.data
+        pairs = self.cut.places(self.index.to(graph.edge_index.device))
+        self.link_model = LinkModel(
+            self.subject, self.encoder, graph, pairs, asked, without_itself=self.asked.without_itself
+        )
+        self._read_off()
+
+    def _read_off(self) -> None:
+        model, asked = self.link_model, self.asked
+        self.graphs, self.trace, self.output = [self.cut.data], model.trace, model.output
+        self.call, self.layers, self.num_layers = model.call, self.subject.layers, model.num_layers
+        self.device, self.audit = model.device, model.audit
+        is_value = asked.mode == "regression" or (asked.mode is None and self.output.lost == "value")
+        target = (0 if is_value else 1) if asked.target is None else asked.target
+        self.target = choose_target(model.truth, target, asked.mode, asked.of, self.output.lost)
+
+    # --- what is asked of a question ------------------------------------------------------------------------------------
+
+    def borrowed(self) -> AbstractContextManager[None]:
+        """The model, and the encoder's twin of it."""
+        return self.link_model.borrowed()
+
+    @property
+    def hops(self) -> int | None:
+        """The number of layers, if the model is local."""
+        with self.borrowed():
+            return self.num_layers if self.link_model.is_known_local else None
+
+    @property
+    def together(self) -> bool:
+        """Whether pairs may share a pass."""
+        model = self.link_model
+        return model.together and (model.local or model.is_lowered)
+
+    @property
+    def engine_lowering(self) -> Lowering | None:
+        """The encoder's, unless some pairs are explained without their own link."""
+        model = self.link_model
+        if not model.is_lowered or model.itself is not None or self.encoder is None:
+            return None
+        return self.encoder.lowering
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """With whether the links themselves were taken out."""
+        return {**super().notes, "without_itself": self.asked.without_itself}
+
+    def keys(self, positions: Tensor) -> Tensor:
+        """A number of its own for every pair."""
+        return index_keys(self.index[positions], self._graph.num_nodes)
+
+    def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the one graph."""
+        counts = torch.tensor([self.cut.num_nodes, self.cut.num_edges], device=self.device)
+        return counts[:1], counts[1:]
+
+    def run_sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the neighbourhood of each pair."""
+        return self.link_model.sizes(positions)
+
+    def columns(self, local: Tensor) -> Tensor:
+        """Columns of the user's graph."""
+        return self.cut.columns(local)
+
+    def nodes(self, local: Tensor) -> Tensor:
+        """Nodes of the user's graph."""
+        return self.cut.nodes(local)
+
+    def places(self, positions: Tensor) -> Tensor:
+        """The pairs as nodes of the graph that is run, `[n, 2]`."""
+        return self.link_model.pairs[positions.to(self.device)]
+
+    def copies(self, positions: Tensor) -> list[Copies]:
+        """Neighbourhoods of the pairs side by side, or the whole graph for each pair; columns are those of the cut."""
+        with self.borrowed():
+            return self.link_model.copies(positions)
+
+    def plain_copies(self, positions: Tensor) -> list[Copies]:
+        """The same without a look whether every copy gives its pair's score."""
+        return self.link_model.plain_copies(positions)
+
+    def whole_copies(self, positions: Tensor) -> list[Copies]:
+        """The whole graph for each pair."""
+        return self.link_model.wholes(positions)
+
+    def engine(self, positions: Tensor) -> Engine:
+        """The program with the decoder, copies, or the whole graph; columns and nodes are the user's."""
+        with self.borrowed():
+            engine = self.link_model.engine(positions)
+        engine.edge_id, engine.self_node = self.columns(engine.edge_id), self.nodes(engine.self_node)
+        return engine
+
+
+def _without_labels(data: Data) -> Data:
+    """The graph without the pairs and labels that a split left in it: those that are asked about come with each pass."""
+    graph = copy.copy(data)
+    for key in (PAIRS, "edge_label"):
+        if key in graph:
+            del graph[key]
+    return graph

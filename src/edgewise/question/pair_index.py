@@ -1,0 +1,108 @@
+"""Which links are explained: `read_pairs` turns what the user passes as `index` into pairs of nodes, `[T, 2]`."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.errors import InputError
+from edgewise.graph.inputs import in_words
+
+_USE = "Use index=(3, 17) for one pair, a list of such pairs, or a tensor [2, T]."
+
+
+def read_pairs(index: Any, given: Any, num_nodes: int) -> tuple[Tensor, bool]:
+    """The pairs `[T, 2]`, and whether a single one was passed; `given` is `data.edge_label_index`, which `None` means.
+
+    >>> read_pairs((3, 1), None, 4)
+    (tensor([[3, 1]]), True)
+    >>> read_pairs(torch.tensor([[3, 1, 0], [0, 2, 0]]), None, 4)[0].tolist()
+    [[3, 0], [1, 2], [0, 0]]
+    >>> read_pairs([3, 1], None, 4)
+    Traceback (most recent call last):
+    edgewise.errors.InputError: `index` must say which two nodes belong together, got the list [3, 1]. Write a tuple, \
+index=(3, 1), for one pair, or a tensor [2, T] for several.
+    """
+    if index is None:
+        return _in_range(_all_pairs(given), num_nodes), False
+    if isinstance(index, tuple) and len(index) == 2 and all(map(_is_node, index)):
+        return _in_range(torch.tensor([[int(end) for end in index]]), num_nodes), True
+    if isinstance(index, (Tensor, np.ndarray)):
+        return _in_range(_columns(torch.as_tensor(index).detach().cpu(), "index"), num_nodes), False
+    return _in_range(_listed(index), num_nodes), False
+
+
+def _is_node(end: Any) -> bool:
+    """Whether this is one whole number, of Python, numpy or torch."""
+    if isinstance(end, (bool, np.bool_)):
+        return False
+    if isinstance(end, Tensor):
+        return end.dim() == 0 and _is_whole(end)
+    return isinstance(end, (int, np.integer))
+
+
+def _is_whole(numbers: Tensor) -> bool:
+    return not (numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool)
+
+
+def _all_pairs(given: Any) -> Tensor:
+    """The pairs that the data bring along."""
+    if given is None:
+        raise InputError(
+            "`index` must name the pairs to explain, got None, and data.edge_label_index, which None means, is missing. "
+            + _USE
+        )
+    if not isinstance(given, Tensor):
+        raise InputError(f"`data.edge_label_index` must be a tensor [2, T] of torch.int64, got {in_words(given)}.")
+    return _columns(given.detach().cpu(), "data.edge_label_index")
+
+
+def _columns(pairs: Tensor, name: str) -> Tensor:
+    """`[T, 2]` of a tensor `[2, T]`."""
+    if pairs.dim() != 2 or pairs.size(0) != 2 or not _is_whole(pairs):
+        turn = " Use index.t() if its rows are pairs." if pairs.dim() == 2 and pairs.size(1) == 2 else ""
+        raise InputError(
+            f"`{name}` must be whole numbers [2, T], a column for each pair, got {in_words(pairs)}. {_USE}{turn}"
+        )
+    return pairs.long().t()
+
+
+def _listed(index: Any) -> Tensor:
+    """`[T, 2]` of a list (or another iterable) of pairs."""
+    refusal = InputError(f"`index` must be pairs of nodes (u, v), got {_short(index)}. {_USE}")
+    if isinstance(index, (str, bytes, dict)) or not hasattr(index, "__iter__"):
+        raise refusal
+    pairs = list(index)
+    if len(pairs) == 2 and all(map(_is_node, pairs)):
+        u, v = (int(end) for end in pairs)
+        raise InputError(
+            f"`index` must say which two nodes belong together, got the list [{u}, {v}]. Write a tuple, index=({u}, {v}), for "
+            f"one pair, or a tensor [2, T] for several."
+        )
+    ends: list[list[int]] = []
+    for pair in pairs:
+        if isinstance(pair, (str, bytes)) or not hasattr(pair, "__iter__"):
+            raise refusal
+        both = list(pair)
+        if len(both) != 2 or not all(map(_is_node, both)):
+            raise refusal
+        ends.append([int(end) for end in both])
+    return torch.tensor(ends, dtype=torch.long).view(-1, 2)
+
+
+def _short(index: Any) -> str:
+    text = f"{type(index).__name__} {index!r}"
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+def _in_range(pairs: Tensor, num_nodes: int) -> Tensor:
+    """The pairs, if there is at least one and all ends are nodes of the graph."""
+    if len(pairs) == 0:
+        raise InputError(f"`index` must name at least one pair, got none. {_USE}")
+    low, high = int(pairs.min()), int(pairs.max())
+    if low < 0 or high >= num_nodes:
+        raise InputError(
+            f"`index` must name nodes from 0 to {num_nodes - 1} ({num_nodes} nodes), got {low if low < 0 else high}. {_USE}"
+        )
+    return pairs.contiguous()

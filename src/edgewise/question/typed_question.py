@@ -1,0 +1,95 @@
+"""Questions about nodes of a typed graph (`HeteroData`): asked of the union of all types."""
+
+import copy
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from edgewise.errors import OutputWarning, StaleQuestionError
+from edgewise.graph.type_table import TypeTable, check_typed, read_typed_index, union_of
+from edgewise.model.typed_call import TypedForward
+from edgewise.question.node_question import NodeQuestion
+from edgewise.question.posed_question import Asked
+from edgewise.question.subject import DataMark
+
+_OF_EACH = 3
+"""Nodes and columns of each type that are shown to a model at first."""
+
+
+class TypedQuestion(NodeQuestion):
+    """Nodes of one type of a typed graph. Numbers of nodes and columns are those of the union, targets come first in it."""
+
+    types: TypeTable
+
+    def __init__(self, model: Any, data: HeteroData, index: Any, asked: Asked) -> None:
+        check_typed(data)
+        name, inside = read_typed_index(index, data)
+        self._hetero, self._own_asked = data, asked
+        self.types = table = TypeTable.of(data, name)
+        self._typed_mark = DataMark([_flat(data)])
+        here = data if asked.device is None else copy.copy(data).to(torch.device(asked.device))
+        self._forward = TypedForward(here, table, asked.forward)
+        count = len(table.node_range(name))
+        super().__init__(model, union_of(data, table), inside, replace(asked, forward=self._forward))
+        self._warn_of_counts(count)
+
+    def of(self, index: Any, target: Any = None) -> "TypedQuestion":
+        """The same question about other nodes; those of another type are a new question."""
+        name, inside = read_typed_index(index, self._hetero)
+        if name != self.types.explained:
+            asked = replace(self._own_asked, target=target)
+            return TypedQuestion(self.subject.user_model, self._hetero, index, asked)
+        other = super().of(inside, target)
+        assert isinstance(other, TypedQuestion)
+        return other
+
+    def check_fresh(self) -> None:
+        """Refuse if the model or the data have changed since."""
+        super().check_fresh()
+        what = self._typed_mark.changed([_flat(self._hetero)])
+        if what:
+            raise StaleQuestionError(
+                f"The data have changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
+            )
+
+    def labels(self) -> Tensor | None:
+        """The labels of the explained nodes."""
+        y = self._hetero[self.types.explained].get("y")
+        count = len(self.types.node_range(self.types.explained))
+        if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1 or len(y) != count:
+            return None
+        return y.cpu()[self.index]
+
+    def _strangers(self) -> tuple[Tensor, Tensor]:
+        """A few of every type: a model may not run on types without nodes."""
+        device = self._graph.edge_index.device
+        nodes = [torch.tensor(self.types.node_range(name)[:_OF_EACH], device=device) for name in self.types.node_types]
+        columns = [
+            torch.tensor(self.types.edge_range(kind)[:_OF_EACH], device=device) for kind in self.types.edge_types
+        ]
+        return torch.cat(nodes).long(), torch.cat([nodes[0][:0], *columns]).long()
+
+    def _warn_of_counts(self, count: int) -> None:
+        """One tensor may hold the rows of another type that has as many nodes."""
+        name = self.types.explained
+        twins = [other for other, number in self.types.nodes if number == count and other != name]
+        if twins and not self._forward.returned_table:
+            warnings.warn(
+                f"The model gave one tensor of {count} rows: they are taken for those of {name!r}, but {twins[0]!r} has as "
+                f"many nodes. Use forward=lambda model, data: {{{name!r}: model(...)}} to say whose they are.",
+                OutputWarning,
+                stacklevel=2,
+            )
+
+
+def _flat(data: HeteroData) -> Data:
+    """All attributes side by side under names such as `['paper'].x`, to be compared."""
+    flat = Data()
+    for key in (*data.node_types, *data.edge_types):
+        for name, value in data[key].items():
+            flat[f"[{key!r}].{name}"] = value
+    return flat

@@ -1,0 +1,236 @@
+"""FeatureScores: a signed score for every feature of every node that can reach the target; `FeatureSet`: those of many targets.
+
+Only what is not zero is stored. The dense `[N, F]` is made when it is read.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, SupportsIndex, overload
+
+import torch
+from torch import Tensor
+
+from edgewise.arguments import one_of, whole_number
+from edgewise.errors import InputError
+from edgewise.results.explanation import ORDERS, strength
+from edgewise.results.feature_factors import FeatureRows, stored_row
+
+_Row = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureScores:
+    """Which features of which nodes made the number of one target what it is.
+
+    Positive supports the explained class, negative opposes it; a node that cannot reach the target has zeros. `stored` are the
+    places (node · F + feature) and the scores that are not zero.
+
+    >>> stored = (torch.tensor([1, 4]), torch.tensor([0.5, -2.0]))
+    >>> why = FeatureScores(2, 1, 1.5, "occlusion", 3, 2, stored, feature_names=("age", "debt"))
+    >>> why.scores
+    tensor([[ 0.0000,  0.5000],
+            [ 0.0000,  0.0000],
+            [-2.0000,  0.0000]])
+    >>> why.top(1, by="magnitude")
+    [(-2.0, 2, 0, 'age')]
+    """
+
+    index: int
+    target: int
+    value: float
+    """The explained number."""
+    method: str
+    num_nodes: int
+    num_features: int
+    stored: _Row | None
+    """`[n]` each: places and scores; None for `cam` and `grad_cam`, which score nodes."""
+    num_edges: int = 0
+    num_attributes: int = 0
+    stored_edges: _Row | None = None
+    """The same for edge attributes (column · D + attribute); None if the model reads none."""
+    stored_nodes: _Row | None = None
+    """Nodes and scores, of `cam` and `grad_cam`."""
+    feature_names: tuple[str, ...] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @cached_property
+    def scores(self) -> Tensor | None:
+        """`[N, F]`, with zeros; None for methods that score nodes."""
+        return None if self.stored is None else self._dense(self.stored, self.num_nodes, self.num_features)
+
+    @cached_property
+    def edge_scores(self) -> Tensor | None:
+        """`[E, D]`: scores of edge attributes, in the column order of `data.edge_index`; None if the model reads none."""
+        if self.stored_edges is None:
+            return None
+        return self._dense(self.stored_edges, self.num_edges, self.num_attributes)
+
+    def _dense(self, stored: _Row, rows: int, width: int) -> Tensor:
+        place, score = stored
+        return score.new_zeros(rows * width).index_copy_(0, place, score).view(rows, width).to(self.device)
+
+    def per_node(self) -> Tensor:
+        """`[N]`: the scores of each node's features, added up."""
+        place, score = self._nodes_of_scores()
+        return score.new_zeros(self.num_nodes).index_add_(0, place, score).to(self.device)
+
+    def _nodes_of_scores(self) -> _Row:
+        if self.stored is None:
+            assert self.stored_nodes is not None
+            return self.stored_nodes
+        return self.stored[0] // max(self.num_features, 1), self.stored[1]
+
+    def per_feature(self) -> Tensor:
+        """`[F]`: the scores of each feature, added up over the nodes."""
+        if self.stored is None:
+            raise InputError(f"{self.method} scores nodes, not features. Use per_node(), or method='gradient_x_input'.")
+        place, score = self.stored
+        features = place % max(self.num_features, 1)
+        return score.new_zeros(self.num_features).index_add_(0, features, score).to(self.device)
+
+    def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
+        """The k strongest, best first: `(score, node, feature)`, with the feature's name behind where the data has names.
+
+        `by="support"` takes only positive scores, `"opposition"` only negative ones, `"magnitude"` all but zeros. For `cam` and
+        `grad_cam`: `(score, node)`.
+        """
+        one_of("`by`", by, ORDERS)
+        k = whole_number("k", k, at_least=0, such_as=10)
+        place, score = self._nodes_of_scores() if self.stored is None else self.stored
+        strong = strength(score, by)
+        order = strong.argsort(descending=True, stable=True)[:k]
+        order = order[strong[order] > 0]
+        return [self._entry(int(place[i]), float(score[i])) for i in order]
+
+    def _entry(self, place: int, score: float) -> tuple[Any, ...]:
+        if self.stored is None:
+            return score, place
+        node, feature = divmod(place, self.num_features)
+        named = () if self.feature_names is None else (self.feature_names[feature],)
+        return (score, node, feature, *named)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A dict for every score other than zero: `index`, `target`, `node`, `feature` (and its `name`), `score`."""
+        keys = ("score", "node", "feature", "name")
+        entries = [dict(zip(keys, entry, strict=False)) for entry in self.top(10**18, by="magnitude")]
+        return [{"index": self.index, "target": self.target, **entry} for entry in entries]
+
+    def __repr__(self) -> str:
+        stored = self.stored_nodes if self.stored is None else self.stored
+        size = f"{self.num_nodes}" if self.stored is None else f"{self.num_nodes}×{self.num_features}"
+        return (
+            f"FeatureScores({self.method}, index={self.index}, target={self.target}, value={self.value:.4g}, "
+            f"scores {size}, {0 if stored is None else len(stored[0])} stored)"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSet:
+    """The feature scores of many targets in the order of `index`: a sequence of `FeatureScores`, stored without zeros.
+
+    `len(all_)`, `all_[3]`, `for why in all_`, `all_[:10]`, `all_.of(42)` (the one of node 42), `all_.save("all.npz")`.
+    """
+
+    index: Tensor
+    """`[T]`: the explained nodes or graphs."""
+    target: Tensor
+    """`[T]`: the explained classes."""
+    value: Tensor
+    """`[T]`: the explained numbers."""
+    method: str
+    sizes: Tensor
+    """`[T, 2]`, or `[1, 2]` if all have the same graph: numbers of nodes and edges."""
+    num_features: int
+    num_attributes: int
+    features: FeatureRows | None
+    """Scores of node features; None for `cam` and `grad_cam`."""
+    attributes: FeatureRows | None = None
+    """Scores of edge attributes; None if the model reads none."""
+    nodes: FeatureRows | None = None
+    """Scores of nodes, for `cam` and `grad_cam`."""
+    feature_names: tuple[str, ...] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @overload
+    def __getitem__(self, item: int) -> FeatureScores: ...
+    @overload
+    def __getitem__(self, item: Any) -> "FeatureSet": ...
+    def __getitem__(self, item: Any) -> "FeatureScores | FeatureSet":
+        """One by position, or a smaller set by slice, list or mask of positions."""
+        if isinstance(item, SupportsIndex) and not isinstance(item, (bool, Tensor)):
+            position = int(item)
+            if not -len(self) <= position < len(self):
+                raise IndexError(
+                    f"Position {position} is outside the {len(self)} targets. Use .of({position}) for a node's number."
+                )
+            return self._one(position % len(self))
+        chosen = list(range(len(self)))[item] if isinstance(item, slice) else torch.arange(len(self))[item].tolist()
+        return self._some(torch.tensor(chosen, dtype=torch.long))
+
+    def __iter__(self) -> Iterator[FeatureScores]:
+        return (self._one(position) for position in range(len(self)))
+
+    def of(self, index: int) -> FeatureScores:
+        """The scores of the node or graph with that number."""
+        found = (self.index == index).nonzero()
+        if len(found) == 0:
+            raise InputError(f"{index} is not among the {len(self)} explained targets. Ask about it first.")
+        return self._one(int(found[0]))
+
+    def _one(self, position: int) -> FeatureScores:
+        nodes, edges = self.sizes[position if len(self.sizes) > 1 else 0].tolist()
+        stored, of_edges, of_nodes = (
+            None if rows is None else stored_row(rows, position)
+            for rows in (self.features, self.attributes, self.nodes)
+        )
+        return FeatureScores(
+            index=int(self.index[position]),
+            target=int(self.target[position]),
+            value=float(self.value[position]),
+            method=self.method,
+            num_nodes=nodes,
+            num_features=self.num_features,
+            stored=stored,
+            num_edges=edges,
+            num_attributes=self.num_attributes,
+            stored_edges=of_edges,
+            stored_nodes=of_nodes,
+            feature_names=self.feature_names,
+            settings=self.settings,
+            device=self.device,
+        )
+
+    def _some(self, positions: Tensor) -> "FeatureSet":
+        return replace(
+            self,
+            index=self.index[positions],
+            target=self.target[positions],
+            value=self.value[positions],
+            sizes=self.sizes if len(self.sizes) == 1 else self.sizes[positions],
+            features=None if self.features is None else self.features.select(positions),
+            attributes=None if self.attributes is None else self.attributes.select(positions),
+            nodes=None if self.nodes is None else self.nodes.select(positions),
+        )
+
+    def save(self, path: Any) -> None:
+        """Write to `.npz`; `ew.load(path)` reads it back, lossless."""
+        from edgewise.results.feature_storage import save_features
+
+        save_features(self, path)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """The rows of every target, as in `FeatureScores.to_rows`, with their `position` in the set."""
+        return [{"position": i, **row} for i, one in enumerate(self) for row in one.to_rows()]
+
+    def __repr__(self) -> str:
+        rows = self.nodes if self.features is None else self.features
+        return f"FeatureSet({self.method}, {len(self)} targets, {0 if rows is None else len(rows)} scores)"
+
+
+Sequence.register(FeatureSet)  # not a base class: its method `index` would stand in the way of the field

@@ -1,0 +1,165 @@
+"""TypedExplanation: the scores of one node of a typed graph, by edge type and node type."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import InputError
+from edgewise.graph.type_table import TypeTable
+from edgewise.results.explanation import Explanation
+
+
+class TypedScores(Mapping[Any, Tensor]):
+    """A tensor `[E]` or `[L, E]` over all types, read type by type: `scores[("user", "rates", "movie")]` is `[L, E_type]`.
+
+    >>> scores = TypedScores(torch.tensor([1.0, 2.0, 3.0]), {"user": range(0, 2), "movie": range(2, 3)})
+    >>> scores["user"], list(scores)
+    (tensor([1., 2.]), ['user', 'movie'])
+    """
+
+    def __init__(self, all_types: Tensor, ranges: Mapping[Any, range]) -> None:
+        self._all, self._ranges = all_types, dict(ranges)
+
+    def __getitem__(self, kind: Any) -> Tensor:
+        if kind not in self._ranges:
+            raise KeyError(f"{kind!r}; known are {', '.join(map(repr, self._ranges))}")
+        return self._all[..., self._ranges[kind].start : self._ranges[kind].stop]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._ranges)
+
+    def __len__(self) -> int:
+        return len(self._ranges)
+
+    def __repr__(self) -> str:
+        return "{" + ", ".join(f"{kind!r}: {list(part.shape)}" for kind, part in self.items()) + "}"
+
+
+class TypedExplanation(Explanation):
+    """Why the model gave one node of a typed graph its number.
+
+    `scores` and `standard_errors` are mappings by edge type, `[E_type]` or `[L, E_type]` in the order of that type's columns;
+    `self_scores` is one by node type. `index` is `(node type, number)`. `flat` is the same explanation of the union of all
+    types, one homogeneous graph: what pictures, exports and metrics work on; `types` says which of its nodes and columns are
+    of which type.
+
+    >>> flat = Explanation(torch.tensor([0.5, -2.0]), torch.tensor([[1, 1], [0, 0]]), 2, index=0, target=1, value=1.5)
+    >>> rates, sees = ("user", "rates", "movie"), ("user", "sees", "movie")
+    >>> types = TypeTable("movie", (("user", 1), ("movie", 1)), ((rates, 1), (sees, 1)))
+    >>> why = TypedExplanation.of(flat, types)
+    >>> why.scores["user", "sees", "movie"], why.index
+    (tensor([-2.]), ('movie', 0))
+    >>> why.top(1)
+    [(0.5, ('user', 0), ('movie', 0), 0, ('user', 'rates', 'movie'))]
+    """
+
+    flat: Explanation
+    types: TypeTable
+
+    @classmethod
+    def of(cls, flat: Explanation, types: TypeTable) -> "TypedExplanation":
+        """The typed form of an explanation of the union."""
+        nodes = {name: types.node_range(name) for name in types.node_types}
+        edges = {kind: types.edge_range(kind) for kind in types.edge_types}
+        ends = {kind: _local_ends(flat.edge_index, types, kind) for kind in types.edge_types}
+        why = object.__new__(cls)
+        own, errors = flat.self_scores, flat.standard_errors
+        why.__dict__.update(
+            flat=flat,
+            types=types,
+            edge_index=ends,
+            num_nodes={name: len(numbers) for name, numbers in nodes.items()},
+            index=types.node(flat.index),
+            target=flat.target,
+            value=flat.value,
+            method=flat.method,
+            level=flat.level,
+            settings=flat.settings,
+            self_scores=None if own is None else TypedScores(own, nodes),
+            standard_errors=None if errors is None else TypedScores(errors, edges),
+            _make_scores=lambda: TypedScores(flat.scores, edges),
+        )
+        return why
+
+    def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
+        """The k strongest edges, best first: `(score, (type, source), (type, receiver), column, edge type)`.
+
+        At layer level the layer comes behind the column: `(score, source, receiver, column, layer, edge type)`. The column is
+        that of the edge type's own `edge_index`; `by` as for other explanations.
+        """
+        found = []
+        for score, source, receiver, column, *layer in self.flat.top(k, by):
+            kind, place = self.types.edge(column)
+            found.append((score, self.types.node(source), self.types.node(receiver), place, *layer, kind))
+        return found
+
+    def edge_scores(self) -> TypedScores:  # type: ignore[override]
+        """By edge type `[E_type]`: the scores themselves, at layer level summed over the layers."""
+        return TypedScores(
+            self.flat.edge_scores(), {kind: self.types.edge_range(kind) for kind in self.types.edge_types}
+        )
+
+    def to_pyg(self) -> Any:
+        """A `torch_geometric.explain.HeteroExplanation`: `edge_mask` `[E_type]`, at layer level also `layer_edge_mask`."""
+        from torch_geometric.explain import HeteroExplanation
+
+        found = HeteroExplanation()
+        name, number = self.types.node(self.flat.index)
+        for kind, count in self.types.nodes:
+            found[kind].num_nodes = count
+        for kind, mask in self.edge_scores().items():
+            found[kind].edge_index, found[kind].edge_mask = self.edge_index[kind], mask
+            if self.level == "layer":
+                found[kind].layer_edge_mask = self.scores[kind].t().contiguous()
+        found[name].index = torch.tensor([number])
+        found.target = torch.tensor([self.target])
+        return found
+
+    def to_networkx(self, *, edges: int | None = None) -> Any:
+        """As for other graphs; nodes are `(type, number)`, edges have `kind` and the column of their type."""
+        import networkx
+
+        flat = self.flat.to_networkx(edges=edges)
+        named = networkx.relabel_nodes(flat, {node: self.types.node(node) for node in flat.nodes})
+        named.graph["index"] = self.index
+        for _, _, attributes in named.edges(data=True):
+            attributes["kind"], attributes["column"] = self.types.edge(attributes["column"])
+        return named
+
+    def to_graphml(self, path: Any, *, edges: int | None = None, labels: Any = None, classes: Any = None) -> None:
+        """Not for typed graphs yet."""
+        self._refuse("to_graphml()")
+
+    def subgraph(self, *args: Any, **options: Any) -> NoReturn:
+        """Not for typed graphs yet; `flat.subgraph(…)` is that of the union."""
+        self._refuse("subgraph()")
+
+    def merged(self, undirected: str = "sum") -> NoReturn:
+        """Not for typed graphs: the two directions of an edge are two types."""
+        self._refuse("merged()")
+
+    def plot(self, **options: Any) -> NoReturn:
+        """Not for typed graphs yet; `flat.plot()` draws the union."""
+        self._refuse("plot()")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise InputError(
+            f"{what} is not made for typed graphs yet. Use why.flat, the same explanation of the union of all types, whose "
+            f"numbers why.types.node(number) and why.types.edge(column) translate."
+        )
+
+    def __repr__(self) -> str:
+        count = int((self.flat.scores != 0).sum())
+        return (
+            f"TypedExplanation({self.method}, {self.level} level, index={self.index}, target={self.target}, "
+            f"value={self.value:.4g}, {len(self.types.edges)} edge types, {count} scores not zero)"
+        )
+
+
+def _local_ends(edge_index: Tensor, types: TypeTable, kind: tuple[str, str, str]) -> Tensor:
+    """`[2, E_type]`: the ends of the columns of one type, numbered within their types."""
+    columns = types.edge_range(kind)
+    starts = [types.node_range(end).start for end in (kind[0], kind[2])]
+    return edge_index[:, columns.start : columns.stop] - torch.tensor(starts, device=edge_index.device).view(2, 1)
