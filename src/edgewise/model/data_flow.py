@@ -84,6 +84,20 @@ def without_no_ops(operations: list[Operation]) -> tuple[list[Operation], dict[K
     return kept, same
 
 
+def before_change(func: Any, args: Any) -> Any:
+    """The arguments with a copy of what an operation in place is about to change."""
+    name = getattr(func, "__name__", "")
+    in_place = name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))
+    if in_place and args and isinstance(args[0], Tensor):
+        return (args[0].clone(), *args[1:])
+    return args
+
+
+def shapes_of(result: Any) -> list[tuple[int, ...]]:
+    """The shapes of the tensors that an operation made."""
+    return [tuple(leaf.shape) for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+
+
 # --- Layers of calls ----------------------------------------------------------------------------------------------------
 
 _IN_A_ROW = (pyg.SGConv, pyg.SSGConv, pyg.TAGConv, pyg.APPNP, pyg.ChebConv)
@@ -222,16 +236,3 @@ class Call:
     """What its attention read of each message's edge."""
     backward: bool = False
     """Whether some messages run against the columns that own them."""
-
-
-def before_change(func: Any, args: Any) -> Any:
-    """The arguments with a copy of what an operation in place is about to change."""
-    name = getattr(func, "__name__", "")
-    in_place = name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))
-    if in_place and args and isinstance(args[0], Tensor):
-        return (args[0].clone(), *args[1:])
-    return args
-
-
-def shapes_of(result: Any) -> list[tuple[int, ...]]:
-    return [tuple(leaf.shape) for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]

@@ -297,5 +297,4 @@ def _each_once(rows: Tensor) -> bool:
 
 def _against(call: FollowedCall, num_edges: int) -> bool:
     """Whether messages on edges run against the direction of the layer."""
-    normally = call.module.flow == "target_to_source"
-    return bool((call.backward[call.slots < num_edges] != normally).any())
+    return bool((call.backward[call.slots < num_edges] != (call.module.flow == "target_to_source")).any())
