@@ -149,27 +149,33 @@ def _by_passes(graph: Data, targets: Tensor, hops: int, flow: str | None, receiv
 
 
 def _by_groups(graph: Data, in_edges: InEdges, targets: Tensor, hops: int, flow: str) -> _Near:
-    """The same from edges that are grouped by receiver; refused if the columns are not what they were then."""
+    """The same from edges that are grouped by receiver, on the CPU; refused if the columns are not what they were then.
+
+    In numpy, whose calls cost a fifth of torch's: a neighbourhood is small.
+    """
     ends = graph.edge_index if flow == "source_to_target" else graph.edge_index.flip(0)
-    near = _Near([targets.unique()], [targets[:0]])
-    known = near.nodes[0]
+    start, edge, sent_by = (part.numpy() for part in (in_edges.start, in_edges.edge, in_edges.sender))
+    marked = np.zeros(graph.num_nodes, dtype=bool)
+    fresh = np.unique(targets.cpu().numpy())
+    nodes, columns = [fresh], [fresh[:0]]
     for _ in range(hops):
-        row, place = in_edges.of_nodes(near.nodes[-1])
-        columns, sender = in_edges.edge.index_select(0, place), in_edges.sender.index_select(0, place)
-        then = torch.stack([sender, near.nodes[-1].index_select(0, row)])
-        if not torch.equal(ends.index_select(1, columns), then):
+        marked[fresh] = True
+        begin, count = start[fresh], start[fresh + 1] - start[fresh]  # [fresh] each
+        row = np.repeat(np.arange(len(fresh)), count)  # [in-edges]
+        place = np.arange(len(row)) + (begin - count.cumsum() + count)[row]
+        column, sender = edge[place], sent_by[place]
+        now = ends.index_select(1, torch.from_numpy(column).to(ends.device)).cpu().numpy()
+        if not (np.array_equal(now[0], sender) and np.array_equal(now[1], fresh[row])):
             raise StaleQuestionError(
                 "The data have changed since the question was asked: data.edge_index. Ask again: ew.Question(model, data, …)."
             )
-        near.columns.append(columns)
-        senders = sender.unique()
-        at = torch.searchsorted(known, senders).clamp(max=len(known) - 1)
-        found = senders[known[at] != senders]
-        if len(found) == 0:
+        columns.append(column)
+        fresh = np.unique(sender[~marked[sender]])
+        if len(fresh) == 0:
             break
-        near.nodes.append(found)
-        known = torch.cat([known, found]).sort().values
-    return near
+        nodes.append(fresh)
+    found = ([torch.from_numpy(part).to(ends.device) for part in parts] for parts in (nodes, columns))
+    return _Near(*found)
 
 
 def part_of(graph: Data, node_id: Tensor, edge_id: Tensor, far: Tensor | None = None) -> Data:

@@ -26,7 +26,18 @@ Key: TypeAlias = "tuple[int, int] | None"
 
 def keys_of(tree: Any) -> list[Key]:
     """One key for each leaf, in the order of flattening."""
-    return [(id(leaf), leaf._version) if isinstance(leaf, Tensor) else None for leaf in tree_leaves(tree)]
+    return [(id(leaf), leaf._version) if isinstance(leaf, Tensor) else None for leaf in _leaves(tree)]
+
+
+def _leaves(tree: Any) -> list[Any]:
+    """The leaves of a tree; `(args, kwargs)` without containers inside, as of most calls, take a short way."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    if type(tree) is tuple and len(tree) == 2 and type(tree[0]) is tuple and type(tree[1]) is dict:
+        flat = [*tree[0], *tree[1].values()]
+        if not any(isinstance(leaf, (tuple, list, dict)) for leaf in flat):
+            return flat
+    return tree_leaves(tree)
 
 
 @dataclass(frozen=True)

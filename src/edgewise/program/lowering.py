@@ -110,7 +110,9 @@ class Lowering:
 
     def engine(self, targets: Tensor) -> LoweredEngine:
         """An engine for these nodes, `[T]`, all in one pass."""
-        levels = self._expanded(targets)
+        around = self._around
+        single = around is not None and len(targets) == around.num_targets == 1 and bool(around.node[0] == targets[0])
+        levels = around if single else self._expanded(targets)
         self.last_block_bytes = len(levels.node) * self._pair_bytes + len(levels.edge_id) * _EDGE_BYTES
         return LoweredEngine(self.program, levels, self.prepared, self.known, self.slopes)
 

@@ -132,7 +132,7 @@ class NodeQuestion(PosedQuestion):
         first = self.subject.first
         rim = rim_of(first) if self.types is None or not rim_of(first) else "nodes"  # a far node has one type
         if hasattr(self, "cut") and not self._grouped and first.flow is not None:
-            self._grouped.append(InEdges.of(graph.edge_index, graph.num_nodes, first.flow))  # pays from now on
+            self._grouped.append(InEdges.of(graph.edge_index.cpu(), graph.num_nodes, first.flow))  # pays from now on
         in_edges = self._grouped[0] if self._grouped else None
         received, self._received = self._received, None
         return cut_out(graph, targets, first.num_layers, flow=first.flow, rim=rim, in_edges=in_edges, received=received)
