@@ -22,7 +22,7 @@ from torch_geometric.explain.config import ExplainerConfig, ModelConfig
 
 from edgewise.adapters.heal import heal
 from edgewise.algorithms.registry import Method
-from edgewise.errors import EdgewiseError, InputError, ModelError, SettingError
+from edgewise.errors import EdgewiseError, ModelError, SettingError
 from edgewise.graph.copies import side_by_side
 from edgewise.model.borrow import random_state_kept
 from edgewise.model.call import ModelCall
@@ -133,7 +133,7 @@ class ExplainerRun:
         self.name = name_of(algorithm)
         if question.task == "link" or question.types is not None:
             what = "links" if question.task == "link" else "a HeteroData"
-            raise InputError(
+            raise SettingError(
                 f"{self.name} cannot explain {what} through from_pyg. Use a method of ew.methods(), 'gradient' say."
             )
         with question.loan.taken():
