@@ -17,7 +17,7 @@ torch.set_num_threads(1)
 # EDGEWISE_THOROUGH=1 draws many, and new ones in every run.
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 settings.register_profile(
-    "quick", max_examples=15, deadline=None, derandomize=True, database=None, suppress_health_check=_QUIET
+    "quick", max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=_QUIET
 )
 settings.register_profile("thorough", max_examples=200, deadline=None, print_blob=True, suppress_health_check=_QUIET)
 settings.load_profile("thorough" if os.environ.get("EDGEWISE_THOROUGH") else "quick")

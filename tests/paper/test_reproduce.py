@@ -190,6 +190,7 @@ def test_negative_evidence_is_reproduced(tmp_path, inline, name, signed):
     assert gradients["gray"] < 0.01 < max(gradients.values())
 
 
+@pytest.mark.slow
 def test_paths_of_infection_are_searched_in_every_way(tmp_path, inline):
     _, tasks, _ = plan(["infection"], PaperOptions(tmp_path, quick=True))
     (task,) = [one for one in tasks if one.part == "paths"]

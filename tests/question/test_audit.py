@@ -162,7 +162,7 @@ def test_behind_a_pooling_the_right_edges_get_the_scores(pool):
             x, edge_index, _, batch, *_ = self.pool(self.one(x, edge_index).relu(), edge_index, batch=batch)
             return self.head(global_add_pool(self.two(x, edge_index).relu(), batch))
 
-    for seed in range(5):
+    for seed in range(3):
         torch.manual_seed(seed)
         model = Pooled().double().eval()
         data = Data(x=torch.randn(8, 4, dtype=torch.float64), edge_index=torch.randint(0, 8, (2, 20)))
