@@ -92,5 +92,7 @@ def sender_hubs(seed: int = 0) -> Data:
     source = torch.multinomial(weight, LARGE_EDGES, replacement=True, generator=generator)
     receiver = torch.randint(0, LARGE_NODES, (LARGE_EDGES,), generator=generator)
     source = torch.randperm(LARGE_NODES, generator=generator)[source]
-    receiver = torch.where(source == receiver, (receiver + 1) % LARGE_NODES, receiver)  # loops: others score them otherwise
+    receiver = torch.where(
+        source == receiver, (receiver + 1) % LARGE_NODES, receiver
+    )  # loops: others score them otherwise
     return Data(x=torch.randn(LARGE_NODES, 128, generator=generator), edge_index=torch.stack([source, receiver]))
