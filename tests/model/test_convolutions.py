@@ -11,6 +11,7 @@ from torch_geometric.nn import MessagePassing
 
 import edgewise as ew
 import zoo
+from checks import one_in
 from conv_catalogue import RELATIONS, Net, catalogue, graph
 from oracles import match
 
@@ -163,7 +164,7 @@ def verdict(title, seed=0):
     return "right"
 
 
-@pytest.mark.parametrize("title", SHORT)
+@pytest.mark.parametrize("title", one_in(2, SHORT))
 def test_a_convolution_is_explained_rightly_or_refused_by_name(title):
     assert verdict(title) in ("right", "refused", "cannot run")
 
