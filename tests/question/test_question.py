@@ -1,12 +1,13 @@
 """A question is proved once and asked in many ways; it never answers for a model or data that have changed."""
 
 import copy
+import warnings
 
 import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GCN, GCNConv, SAGEConv, global_add_pool
+from torch_geometric.nn import GCN, ChebConv, GCNConv, SAGEConv, global_add_pool
 
 import edgewise as ew
 import zoo
@@ -232,3 +233,18 @@ def test_edges_of_a_large_graph_that_change_under_a_held_question_are_noticed(ho
         data.edge_index[0, column] = 12
     with pytest.raises(ew.StaleQuestionError, match="edge_index"):
         ask.of(11)
+
+
+def test_other_targets_of_a_model_that_is_not_proved_local_are_confirmed_too():
+    """A polynomial of the Laplacian reads degrees further away than its layers say; a lonely node does not show it."""
+    torch.manual_seed(0)
+    edges = torch.randint(1, 9000, (2, 20000))
+    data = Data(x=torch.randn(9000, 16, dtype=torch.double), edge_index=edges)
+    model = ChebConv(16, 3, K=3).double().eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ew.LocalityWarning)
+        ask = ew.Question(model, data, [0])  # nothing ends there
+        assert ask.settings["locality"] == "confirmed"
+        truth = model(data.x, data.edge_index).detach()
+        for node in (5, 123, 4567):
+            assert_close(ask.of(node).value, truth[node].max().view(1), 1e-9)

@@ -103,8 +103,11 @@ def _same_leaf(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
-def confirmed(model: NodeModel, graph: Data, cut: Cut, index: Tensor) -> str:
-    """`"confirmed"` if the whole graph gives the same values, `"tested"` if it is too large to be run, `""` if it differs."""
+def confirmed(model: NodeModel, graph: Data, cut: Cut, index: Tensor, kept: list[Tensor]) -> str:
+    """`"confirmed"` if the whole graph gives the same values, `"tested"` if it is too large to be run, `""` if it differs.
+
+    `kept` gets the output of the whole graph, `[N, columns]`: other targets of the same question are compared with it, too.
+    """
     widest = max(call.message_width for call in model.trace.calls)
     if graph.edge_index.size(1) * widest * model.trace.output.element_size() > _LARGEST_PASS:
         warnings.warn(
@@ -114,11 +117,12 @@ def confirmed(model: NodeModel, graph: Data, cut: Cut, index: Tensor) -> str:
             stacklevel=2,
         )
         return "tested"
-    check_values(graph)
     targets = index.to(model.device)
-    try:
-        with model.loan.taken(), torch.no_grad():
-            true = model.call(graph)[targets]
-    except ModelError:
-        return ""
-    return "confirmed" if close(model.trace.output[cut.places(targets)], true, model.scale) else ""
+    if not kept:
+        check_values(graph)
+        try:
+            with model.loan.taken(), torch.no_grad():
+                kept.append(model.call(graph))
+        except ModelError:
+            return ""
+    return "confirmed" if close(model.trace.output[cut.places(targets)], kept[0][targets], model.scale) else ""

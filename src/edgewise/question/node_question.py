@@ -45,7 +45,8 @@ class NodeQuestion(PosedQuestion):
         self._edges = (data.edge_index, _version(data.edge_index))
         self._sources = [data.edge_index if type(data.edge_index) is Tensor else structure.edge_index]
         graph = self._graph
-        self._grouped: list[InEdges] = []  # shared by all questions that `of` makes of this one
+        self._grouped: list[InEdges] = []  # shared by all questions that `of` makes of this one, as is the output
+        self._true_output: list[Tensor] = []
         self._received: Tensor | None = None
         example = self._tiny() if worth_cutting(graph) else graph
         check_values(example)
@@ -100,9 +101,8 @@ class NodeQuestion(PosedQuestion):
             check_values(self.cut.data)
         self._mark = DataMark([self._data], self.cut)
         asked = (self.asked.output, self.asked.mode)
-        targets = (
-            None if self.cut.is_whole else self.cut.places(self.index.to(self.cut.data.edge_index.device)).unique()
-        )
+        few = not self.cut.is_whole or len(self.index) <= _FEW
+        targets = self.cut.places(self.index.to(self.cut.data.edge_index.device)).unique() if few else None
         self.node_model = NodeModel(self.subject, self.cut.data, asked, known, targets)
         if self.cut.is_whole:
             self.locality = "whole graph"
@@ -110,6 +110,8 @@ class NodeQuestion(PosedQuestion):
             self._check_locality()
         elif self.node_model.lowering is None and known.is_lowered:
             raise ModelError(OTHER_NODES)
+        elif self.locality == "confirmed":  # for the targets before: these ones may see further
+            self._confirm()
         self._read_off()
 
     def _tiny(self) -> Data:
@@ -142,7 +144,11 @@ class NodeQuestion(PosedQuestion):
         if is_proved(self.node_model, self.subject.first, self.subject.example):
             self.locality = "proved"
             return
-        self.locality = confirmed(self.node_model, self._graph, self.cut, self.index)
+        self._confirm()
+
+    def _confirm(self) -> None:
+        """Local for these targets by one pass over the whole graph, or else run on the whole graph."""
+        self.locality = confirmed(self.node_model, self._graph, self.cut, self.index, self._true_output)
         if not self.locality:
             warn_not_local(
                 "what lies outside a neighbourhood changes the output", "target is explained on the whole graph"
