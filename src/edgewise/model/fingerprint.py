@@ -3,25 +3,18 @@
 Versions of tensors do not see an edit through `.data`, and identities do not see one in place, so contents are compared.
 """
 
-import dataclasses
-import math
 import operator
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from enum import Enum
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data, HeteroData
 
 from edgewise.model.call import assigned_by_forward
+from edgewise.model.contents import DEPTH, Container, KeptTensors, frozen, parts_of, same
 from edgewise.model.twin import model_lock, unwrapped
 
-DEPTH = 4
-_PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size, range, slice, Enum)
 _TORCH_OWN = (
     "_parameters",
     "_buffers",
@@ -57,12 +50,14 @@ class Fingerprint:
         with model_lock(model):
             self._modules = dict(unwrapped(model).named_modules())
             self._parts = {name: _photograph(module) for name, module in self._modules.items()}
-        self._parameters = [
-            (before, module._parameters, key)
-            for name, module in self._modules.items()
-            for key, before in self._parts[name][0].items()
-            if before is not None
-        ]
+        self._parameters = KeptTensors(
+            [
+                (before, module._parameters, key)
+                for name, module in self._modules.items()
+                for key, before in self._parts[name][0].items()
+                if before is not None
+            ]
+        )
         self._glance: _Glance | None = None
 
     def changed(self, model: nn.Module) -> str:
@@ -81,12 +76,12 @@ class Fingerprint:
 
         A twin shares the memory of the parameters and nothing else, so this is what may go wrong while it runs.
         """
-        if all(_equal(before, table.get(key)) for before, table, key in self._parameters):
+        if self._parameters.are_same():
             return ""
         for name, module in self._modules.items():
             before, now = self._parts[name][0], module._parameters
             for key, then in before.items():
-                if then is not None and not _same(then, now.get(key)):
+                if then is not None and not same(then, now.get(key)):
                     return f"parameter {name}.{key}" if name else f"parameter {key}"
         return ""
 
@@ -115,7 +110,7 @@ class Fingerprint:
         for word, before, now in zip(_WORDS, self._parts[name], _contents(module), strict=True):
             for key in before if before.keys() == now.keys() else dict.fromkeys([*before, *now]):
                 then, value = before.get(key, _ABSENT), now.get(key, _ABSENT)
-                if then is not value and not _same(then, value):
+                if then is not value and not same(then, value):
                     yield f"{word} {place}{key}"
 
 
@@ -123,77 +118,73 @@ _WORDS = ("parameter", "buffer", "attribute")
 _ABSENT = object()
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Container:
-    """A container as it was: its class, its keys or positions, and its parts."""
-
-    kind: type
-    parts: dict[Any, Any]
-
-
 class _Glance:
     """A quick look at all modules: True only if every attribute is the very object that it was, with its contents.
 
-    `tables` pairs each dictionary of the modules with a copy of it; `empty` are the dictionaries that had nothing in them
-    (hooks, mostly).
+    `tables` are the dictionaries of the modules, `lists` their flat lists; `keys` and `objects` are what was in them, one after
+    the other, so that all of them are looked through in one pass. `empty` are the dictionaries that had nothing in them (hooks,
+    mostly), `modes` the places of `training` among the objects, which does not belong to the function.
     """
 
     def __init__(self, modules: Iterable[nn.Module], parts: Iterable[list[dict[str, Any]]]) -> None:
-        self.tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self.tables: list[dict[str, Any]] = []
+        self.lists: list[list[Any]] = []
         self.empty: list[dict[Any, Any]] = []
-        self.tensors: list[tuple[Tensor, dict[str, Any], str]] = []
-        self.lists: list[tuple[list[Any], list[Any]]] = []
+        tensors: list[tuple[Tensor, dict[str, Any], str]] = []
         self.contents: list[tuple[Any, dict[str, Any], str]] = []
         for module, (parameters, buffers, attributes) in zip(modules, parts, strict=True):
             own = vars(module)
-            self.tables.append((own, dict(own)))
+            self.tables.append(own)
             for table, kept in ((module._parameters, parameters), (module._buffers, buffers), (module._modules, {})):
-                (self.tables.append((table, dict(table))) if table else self.empty.append(table))
-                self.tensors += [(value, table, key) for key, value in kept.items() if value is not None]
+                (self.tables if table else self.empty).append(table)
+                tensors += [(value, table, key) for key, value in kept.items() if value is not None]
             self.empty += [value for key, value in own.items() if _role(key) == "hooks" and not value]
             for key, kept in attributes.items():
                 self._watch(own, key, kept)
+        self.tensors, self.sizes = KeptTensors(tensors), self._sizes_now()
+        self.keys, self.objects = list(chain.from_iterable(self.tables)), list(self._objects_now())
+        self.modes = [place for place, key in enumerate(self.keys) if key == "training"]
 
     def _watch(self, own: dict[str, Any], key: str, kept: Any) -> None:
         """Note how to look at an attribute whose contents may change: flat lists and dictionaries object by object."""
         value = own.get(key)
         if kept is value:
             return
-        if isinstance(kept, _Container) and all(
-            map(operator.is_, kept.parts.values(), (_parts_of(value) or {}).values())
+        if isinstance(kept, Container) and all(
+            map(operator.is_, kept.parts.values(), (parts_of(value) or {}).values())
         ):
             if type(value) is dict:
-                self.tables.append((value, dict(value)))
+                self.tables.append(value)
                 return
             if type(value) is list:
-                self.lists.append((value, list(value)))
+                self.lists.append(value)
                 return
         self.contents.append((kept, own, key))
 
     def is_same(self) -> bool:
         """Whether nothing has changed; False may also mean that it takes a closer look."""
-        if any(self.empty):
+        if any(self.empty) or self._sizes_now() != self.sizes:
             return False
-        for now, before in self.tables:
-            if "training" in before:
-                before["training"] = now.get("training")  # does not belong to the function
-            if len(now) != len(before) or not all(map(operator.is_, now.values(), before.values())):
-                return False
-            if not all(map(operator.is_, now, before)):
-                return False
-        if any(len(now) != len(before) or not all(map(operator.is_, now, before)) for now, before in self.lists):
+        if not all(map(operator.is_, chain.from_iterable(self.tables), self.keys)):
             return False
-        if not all(_equal(before, table[key]) for before, table, key in self.tensors):
+        if not all(map(operator.is_, self._objects_now(), self.objects)) and not self._is_another_mode():
             return False
-        return all(key in table and _same(before, table[key]) for before, table, key in self.contents)
+        return self.tensors.are_same() and all(
+            key in table and same(before, table[key]) for before, table, key in self.contents
+        )
 
+    def _sizes_now(self) -> list[int]:
+        return list(map(len, chain(self.tables, self.lists)))
 
-def _equal(before: Tensor, now: Any) -> bool:
-    """Whether two tensors are of one kind and have the same numbers."""
-    try:
-        return torch.equal(before, now)
-    except (RuntimeError, TypeError):  # another dtype or device, a sparse one, or no tensor at all
-        return False
+    def _objects_now(self) -> Iterator[Any]:
+        return chain(chain.from_iterable(map(dict.values, self.tables)), chain.from_iterable(self.lists))
+
+    def _is_another_mode(self) -> bool:
+        """Whether nothing but `training` is another object; the modes of now are taken over."""
+        now = list(self._objects_now())
+        for place in self.modes:
+            self.objects[place] = now[place]
+        return all(map(operator.is_, now, self.objects))
 
 
 @lru_cache(maxsize=4096)
@@ -217,73 +208,4 @@ def _contents(module: nn.Module) -> tuple[dict[str, Any], dict[str, Any], dict[s
 
 
 def _photograph(module: nn.Module) -> list[dict[str, Any]]:
-    return [{key: _frozen(value, DEPTH) for key, value in list(part.items())} for part in _contents(module)]
-
-
-def _parts_of(value: Any) -> dict[Any, Any] | None:
-    """What a container holds, by key or position; `None` for anything else."""
-    if type(value) in (list, tuple):
-        return dict(enumerate(value))
-    if type(value) in (dict, OrderedDict):
-        return dict(value)
-    if isinstance(value, (Data, HeteroData)):
-        return value.to_dict()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: getattr(value, item.name, None) for item in dataclasses.fields(value)}
-    return None
-
-
-def _frozen(value: Any, depth: int) -> Any:
-    """A copy of what is compared by content, and everything else itself."""
-    if value is None or isinstance(value, _PLAIN):
-        return value
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    if isinstance(value, (np.ndarray, set)):
-        return value.copy()
-    parts = _parts_of(value) if depth else None
-    if parts is None:
-        return value
-    return _Container(type(value), {key: _frozen(part, depth - 1) for key, part in parts.items()})
-
-
-def _same(before: Any, now: Any) -> bool:
-    """Whether a value is what it was when it was frozen."""
-    if before is now:
-        return True
-    if isinstance(before, Tensor):
-        return isinstance(now, Tensor) and _same_tensor(before, now)
-    if isinstance(before, _Container):
-        return type(now) is before.kind and _same_parts(before.parts, _parts_of(now) or {})
-    if type(before) is not type(now):
-        return False
-    if isinstance(before, np.ndarray):
-        return np.array_equal(before, now, equal_nan=before.dtype.kind in "fc")
-    if isinstance(before, (set, *_PLAIN)):
-        return before == now or (isinstance(before, float) and math.isnan(before) and math.isnan(now))
-    return False
-
-
-def _same_parts(before: dict[Any, Any], now: dict[Any, Any]) -> bool:
-    return list(before) == list(now) and all(_same(part, now[key]) for key, part in before.items())
-
-
-def _same_tensor(before: Tensor, now: Tensor) -> bool:
-    if (before.dtype, before.shape, before.device, before.layout) != (now.dtype, now.shape, now.device, now.layout):
-        return False
-    if before.layout != torch.strided:
-        return all(_same_tensor(a, b) for a, b in zip(_dense_parts(before), _dense_parts(now), strict=True))
-    if torch.equal(before, now):
-        return True
-    if not (before.is_floating_point() or before.is_complex()):
-        return False
-    return bool(((before == now) | (before.isnan() & now.isnan())).all())
-
-
-def _dense_parts(tensor: Tensor) -> list[Tensor]:
-    """The tensors that a sparse one consists of."""
-    if tensor.layout == torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return [{key: frozen(value, DEPTH) for key, value in list(part.items())} for part in _contents(module)]

@@ -59,7 +59,7 @@ class Hop:
     @property
     def num_heads(self) -> int:
         """How many copies receive."""
-        return len(self.start) - 1
+        return self.start.numel() - 1
 
     @property
     def head(self) -> Tensor:

@@ -52,6 +52,7 @@ class Levels:
     """Whether every call runs on the whole graph: graph tasks."""
     _hops: dict[tuple[int, bool], Hop] = field(default_factory=dict)
     _head: Tensor | None = None
+    _ends: dict[int, int] | None = None
 
     def pairs_after(self, calls: int) -> int:
         """How many pairs are needed after some calls: those within L − calls hops, at most L − 1."""
@@ -59,12 +60,12 @@ class Levels:
 
     def edges_of(self, call: int) -> int:
         """How many edges a call needs."""
-        return len(self.edge_id) if self.whole else self._edge_end[self.pairs_after(call + 1)]
+        return self.edge_id.numel() if self.whole else self._edge_end[self.pairs_after(call + 1)]
 
     @property
     def _edge_end(self) -> dict[int, int]:
         """How many edges the first so many pairs have, for the numbers of pairs in `pair_end`."""
-        if not hasattr(self, "_ends"):
+        if self._ends is None:
             ends = self.start[torch.tensor(self.pair_end, device=self.start.device)].tolist()
             self._ends = dict(zip(self.pair_end, ends, strict=True))
         return self._ends
@@ -111,7 +112,7 @@ def expand(in_edges: InEdges, targets: Tensor, num_calls: int, table: Tensor, *,
     >>> levels.edge_id.tolist(), levels.sender.tolist(), levels.tail.tolist()   # e0 comes from a node that has no pair
     ([1, 0], [1, 0], [1])
     """
-    if not targets.is_cuda and not kernels_for(len(targets) * in_edges.num_nodes, targets):
+    if not targets.is_cuda and not kernels_for(targets.numel() * in_edges.num_nodes, targets):
         return _expand_small(in_edges, targets, num_calls, table, together=together)
     size, device = in_edges.num_nodes, targets.device
     frontier = targets if together else torch.arange(len(targets), device=device) * size + targets  # target · N + node
@@ -201,7 +202,9 @@ def _expand_small(in_edges: InEdges, targets: Tensor, num_calls: int, table: Ten
     tail = np.concatenate([*tails, head[:0]]).astype(np.int64)
     whole = (pair_node, pair_owner, ends_of_pairs, np.concatenate(edges), np.concatenate(senders), tail, head)
     node_, owner_, start_, edge_, sender_, tail_, head_ = (torch.from_numpy(part) for part in whole)
-    return Levels(num_calls, targets.numel(), node_, owner_, start_, edge_, sender_, tail_, ends, size, _head=head_)
+    edge_ends = dict(zip(ends, ends_of_pairs[ends].tolist(), strict=True))
+    pairs = (node_, owner_, start_, edge_, sender_, tail_)
+    return Levels(num_calls, targets.numel(), *pairs, ends, size, _head=head_, _ends=edge_ends)
 
 
 def _number_new(table: Tensor, key: Tensor, first: int) -> Tensor:

@@ -99,8 +99,8 @@ class Lowering:
 
     def _expanded(self, targets: Tensor, *, together: bool = False) -> Levels:
         """The levels of some targets, with a table that is used again."""
-        needed = (1 if together else len(targets)) * self.in_edges.num_nodes
-        if len(self._table) < needed:
+        needed = (1 if together else targets.numel()) * self.in_edges.num_nodes
+        if self._table.numel() < needed:
             self._table = torch.full((needed,), -1, dtype=torch.int32, device=targets.device)
         # after an interrupt a half-written table must not be used again
         table, self._table = self._table, self._table[:0]
@@ -111,9 +111,11 @@ class Lowering:
     def engine(self, targets: Tensor) -> LoweredEngine:
         """An engine for these nodes, `[T]`, all in one pass."""
         around = self._around
-        single = around is not None and len(targets) == around.num_targets == 1 and bool(around.node[0] == targets[0])
+        single = (
+            around is not None and targets.numel() == around.num_targets == 1 and bool(around.node[0] == targets[0])
+        )
         levels = around if single else self._expanded(targets)
-        self.last_block_bytes = len(levels.node) * self._pair_bytes + len(levels.edge_id) * _EDGE_BYTES
+        self.last_block_bytes = levels.node.numel() * self._pair_bytes + levels.edge_id.numel() * _EDGE_BYTES
         return LoweredEngine(self.program, levels, self.prepared, self.known, self.slopes)
 
     def double_engine(self, targets: Tensor) -> LoweredEngine:

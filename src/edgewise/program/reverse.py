@@ -105,8 +105,8 @@ class ReversePass:
     ) -> None:
         self.program, self.levels, self.prepared, self.known, self.slopes = program, levels, prepared, known, slopes
         example = known[program.output]
-        self.of_edges = example.new_zeros(program.num_calls, len(levels.edge_id))  # [L, M]
-        self.of_own = example.new_zeros(program.num_calls, len(levels.node))  # [L, S]
+        self.of_edges = example.new_zeros(program.num_calls, levels.edge_id.numel())  # [L, M]
+        self.of_own = example.new_zeros(program.num_calls, levels.node.numel())  # [L, S]
         self._rows = list(zip(self.of_edges.unbind(0), self.of_own.unbind(0), strict=True))  # by call: [M], [S]
         self.gradient: dict[int, Tensor] = {}
 
@@ -135,16 +135,16 @@ class ReversePass:
         if known is None:
             self.gradient[value] = gradient
             return
-        long, short = (known, gradient) if len(known) >= len(gradient) else (gradient, known)
+        long, short = (known, gradient) if known.size(0) >= gradient.size(0) else (gradient, known)
         long = long.clone()
-        long[: len(short)] += short
+        long[: short.size(0)] += short
         self.gradient[value] = long
 
     def _down_slope(self, slope: Slope) -> None:
         """Back through an element-wise segment: gradient times derivative, pair by pair."""
         gradient = self.gradient.pop(slope.output, None)
         if gradient is not None:
-            rows = slope.derivative.index_select(0, self.levels.node[: len(gradient)])
+            rows = slope.derivative.index_select(0, self.levels.node[: gradient.size(0)])
             self._add(slope.source, rows.mul_(gradient))
 
     def _through_rows(self, segment: list[RowStep]) -> None:
@@ -204,8 +204,8 @@ class ReversePass:
         from_nodes = isinstance(step.source, Rows)
         table = self.prepared[step.call] if from_nodes else self.known[step.source.value]  # type: ignore[union-attr]
         near = self.levels.hop(step.call, from_nodes=True)
-        if len(gradient) < near.num_heads:  # read only after later calls, where fewer pairs count
-            gradient = functional.pad(gradient, (0, 0, 0, near.num_heads - len(gradient)))
+        if gradient.size(0) < near.num_heads:  # read only after later calls, where fewer pairs count
+            gradient = functional.pad(gradient, (0, 0, 0, near.num_heads - gradient.size(0)))
         onto = None if from_nodes else self.levels.hop(step.call, from_nodes=False)
         edges, own, of_table = step.layer.backward(table, near, gradient, onto)
         of_edges, of_own = self._rows[step.call]

@@ -153,6 +153,8 @@ def read_index(index: Any, size: int, of: str) -> tuple[Tensor, bool]:
     Traceback (most recent call last):
     edgewise.errors.InputError: `index` must be between 0 and 2 (3 nodes), got 7.
     """
+    if type(index) is int and 0 <= index < size:
+        return torch.tensor([index]), True
     if index is None:
         return torch.arange(size), False
     if isinstance(index, slice):

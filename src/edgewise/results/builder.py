@@ -79,12 +79,12 @@ class SetBuilder:
         target, in layer 1, becomes the entry (row 1, place 1 · 3 + 1 = 4).
         """
         owner, column, width = copies
-        rows = found.detach().reshape(1 if self.level == "input" else self.question.num_layers, len(owner))
+        rows = found.detach().reshape(1 if self.level == "input" else self.question.num_layers, owner.numel())
         pieces = []
         if rows.numel() < _FEW and not rows.is_cuda:
             layers, copy = (torch.from_numpy(part) for part in np.nonzero(rows.numpy()))
             row = owner.index_select(0, copy)
-            place = column.index_select(0, copy) + layers * (width if len(width) == 1 else width[row])
+            place = column.index_select(0, copy) + layers * (width if width.numel() == 1 else width[row])
             pieces.append((positions.index_select(0, row), place, rows[layers, copy]))
             rows = rows[:0]
         for layer, scores in enumerate(rows):
@@ -93,7 +93,7 @@ class SetBuilder:
             row = owner.index_select(0, copy)
             place = column.index_select(0, copy)
             if layer:
-                place = place + layer * (width[0] if len(width) == 1 else width[row])
+                place = place + layer * (width[0] if width.numel() == 1 else width[row])
             pieces.append((positions.to(row.device)[row], place, scores.index_select(0, copy)))
         if top is None:
             return (Part(*(t.cpu() for t in piece)) for piece in pieces)

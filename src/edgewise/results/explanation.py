@@ -98,36 +98,36 @@ class Explanation:
     method: str = "gradient"
     level: str = "input"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    self_scores: Tensor | None = None
+    self_scores: Tensor | None = field(default_factory=lambda: None)  # not of the class: it may be made later
     """`[N]` or `[L, N]`: score of each node's own term (self-loop, root weight); NaN in layers where it is not separable."""
     standard_errors: Tensor | None = None
     """Standard errors of the scores, in their shape, for methods that sample (`shapley`); NaN after a single sample."""
 
     @classmethod
-    def lazy(cls, make_scores: Callable[[], Tensor], **fields: Any) -> "Explanation":
-        """An explanation whose scores are made when they are first read: of a large graph they are mostly zeros.
+    def lazy(cls, make: Mapping[str, Callable[[], Any]], **fields: Any) -> "Explanation":
+        """An explanation of which some fields are made when they are first read: of a large graph they are mostly zeros.
 
-        >>> edges = torch.tensor([[0], [1]])
-        >>> why = Explanation.lazy(lambda: torch.ones(1), edge_index=edges, num_nodes=2, index=1, target=0, value=1.0)
+        >>> edges, make = torch.tensor([[0], [1]]), {"scores": lambda: torch.ones(1)}
+        >>> why = Explanation.lazy(make, edge_index=edges, num_nodes=2, index=1, target=0, value=1.0)
         >>> why.scores
         tensor([1.])
         """
         why = cls(torch.empty(0), **fields)
-        del why.__dict__["scores"]
-        why.__dict__["_make_scores"] = make_scores
+        for name in make:
+            del why.__dict__[name]
+        why.__dict__["_make"] = make
         return why
 
     def __getattr__(self, name: str) -> Any:
-        make = self.__dict__.get("_make_scores") if name == "scores" else None
+        make = self.__dict__.get("_make", {}).get(name)
         if make is None:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
-        self.__dict__["scores"] = scores = make()
-        del self.__dict__["_make_scores"]
-        return scores
+        return self.__dict__.setdefault(name, make())
 
     def __getstate__(self) -> dict[str, Any]:
-        _ = self.scores  # what is copied or pickled is complete
-        return self.__dict__
+        for name in self.__dict__.get("_make", ()):
+            getattr(self, name)  # what is copied or pickled is complete
+        return {name: value for name, value in self.__dict__.items() if name != "_make"}
 
     def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
         """The k strongest edges, best first: `(score, source, receiver, column)`, at layer level with `layer` behind.

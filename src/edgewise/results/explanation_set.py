@@ -109,7 +109,10 @@ class ExplanationSet:
         shape, index = self._shape(edge_index.size(1)), plain_index(self.index[position : position + 1])[0]
         errors = self.errors
         flat = Explanation.lazy(
-            lambda: self._scores(position, shape).to(edge_index.device),
+            {
+                "scores": lambda: self._scores(position, shape).to(edge_index.device),
+                "self_scores": lambda: self._own_scores(position, num_nodes),
+            },
             edge_index=edge_index,
             num_nodes=num_nodes,
             index=index,
@@ -118,7 +121,6 @@ class ExplanationSet:
             method=self.method,
             level=self.level,
             settings=self.settings,
-            self_scores=self._own_scores(position, num_nodes),
             standard_errors=None
             if errors is None
             else errors.dense(position, prod(shape)).view(shape).to(edge_index.device),

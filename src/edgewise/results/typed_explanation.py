@@ -79,7 +79,7 @@ class TypedExplanation(Explanation):
             settings=flat.settings,
             self_scores=None if own is None else TypedScores(own, nodes),
             standard_errors=None if errors is None else TypedScores(errors, edges),
-            _make_scores=lambda: TypedScores(flat.scores, edges),
+            _make={"scores": lambda: TypedScores(flat.scores, edges)},
         )
         return why
 

@@ -168,7 +168,7 @@ class AffineLayer(Layer):
             rows = (onward.contiguous(), sent.contiguous(), nothing if own is None else own.contiguous(), coefficient)
             of_edges, found = kernels.pull(*arrays(*rows, near.start, near.tail, near.edge_id, tail), size)
             return torch.from_numpy(of_edges), None if onto is None else torch.from_numpy(found)
-        if len(near.tail) * onward.size(1) < _FEW:
+        if near.tail.numel() * onward.size(1) < _FEW:
             return self._pull_few(onward, sent, near, onto, own)
         products = self._of_edges(near, pair_products(onward, sent, near))
         if onto is None:
