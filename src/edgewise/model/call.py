@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from types import CodeType
 from typing import Any
 
@@ -235,18 +236,20 @@ def check_kind(model: Any) -> list[tuple[str, MessagePassing]]:
         elif isinstance(model, dict):
             hint = " Use it in a model: model.load_state_dict(...)."
         raise ModelError(f"`model` must be a torch.nn.Module with PyG message-passing layers, got {got}.{hint}")
-    for name, module in model.named_modules():
+    modules = list(model.named_modules())
+    for name, module in modules:
         if isinstance(module, torch.jit.ScriptModule):
             raise ModelError(
                 f"{name or 'the model'} is compiled by TorchScript, so its messages cannot be weighted. "
                 f"Pass the Python module it was made from."
             )
-    if any(isinstance(parameter, nn.parameter.UninitializedParameter) for parameter in model.parameters()):
+    parameters = chain.from_iterable(module._parameters.values() for _, module in modules)
+    if any(isinstance(parameter, nn.parameter.UninitializedParameter) for parameter in parameters):
         raise ModelError(
             f"{type(model).__name__} has lazy layers that have never run, so their weights do not exist yet. Call the model "
             f"once, or load its trained weights."
         )
-    layers = [(name or "model", m) for name, m in model.named_modules() if isinstance(m, MessagePassing)]
+    layers = [(name or "model", m) for name, m in modules if isinstance(m, MessagePassing)]
     if not layers:
         raise ModelError(
             f"{type(model).__name__} has no message-passing layer (torch_geometric.nn.MessagePassing), so "

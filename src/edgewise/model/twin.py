@@ -209,18 +209,24 @@ def holds_functions(model: nn.Module) -> bool:
     return any(_has_function(vars(module).values(), 3) for module in model.modules())
 
 
+_SIMPLE = frozenset((bool, int, float, str, type(None), set, torch.Tensor, nn.Parameter))
+
+
 def _has_function(values: Iterable[Any], depth: int) -> bool:
     for value in values:
         kind = type(value)
+        if kind in _SIMPLE:
+            continue
         if kind is types.FunctionType:
             if not str(value.__module__).startswith("torch"):  # F.relu knows no model
                 return True
         elif kind is types.MethodType or isinstance(value, partial):
             return True
-        elif isinstance(value, (list, tuple, dict)) and depth:
-            parts = value.values() if isinstance(value, dict) else value
-            if value and _has_function(parts, depth - 1):
+        elif depth and isinstance(value, dict):
+            if value and _has_function(value.values(), depth - 1):
                 return True
+        elif depth and isinstance(value, (list, tuple)) and _has_function(value, depth - 1):
+            return True
     return False
 
 

@@ -20,6 +20,8 @@ from edgewise.question.posed_question import Asked, PosedQuestion
 from edgewise.question.subject import DataMark, Subject, on_device
 from edgewise.question.target import choose_target, read_index
 
+_FEW = 16
+"""Targets of a whole graph for which only what they depend on is run."""
 _STRANGERS = 5
 _TINY = 48
 """Columns of the cut on which depth and rim are found."""
@@ -99,8 +101,8 @@ class NodeQuestion(PosedQuestion):
             check_values(self.cut.data)
         self._mark = DataMark([self._data], self.cut)
         asked = (self.asked.output, self.asked.mode)
-        places = None if self.cut.is_whole else self.cut.places(self.index.to(self.cut.data.edge_index.device))
-        targets = None if places is None else places.unique()
+        few = not self.cut.is_whole or self.index.numel() <= _FEW
+        targets = self.cut.places(self.index.to(self.cut.data.edge_index.device)).unique() if few else None
         self.node_model = NodeModel(self.subject, self.cut.data, asked, known, targets)
         if self.cut.is_whole:
             self.locality = "whole graph"

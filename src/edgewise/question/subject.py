@@ -73,19 +73,19 @@ class Subject:
         self._mark = Fingerprint(model)
         moved = _on_device(unwrapped(model), device)
         check_devices(moved, example)
+
+        def run(ours: nn.Module) -> Trace:
+            self.layers = check_model(ours)
+            return record(ModelCall(ours, forward, each_graph), self.layers, example)
+
         try:
-            self.twin, self.first = usable_model(
-                moved,
-                lambda ours: record(ModelCall(ours, forward, each_graph), check_model(ours), example),
-                tensors=forward is not None,
-            )
+            self.twin, self.first = usable_model(moved, run, tensors=forward is not None)
         except EdgewiseError as error:
             if self._mark.moved():
                 raise _stale(self._mark.moved()) from error
             raise
         self.example = example
         """The graph on which `first` was recorded."""
-        self.layers = check_model(self.twin.model)
         self.call, self.loan = ModelCall(self.twin.model, forward, each_graph), Loan(self.twin, self._mark)
 
     def recorded(self, graph: Data) -> Trace:
