@@ -213,21 +213,17 @@ _SIMPLE = frozenset((bool, int, float, str, type(None), set, torch.Tensor, nn.Pa
 
 
 def _has_function(values: Iterable[Any], depth: int) -> bool:
-    for value in values:
-        kind = type(value)
-        if kind in _SIMPLE:
-            continue
-        if kind is types.FunctionType:
-            if not str(value.__module__).startswith("torch"):  # F.relu knows no model
-                return True
-        elif kind is types.MethodType or isinstance(value, partial):
-            return True
-        elif depth and isinstance(value, dict):
-            if value and _has_function(value.values(), depth - 1):
-                return True
-        elif depth and isinstance(value, (list, tuple)) and _has_function(value, depth - 1):
-            return True
-    return False
+    return any(type(value) not in _SIMPLE and _is_function(value, depth) for value in values)
+
+
+def _is_function(value: Any, depth: int) -> bool:
+    """Whether a value is a function that may know the model, or a container with one in it, up to some levels deep."""
+    if isinstance(value, types.FunctionType):
+        return not str(value.__module__).startswith("torch")  # F.relu knows no model
+    if isinstance(value, (types.MethodType, partial)):
+        return True
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return depth > 0 and bool(parts) and _has_function(parts, depth - 1)
 
 
 def usable_model(model: nn.Module, run: Callable[[nn.Module], Result], *, tensors: bool = False) -> tuple[Twin, Result]:
