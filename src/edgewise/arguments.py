@@ -105,5 +105,23 @@ def did_you_mean(value: Any, choices: Collection[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def shown(value: Any, longest: int = 80) -> str:
+    """What came, in a few words on one line: its kind and the beginning of what it is.
+
+    >>> shown("3"), shown(None), shown([1] * 100)
+    ("str '3'", 'None', 'list [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...')
+    """
+    if value is None or isinstance(value, bool):
+        return str(value)
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and hasattr(value, "dtype"):
+        return f"a {type(value).__name__} of shape {list(shape)}, {value.dtype}"
+    try:
+        text = " ".join(f"{type(value).__name__} {value!r}".split())
+    except Exception:  # a stranger's `__repr__` may fail
+        text = type(value).__name__
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
 def _example(name: str, such_as: float | None) -> str:
     return "" if such_as is None else f" Use {name}={such_as!r}, for example."

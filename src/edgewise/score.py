@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgewise.arrays import LayerWeight, SelfWeight
+from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.program.execution import LoweredEngine
 from edgewise.question import PosedQuestion, pose, sub_target
@@ -42,6 +43,7 @@ class Score:
     tensor([5.])
     """
 
+    @checked
     def __init__(
         self,
         model: nn.Module,
@@ -110,6 +112,7 @@ class Score:
         """s = 1, `[L, S]`."""
         return self.target.truth.new_ones(self.num_layers, self.self_node.numel())
 
+    @checked
     def output(self, layer_weight: LayerWeight, self_weight: SelfWeight | None = None) -> Tensor:
         """The model's output for every target, `[targets, columns]`."""
         self._check(layer_weight, self.edge_id.numel(), "layer_weight", "score.ones()")

@@ -13,6 +13,7 @@ from torch import nn
 from torch_geometric.explain.algorithm import graphmask_explainer
 from torch_geometric.nn import MessagePassing
 
+from edgewise.contract import checked
 from edgewise.errors import ModelError
 
 _GRAPH_MASK = (
@@ -28,6 +29,7 @@ _MASKS = ("_edge_mask", "_loop_mask")
 _graph_mask_message = getattr(graphmask_explainer, "explain_message", None)
 
 
+@checked
 def heal(model: nn.Module) -> tuple[str, ...]:
     """Repair a model that PyG's GNNExplainer, PGExplainer or GraphMaskExplainer has touched, in place.
 

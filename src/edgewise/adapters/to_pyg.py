@@ -12,6 +12,7 @@ from torch_geometric.explain.config import ModelMode, ModelReturnType, ModelTask
 
 from edgewise.algorithms.registry import find_method, read_settings
 from edgewise.api.explain import explain
+from edgewise.contract import checked
 from edgewise.results.explanation import Explanation
 
 _MODES = {
@@ -46,6 +47,7 @@ class EdgewiseExplainer(ExplainerAlgorithm):
     torch.Size([3, 2])
     """
 
+    @checked
     def __init__(self, method: str = "gradient", level: str = "input", **settings: Any) -> None:
         super().__init__()
         seed = settings.pop("seed", 0)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from edgewise.algorithms.occlusion import Repeated, edge_drops, lowered_drops
 from edgewise.arguments import whole_number
 from edgewise.arrays import asked_index, occurrence, plain_index
+from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
@@ -168,6 +169,7 @@ class BestSubgraph:
         return f"BestSubgraph(index={self.index}, target={self.target}, {counted(len(self), 'edge')}: {values})"
 
 
+@checked
 def best_subgraph(
     model: nn.Module,
     data: Any,

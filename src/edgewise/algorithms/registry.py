@@ -16,6 +16,7 @@ from edgewise.algorithms.occlusion import lowered_occlusion, occlusion
 from edgewise.algorithms.shapley import shapley
 from edgewise.algorithms.walk_sums import goat_walks, lrp
 from edgewise.arguments import did_you_mean, one_of, real_number, whole_number
+from edgewise.contract import checked
 from edgewise.errors import SettingError
 from edgewise.score import LEVELS, CopyScores, Score, SparseScores, in_computation_graph
 from edgewise.text import columns
@@ -165,6 +166,7 @@ def _settings(method: Method) -> str:
     return ", ".join(f"{key}={value}" for key, value in method.settings.items()) or "-"
 
 
+@checked
 def methods() -> MethodTable:
     """Every method by name, with its levels, settings and defaults, cost and reference.
 

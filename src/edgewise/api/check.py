@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from edgewise.algorithms.gradient import gradients_at_one
 from edgewise.arguments import whole_number
+from edgewise.contract import checked
 from edgewise.progress import progress_bar
 from edgewise.question import GraphQuestion, LinkQuestion, PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
@@ -30,6 +31,7 @@ _HALVES = 4  # random halves of every layer's edges, for each target
 _PIECES = 5  # parts of [0, 1] in a proof
 
 
+@checked
 def check(
     model: nn.Module,
     data: Any,

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from edgewise.api.explain import explain_question
 from edgewise.arguments import one_of, share, whole_number
+from edgewise.contract import checked
 from edgewise.metrics.pairwise import PairwiseAgreement
 from edgewise.metrics.runs import Contender, check_some_ran, read_levels, read_methods, read_seeds, run_all
 from edgewise.progress import progress_bar
@@ -25,6 +26,7 @@ CORE = ("gradient", "positive_gradient", "occlusion", "gnn_explainer", "integrat
 """The methods that are compared unless others are named."""
 
 
+@checked
 def compare(
     model: nn.Module,
     data: Any,

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from edgewise.algorithms.registry import Method, find_method, read_settings
 from edgewise.arguments import one_of, whole_number
+from edgewise.contract import checked
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
@@ -19,6 +20,7 @@ from edgewise.score import CopyScores, Score, SparseScores
 log = logging.getLogger("edgewise")
 
 
+@checked
 def explain(
     model: nn.Module,
     data: Any,

@@ -12,6 +12,7 @@ from edgewise.algorithms.feature_copies import FeatureCopies
 from edgewise.algorithms.feature_methods import FEATURE_METHODS, FeatureEngine, FeatureMethod, feature_rows
 from edgewise.algorithms.feature_program import FeatureProgram
 from edgewise.arguments import did_you_mean, one_of, whole_number
+from edgewise.contract import checked
 from edgewise.errors import InputError, SettingError
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
@@ -25,6 +26,7 @@ _KEPT = 4
 """How often the features of a block are held at once: the copies, what the model gets, gradients, sums of them."""
 
 
+@checked
 def features(
     model: nn.Module,
     data: Any,

@@ -12,6 +12,7 @@ import torch
 
 from edgewise.api.preflight import preflight
 from edgewise.arrays import plain_index
+from edgewise.contract import checked
 from edgewise.question import pose
 from edgewise.question.memory import read_batch_size, read_memory
 
@@ -67,6 +68,7 @@ class Question:
     _memory: Any
     _batch_size: int | None
 
+    @checked
     def __init__(
         self,
         model: nn.Module,
@@ -109,6 +111,7 @@ class Question:
             f"A question cannot be changed. Use question.of(index) for other targets, or ask a new one: {name}."
         )
 
+    @checked
     def of(self, index: Any, target: Any = None) -> Question:
         """The same question about other targets: what was proved about the model is kept.
 
@@ -164,36 +167,42 @@ class Question:
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
+    @checked
     def explain(self, method: Any = "gradient", level: str = "input", **options: Any) -> Explanation | ExplanationSet:
         """A signed score for every edge; options as in `ew.explain`."""
         from edgewise.api.explain import explain_question
 
         return explain_question(self._fresh(), method=method, level=level, **{**self._sizes, **options})
 
+    @checked
     def walks(self, k: int = 1, **options: Any) -> WalkSet | list[WalkSet]:
         """The most relevant walks; options as in `ew.walks`."""
         from edgewise.api.walks import walks_of_question
 
         return walks_of_question(self._fresh(), k=k, **{"memory": self._memory, **options})
 
+    @checked
     def features(self, method: str = "gradient_x_input", **options: Any) -> FeatureScores | FeatureSet:
         """A signed score for every feature of every node; options as in `ew.features`."""
         from edgewise.api.features import features_of_question
 
         return features_of_question(self._fresh(), method=method, **{**self._sizes, **options})
 
+    @checked
     def check(self, **options: Any) -> Report:
         """How far explanations can be trusted here; options as in `ew.check`."""
         from edgewise.api.check import check_question
 
         return check_question(self._fresh(), **{**self._sizes, **options})
 
+    @checked
     def compare(self, **options: Any) -> Comparison:
         """How alike methods are here; options as in `ew.compare`."""
         from edgewise.api.compare import compare_question
 
         return compare_question(self._fresh(), **{**self._sizes, **options})
 
+    @checked
     def page(self, path: str | Path, **options: Any) -> Path:
         """One HTML file about the targets; options as in `ew.write_page`."""
         from edgewise.api.write_page import page_of_question

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of
+from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.model.call import Forward
 from edgewise.question import PosedQuestion, pose
@@ -20,6 +21,7 @@ from edgewise.walk.sums import inside, relevance
 from edgewise.walk.target_blocks import RelevanceRule, TargetBlock, read_rule, target_blocks
 
 
+@checked
 def walk_relevance(
     model: Any,
     data: Any,
@@ -79,6 +81,7 @@ def walk_relevance(
     return relevance(block.network, block.front, root, nodes).cpu()
 
 
+@checked
 def subgraph_relevance(
     model: Any,
     data: Any,

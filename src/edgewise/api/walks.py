@@ -11,6 +11,7 @@ import torch
 
 from edgewise.arguments import one_of, whole_number
 from edgewise.arrays import plain_index
+from edgewise.contract import checked
 from edgewise.model.call import Forward
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
@@ -46,6 +47,7 @@ class WalkRequest:
     memory: int
 
 
+@checked
 def walks(
     model: Any,
     data: Any,

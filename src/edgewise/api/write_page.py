@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_geometric.data import Batch, Data, HeteroData
 
+from edgewise.contract import checked
 from edgewise.errors import FileError, InputError
 from edgewise.files import write_whole
 from edgewise.question import pose
@@ -34,6 +35,7 @@ _TYPED = (
 )
 
 
+@checked
 def write_page(
     path: str | Path,
     model: nn.Module,

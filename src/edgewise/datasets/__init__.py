@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from edgewise.arguments import one_of, whole_number
+from edgewise.contract import checked
 from edgewise.datasets.infection import (
     InfectionGraphs,
     TrainedInfection,
@@ -52,6 +53,7 @@ def names() -> list[str]:
     return list(_MAKERS)
 
 
+@checked
 def load(name: str, seed: int = 0) -> PlantedData:
     """Generate a data set with a planted truth; the same seed gives the same one. Global random state is left as it was.
 

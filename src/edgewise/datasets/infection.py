@@ -17,6 +17,7 @@ from torch_geometric.datasets import InfectionDataset
 from torch_geometric.datasets.graph_generator import ERGraph
 from torch_geometric.nn import GraphSAGE
 
+from edgewise.contract import checked
 from edgewise.datasets.planted_data import PlantedData, Trained
 from edgewise.errors import InputError
 from edgewise.random_numbers import one_thread, seeded
@@ -47,6 +48,7 @@ class TrainedInfection:
     test_accuracy: float
 
 
+@checked
 def infection(seed: int = 0, num_graphs: int = 5) -> InfectionGraphs:
     """Generate Infection graphs; the last one is for testing. Global random state is left as it was.
 
@@ -74,6 +76,7 @@ def _generate(num_graphs: int) -> InfectionGraphs:
     return InfectionGraphs(tuple(training), test)
 
 
+@checked
 def infection_model(
     seed: int = 0, *, graphs: InfectionGraphs | None = None, epochs: int = 100, hidden: int = 20, num_layers: int = 4
 ) -> TrainedInfection:
@@ -100,6 +103,7 @@ def infection_model(
         return TrainedInfection(model, graphs, _accuracy(model, *graphs.training), _accuracy(model, graphs.test))
 
 
+@checked
 def infection_paths(graph: Data, index: int) -> list[tuple[int, ...]]:
     """Every shortest path from an infected node to node `index`, infected node first; none if it is too far away.
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.question.target import read_index
 from edgewise.random_numbers import one_thread, seeded
@@ -42,6 +43,7 @@ class PlantedData:
     """The random seed that the data was generated with."""
     task: ClassVar[str] = "node"
 
+    @checked
     def truth(self, index: Any = None) -> Any:
         """The truth of some targets (all of `targets` if not given): 1 for planted edges, −1 for planted opposition, else 0.
 
@@ -49,6 +51,7 @@ class PlantedData:
         """
         return self._truth(self._read(index))
 
+    @checked
     def train(self, seed: int | None = None) -> Trained:
         """Train a small model on the task, in seconds on one thread; without `seed`, with the seed of the data."""
         return self._train(self.seed if seed is None else seed)

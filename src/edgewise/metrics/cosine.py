@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arrays import plain_index
+from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.results.explanation import Explanation, refuse_other_layers
 from edgewise.results.explanation_set import Explained, ExplanationSet
@@ -18,6 +19,7 @@ from edgewise.results.typed_explanation import TypedExplanation
 from edgewise.text import counted
 
 
+@checked
 def similarity(a: Explained, b: Explained, per_layer: bool = False) -> Tensor:  # noqa: FBT001, FBT002 (public contract)
     """Cosine of the scores of a and b, one for each target of a, matched by index; self scores ignored.
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, real_number, whole_number
+from edgewise.contract import checked
 from edgewise.errors import InputError, SettingError
 from edgewise.results.entries import strongest
 from edgewise.results.explanation import ORDERS, strength
@@ -152,6 +153,7 @@ def _as_given(found: ExplanationSet, rows: ScoreRows) -> Chosen:
 # --- How much of the graph an explanation takes, and how much of it supports, opposes, or does neither -----------------
 
 
+@checked
 def sparsity(
     explained: Explained,
     *,
@@ -197,6 +199,7 @@ class Signs(MeasuredTable):
     title: str = "support, opposition, irrelevant: shares of the edges that can matter"
 
 
+@checked
 def signs(explained: Explained, *, threshold: float = 0.0) -> Signs:
     """How many edges support, oppose and do neither (magnitude of at most `threshold`), and how much weight each side has.
 

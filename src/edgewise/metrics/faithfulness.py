@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.arguments import one_of
+from edgewise.contract import checked
 from edgewise.errors import SettingError
 from edgewise.metrics.edge_choice import read_choice, read_sizes
 from edgewise.metrics.formulas import area, characterization
@@ -45,6 +46,7 @@ class Fidelity(MeasuredTable):
     title: str = ""
 
 
+@checked
 def fidelity(
     explained: Explained,
     model: nn.Module,
@@ -146,6 +148,7 @@ def _measures(found: ExplanationSet, outcome: Outcome, of: str) -> tuple[Measure
     )
 
 
+@checked
 def unfaithfulness(
     explained: Explained,
     model: nn.Module,
@@ -221,6 +224,7 @@ class FidelityCurve(MeasuredTable):
         return self.plus.nanmean(dim=0), self.minus.nanmean(dim=0)
 
 
+@checked
 def fidelity_curve(
     explained: Explained,
     model: nn.Module,

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import share, whole_number
+from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.results.metric_result import Conditions
 
 
+@checked
 def characterization(plus: Tensor, minus: Tensor, weight: float = 0.5) -> Tensor:
     """The weighted harmonic mean of fidelity+ and 1 − fidelity−, in [0, 1]; higher is better.
 
@@ -33,6 +35,7 @@ def characterization(plus: Tensor, minus: Tensor, weight: float = 0.5) -> Tensor
     return torch.where(inside, mean, torch.nan)
 
 
+@checked
 def area(x: Tensor, y: Tensor) -> Tensor:
     """The mean height of curves `[..., points]` over points `x` `[points]`, by the trapezoid rule.
 
@@ -46,6 +49,7 @@ def area(x: Tensor, y: Tensor) -> Tensor:
     return torch.trapezoid(y, x.to(y.dtype)) / (x[-1] - x[0])
 
 
+@checked
 def auroc(score: Tensor, truth: Tensor) -> Tensor:
     """The chance that a true edge scores higher than another (equals count half); a number for each row of `[..., edges]`.
 
@@ -57,6 +61,7 @@ def auroc(score: Tensor, truth: Tensor) -> Tensor:
     return _by_row(lambda ranking: (ranking.auroc(), None), score, truth)
 
 
+@checked
 def average_precision(score: Tensor, truth: Tensor) -> Tensor:
     """Precision, averaged over the true edges in the order of the scores; equal scores enter together. NaN as in `auroc`.
 
@@ -66,6 +71,7 @@ def average_precision(score: Tensor, truth: Tensor) -> Tensor:
     return _by_row(lambda ranking: (ranking.average_precision(), None), score, truth)
 
 
+@checked
 def precision_at(score: Tensor, truth: Tensor, k: int | None = None) -> Tensor:
     """The share of true edges among the k with the highest scores; without `k`, as many as are true.
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, whole_number
+from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.metrics.formulas import Ranking
 from edgewise.results.explanation import ORDERS, Explanation, strength
@@ -36,6 +37,7 @@ class Recovery(MeasuredTable):
     title: str = ""
 
 
+@checked
 def recovery(explained: Explained, truth: Any, *, k: int | None = None, by: str = "support") -> Recovery:
     """Rank the edges that can reach a target by their scores, and see where the planted ones stand.
 
@@ -118,6 +120,7 @@ Path: TypeAlias = Sequence[int]
 NO_PATH = "there is no true path with an edge"
 
 
+@checked
 def path_recovery(found: Explained | Sequence[Path], paths: Sequence[Sequence[Path]]) -> Measured:
     """1 where the explanation is exactly one of the true paths, 0 where it is not; paths run from source to target.
 

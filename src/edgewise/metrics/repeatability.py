@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 from edgewise import random_numbers
 from edgewise.arguments import real_number, whole_number
 from edgewise.arrays import asked_index
+from edgewise.contract import checked
 from edgewise.errors import InputError, SettingError
 from edgewise.graph.inputs import read_graph, read_graphs
 from edgewise.metrics.cosine import similarity
@@ -40,6 +41,7 @@ class Stability(MeasuredTable):
     title: str = ""
 
 
+@checked
 def stability(
     runs: Sequence[Explained], *, agreement: AgreementMeasure = similarity, reference: Explained | None = None
 ) -> Stability:
@@ -84,6 +86,7 @@ def _is_zero(found: ExplanationSet) -> Tensor:
     return size.index_add_(0, found.edges.rows(), found.edges.score.double().abs()) == 0
 
 
+@checked
 def stability_under_seeds(
     model: nn.Module, data: Any, index: Any = None, *, seeds: Iterable[int] = range(5), **options: Any
 ) -> Stability:
@@ -109,6 +112,7 @@ def _explained(*question: Any, **options: Any) -> ExplanationSet:
     return as_set(explain(*question, **options), "stability")
 
 
+@checked
 def stability_under_noise(
     model: nn.Module,
     data: Any,

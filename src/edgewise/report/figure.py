@@ -11,6 +11,7 @@ from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from edgewise.arguments import one_of
+from edgewise.contract import checked
 from edgewise.errors import SettingError, missing_extra
 from edgewise.report import matplotlib_marks
 from edgewise.report.appearance import OPPOSES, SUPPORTS, Nodes
@@ -37,6 +38,7 @@ _UNDEFINED = "#e6e6e6"
 _CELL, _LABELS = 0.62, 2.1  # inches
 
 
+@checked
 def draw(
     explanation: Explanation,
     *,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgewise.arguments import whole_number
+from edgewise.contract import checked
 from edgewise.report import matplotlib_marks
 from edgewise.report.appearance import WALKS, Nodes, width_of
 from edgewise.report.matplotlib_marks import canvas, put_nodes
@@ -121,6 +122,7 @@ def _with_moved(row: np.ndarray, moved: int) -> np.ndarray:
 # --- Walks, drawn -------------------------------------------------------------------------------------------------------
 
 
+@checked
 def draw_walks(
     walks: WalkSet,
     *,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from edgewise.contract import checked
 from edgewise.errors import FileError, InputError, MissingExtraError, missing_extra
 from edgewise.files import write_whole
 from edgewise.report.figure import title_of
@@ -176,6 +177,7 @@ class MoleculePicture:
     atoms: Mapping[int, float]
     """Atom → self score, as drawn; empty where the method has none."""
 
+    @checked
     def save(self, path: Any) -> None:
         """Write to `.svg` or `.png`."""
         path = Path(path)
@@ -188,6 +190,7 @@ class MoleculePicture:
         return self.svg
 
 
+@checked
 def molecule(
     explanation: Explanation,
     *,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of
+from edgewise.contract import checked
 from edgewise.errors import SettingError, missing_extra
 from edgewise.text import columns, counted, for_json
 
@@ -103,6 +104,7 @@ class Comparison:
     agreements: Mapping[Key, Agreement]
     """For every two methods in the order of `methods`, and each with itself."""
 
+    @checked
     def pair(
         self, first: str, second: str, measure: str = "cosine", level: str | None = None, layer: int | None = None
     ) -> Agreement:
@@ -113,6 +115,7 @@ class Comparison:
         first, second = sorted((first, second), key=self.methods.index)
         return self.agreements[first, second, level, layer, measure]
 
+    @checked
     def matrix(
         self, measure: str = "cosine", level: str | None = None, layer: int | None = None, number: str = "mean"
     ) -> Tensor:
@@ -158,6 +161,7 @@ class Comparison:
             "agreements": self.rows(),
         }
 
+    @checked
     def plot(self, measure: str = "cosine", level: str | None = None, layer: int | None = None) -> "Figure":
         """A matrix of the means, one for each level unless one is named. Needs `edgewise[plot]`."""
         from edgewise.report.figure import draw_comparison
@@ -165,6 +169,7 @@ class Comparison:
         self._check(measure, level, layer)
         return draw_comparison(self, measure, self.levels if level is None else (level,), layer)
 
+    @checked
     def table(self, measure: str = "cosine", level: str | None = None, layer: int | None = None) -> str:
         """The means and deviations of one measure as text, and why numbers are missing."""
         return agreement_table(self, measure, self._check(measure, level, layer), layer)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, whole_number
+from edgewise.contract import checked
 from edgewise.errors import InputError
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ class Explanation:
             getattr(self, name)  # what is copied or pickled is complete
         return {name: value for name, value in self.__dict__.items() if name != "_make"}
 
+    @checked
     def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
         """The k strongest edges, best first: `(score, source, receiver, column)`, at layer level with `layer` behind.
 
@@ -151,6 +153,7 @@ class Explanation:
         """`[E]`: the scores themselves, at layer level summed over the layers."""
         return self.scores if self.level == "input" else self.scores.sum(dim=0)
 
+    @checked
     def subgraph(
         self,
         k: int | None = None,
@@ -170,6 +173,7 @@ class Explanation:
 
         return select(self, k, by, threshold, connected=connected, undirected=undirected)
 
+    @checked
     def merged(self, undirected: str = "sum") -> "Explanation":
         """Both directions of an edge with one score: the `"sum"`, the `"mean"` or the `"max"` (the signed one) of the two.
 
@@ -180,6 +184,7 @@ class Explanation:
 
         return merge(self, undirected)
 
+    @checked
     def plot(
         self,
         *,
@@ -219,6 +224,7 @@ class Explanation:
             found.layer_edge_mask = self.scores.t().contiguous()
         return found
 
+    @checked
     def to_networkx(self, *, edges: int | None = None) -> Any:
         """A directed multigraph; every edge has `score` and `column`, at layer level also `layers`; nodes have `self_score`.
 
@@ -228,6 +234,7 @@ class Explanation:
 
         return explanation_network(self, edges)
 
+    @checked
     def to_graphml(self, path: Any, *, edges: int | None = None, labels: Any = None, classes: Any = None) -> None:
         """Write the graph with its scores to a GraphML file, for Gephi, Cytoscape and others.
 
@@ -238,6 +245,7 @@ class Explanation:
 
         write_graphml(self.to_networkx(edges=edges), path, self.num_nodes, labels, classes)
 
+    @checked
     def to_rows(self, what: str = "edges") -> list[dict[str, Any]]:
         """A dict for every score other than zero: `index`, `target`, at layer level `layer`, `column`, the ends, `score`.
 
@@ -247,6 +255,7 @@ class Explanation:
 
         return rows(self, what)
 
+    @checked
     def to_frame(self, what: str = "edges") -> Any:
         """The rows of `to_rows` as a pandas data frame. Needs `edgewise[table]`."""
         from edgewise.results.export import frame

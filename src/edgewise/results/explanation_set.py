@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arrays import index_keys, plain_index
+from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.graph.type_table import TypeTable
 from edgewise.random_numbers import random_scores
@@ -84,6 +85,7 @@ class ExplanationSet:
     def __iter__(self) -> Iterator[Explanation]:
         return (self._one(position) for position in range(len(self)))
 
+    @checked
     def of(self, index: Any) -> Explanation:
         """The explanation of the node or graph with that number, or of a link, a pair; of a typed graph also `("paper", 3)`."""
         if self.types is not None and isinstance(index, tuple):
@@ -96,6 +98,7 @@ class ExplanationSet:
             )
         return self._one(int(found[0]))
 
+    @checked
     def graph(self, position: int) -> tuple[Tensor, int]:
         """`(edge_index, number of nodes)` of the target at a position."""
         return self.graphs[position if len(self.graphs) > 1 else 0]
@@ -162,18 +165,21 @@ class ExplanationSet:
             errors=None if self.errors is None else self.errors.select(positions),
         )
 
+    @checked
     def save(self, path: Any) -> None:
         """Write to `.npz`, or to `.parquet` (extra `table`); `ew.load(path)` reads it back, lossless."""
         from edgewise.results.storage import save
 
         save(self, path)
 
+    @checked
     def to_rows(self, what: str = "edges") -> list[dict[str, Any]]:
         """The rows of every explanation, as in `Explanation.to_rows`, with their `position` in the set."""
         from edgewise.results.export import rows
 
         return rows(self, what)
 
+    @checked
     def to_frame(self, what: str = "edges") -> Any:
         """The rows of `to_rows` as a pandas data frame. Needs `edgewise[table]`."""
         from edgewise.results.export import frame

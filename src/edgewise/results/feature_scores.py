@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, whole_number
+from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.results.explanation import ORDERS, strength
 from edgewise.results.feature_factors import FeatureRows, stored_row
@@ -90,6 +91,7 @@ class FeatureScores:
         features = place % max(self.num_features, 1)
         return score.new_zeros(self.num_features).index_add_(0, features, score).to(self.device)
 
+    @checked
     def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
         """The k strongest, best first: `(score, node, feature)`, with the feature's name behind where the data has names.
 
@@ -176,6 +178,7 @@ class FeatureSet:
     def __iter__(self) -> Iterator[FeatureScores]:
         return (self._one(position) for position in range(len(self)))
 
+    @checked
     def of(self, index: int) -> FeatureScores:
         """The scores of the node or graph with that number."""
         found = (self.index == index).nonzero()
@@ -218,6 +221,7 @@ class FeatureSet:
             nodes=None if self.nodes is None else self.nodes.select(positions),
         )
 
+    @checked
     def save(self, path: Any) -> None:
         """Write to `.npz`; `ew.load(path)` reads it back, lossless."""
         from edgewise.results.feature_storage import save_features

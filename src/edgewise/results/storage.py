@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.contract import checked
 from edgewise.errors import FileError, missing_extra
 from edgewise.files import write_whole
 from edgewise.graph.type_table import TypeTable
@@ -45,6 +46,7 @@ def save(explained: ExplanationSet, path: Any, node_names: Sequence[str] | None 
     write_whole(path, lambda file: writers[path.suffix](file, arrays, about, node_names))
 
 
+@checked
 def load(path: Any) -> Any:
     """Read the `ExplanationSet` (`.npz` or `.parquet`) or the `FeatureSet` (`.npz`) that `save` wrote.
 

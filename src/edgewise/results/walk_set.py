@@ -7,6 +7,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
+from edgewise.contract import checked
 from edgewise.results.explanation import Settings
 from edgewise.text import counted
 
@@ -74,6 +75,7 @@ class WalkSet:
         """Steps of a walk; 0 if there is none."""
         return len(self.walks[0].nodes) - 1 if self.walks else 0
 
+    @checked
     def edge_scores(self, level: str = "input") -> Tensor:
         """The listed walks as scores of edges: each walk's score on every edge that it takes, `[E]` or `[L, E]`.
 
@@ -104,6 +106,7 @@ class WalkSet:
         order = sorted(groups, key=lambda source: -abs(sum(walk.score for walk in groups[source])))
         return {source: tuple(groups[source]) for source in order}
 
+    @checked
     def plot(
         self,
         *,
@@ -135,6 +138,7 @@ class WalkSet:
 
         return walks_network(self)
 
+    @checked
     def to_graphml(self, path: Any, *, labels: Any = None, classes: Any = None) -> None:
         """Write the network of `to_networkx` to a GraphML file, for Gephi, Cytoscape and others. Needs `edgewise[plot]`."""
         from edgewise.results.export import write_graphml

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from edgewise.algorithms.registry import check_level
 from edgewise.arguments import whole_number
+from edgewise.contract import checked
 from edgewise.program.intervals import Interval
 from edgewise.program.perturbation import Differences
 from edgewise.question import PosedQuestion, pose
@@ -86,6 +87,7 @@ class Certificate:
         return [("keep their sign", self.keeps & ~self.vanishes), ("flip", self.flips), ("unknown", unknown)]
 
 
+@checked
 def certify(
     model: nn.Module,
     data: Any,

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from edgewise.algorithms.gradient import gradients_at_one, weight_gradients
 from edgewise.algorithms.occlusion import Repeated, layer_groups, one_per_target, players
 from edgewise.algorithms.registry import check_level
+from edgewise.contract import checked
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
 from edgewise.score import Score
@@ -108,6 +109,7 @@ class SignFlips:
         return f"SignFlips({self.level} level, {counted(len(self.index), 'target')}, {edges}: {shares})"
 
 
+@checked
 def sign_flips(
     model: nn.Module,
     data: Any,
@@ -199,7 +201,7 @@ def _through_bounds(
     at_start, seen = torch.zeros(size, dtype=torch.double), torch.zeros(size, dtype=torch.long)
     lowest, highest = torch.full_like(at_start, torch.inf), torch.full_like(at_start, -torch.inf)
     for spread in spreads(at_one, level, [(weight, weight) for weight in tried], memory, draw.columns(question)):
-        place, which, slope = _read(spread, pairs, len(tried))
+        place, which, slope = _read(spread, question, pairs, len(tried))
         at_start[place[which == 0]] = slope[which == 0]
         lowest.scatter_reduce_(0, place, slope, "amin")
         highest.scatter_reduce_(0, place, slope, "amax")
@@ -211,10 +213,10 @@ def _through_bounds(
     return pairs, (at_start.view(shape), lowest.view(shape), highest.view(shape))
 
 
-def _read(spread: Spread, pairs: TargetEdges, tried: int) -> tuple[Tensor, Tensor, Tensor]:
+def _read(spread: Spread, question: PosedQuestion, pairs: TargetEdges, tried: int) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of a block, `[n]` each: place among the pairs, number of the tried weight, gradient (0 if not sure)."""
     slopes, slots = spread.slopes, spread.slots
-    edge, call = (part[slopes.slot].cpu() for part in (slots.edge, slots.call))
+    edge, call = question.columns(slots.edge[slopes.slot]).cpu(), slots.call[slopes.slot].cpu()
     place = pairs.place(slopes.position.cpu(), edge) + call.clamp(min=0) * len(pairs)
     lo, hi = slopes.bounds.lo.cpu(), slopes.bounds.hi.cpu()
     return place, slopes.slot.cpu() % tried, torch.where((lo <= 0) & (hi >= 0), 0.0, (lo + hi) / 2)

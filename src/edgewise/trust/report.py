@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from edgewise.arguments import one_of
+from edgewise.contract import checked
 from edgewise.results.metric_result import Measured
 from edgewise.text import for_json
 from edgewise.trust.gradient_vs_occlusion import WorstEdge
@@ -149,6 +150,7 @@ class Report:
     softmax: SoftmaxFindings
     statements: tuple[Statement, ...]
 
+    @checked
     def statement(self, name: str) -> Statement:
         """One of the statements by its name, such as `"Proposition 2"`."""
         known = {one.name: one for one in self.statements}

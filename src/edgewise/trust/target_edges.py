@@ -43,7 +43,10 @@ class TargetEdges:
 
     def place(self, position: Tensor, edge: Tensor) -> Tensor:
         """`[n]`: the places of n pairs (target, edge) in the list; they must be in it."""
-        return torch.searchsorted(self.owner * self.width + self.edge_id, position * self.width + edge)
+        listed, asked = self.owner * self.width + self.edge_id, position * self.width + edge
+        place = torch.searchsorted(listed, asked)
+        assert torch.equal(listed[place.clamp(max=max(len(listed) - 1, 0))], asked), "a pair that is not in the list"
+        return place
 
     @staticmethod
     def of(index: Tensor, owner: Tensor, edge_id: Tensor) -> tuple["TargetEdges", Tensor]:

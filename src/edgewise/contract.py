@@ -1,0 +1,182 @@
+"""One contract for all input: every public function checks its arguments against its own signature, before any work.
+
+`checked` reads the annotations, such as `bool`, `int | None`, `Callable[…] | None` or `Sequence[int]`.
+A call that does not fit them is refused in one sentence that says what came and what is needed. What an annotation cannot say
+(choices, ranges, shapes) is checked by the function itself, with the words of `edgewise.arguments`.
+"""
+
+import inspect
+import math
+import numbers
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Any, SupportsIndex, TypeVar, cast
+
+from edgewise.arguments import did_you_mean, shown
+from edgewise.errors import SettingError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_LARGEST = 2**63 - 1
+_EMPTY = inspect.Parameter.empty
+_SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def checked(function: Function) -> Function:
+    """Refuse calls that do not fit the signature; for public functions, methods and constructors.
+
+    >>> @checked
+    ... def draw(count: int, title: str | None = None, *, arrows: bool = True) -> int:
+    ...     return count
+    >>> draw(3, arrows=False)
+    3
+    >>> draw("3")
+    Traceback (most recent call last):
+    edgewise.errors.SettingError: `count` of draw() must be an integer, got str '3'.
+    >>> draw(3, arows=False)
+    Traceback (most recent call last):
+    edgewise.errors.SettingError: draw() has no argument `arows`. Did you mean 'arrows'?
+    """
+    signature = inspect.signature(function)
+    kinds = {name: parts for name, p in signature.parameters.items() if (parts := _kinds(p))}
+    defaults = {name: p.default for name, p in signature.parameters.items()}
+    label = function.__qualname__.removesuffix(".__init__")
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            given = signature.bind(*args, **options).arguments
+        except TypeError as error:
+            raise _misfit(label, signature, options, error) from None
+        for name, value in given.items():
+            parts = kinds.get(name)
+            if parts is not None and value is not defaults[name] and not any(fits(part, value) for part in parts):
+                words = " or ".join(dict.fromkeys(in_plain_words(part) for part in parts))
+                raise SettingError(f"`{name}` of {label}() must be {words}, got {shown(value)}.")
+        return function(*args, **options)
+
+    return cast("Function", call)
+
+
+def _kinds(parameter: inspect.Parameter) -> tuple[str, ...]:
+    """The alternatives that an annotation names, as words without their modules; empty where anything goes."""
+    if parameter.annotation is _EMPTY or parameter.kind in _SEVERAL:
+        return ()
+    written = parameter.annotation
+    text = written if isinstance(written, str) else inspect.formatannotation(written)
+    parts = _alternatives(re.sub(r"\b(?:\w+\.)+(?=\w)", "", text.strip("'\"")))
+    return () if "Any" in parts or "object" in parts else parts
+
+
+def _alternatives(text: str) -> tuple[str, ...]:
+    """Split at the bars that are outside of brackets.
+
+    >>> _alternatives("Sequence[int | str] | None")
+    ('Sequence[int | str]', 'None')
+    """
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "|" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return tuple(part.strip().strip("'\"") for part in parts)
+
+
+def fits(kind: str, value: Any) -> bool:
+    """Whether a value is of a kind, as an annotation names it.
+
+    >>> fits("int", 3), fits("int", True), fits("float", float("nan")), fits("Sequence[int]", [1, "a"])
+    (True, False, False, False)
+    """
+    name, _, inner = kind.partition("[")
+    test = _TESTS.get(name)
+    if test is None:  # a class: known by its name, so that nothing has to be imported
+        return any(part.__name__ == name for part in type(value).__mro__)
+    return test(value) and (name not in _LISTS or _all_fit(inner.rstrip("]"), value))
+
+
+def _all_fit(inner: str, value: Iterable[Any]) -> bool:
+    """Whether every entry of a list is of the kind in the brackets; what can be read only once is not looked into."""
+    kinds = _alternatives(inner)
+    if not inner or inner in ("Any", "...") or iter(value) is value or "[" in inner:
+        return True
+    return all(any(fits(kind, entry) for kind in kinds) for entry in value)
+
+
+def _is_whole(value: Any) -> bool:
+    """A whole number, numpy's too; a tensor or an array with one entry is none."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or hasattr(value, "__len__"):
+        return False
+    return -_LARGEST <= int(value) <= _LARGEST
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _is_list(value: Any) -> bool:
+    return (
+        isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)) and getattr(value, "ndim", 1) > 0
+    )
+
+
+_TESTS: dict[str, Callable[[Any], bool]] = {
+    "None": lambda value: value is None,
+    "bool": lambda value: isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"),
+    "int": _is_whole,
+    "float": _is_number,
+    "str": lambda value: isinstance(value, str),
+    "Path": lambda value: isinstance(value, os.PathLike),
+    "Callable": callable,
+    "Sequence": _is_list,
+    "Iterable": _is_list,
+    "Collection": _is_list,
+    "Mapping": lambda value: isinstance(value, Mapping),
+}
+_LISTS = ("Sequence", "Iterable", "Collection")
+
+_WORDS = {
+    "bool": "True or False",
+    "int": "an integer",
+    "float": "a finite number",
+    "str": "a text",
+    "Path": "a path",
+    "Callable": "a function",
+    "Mapping": "a dict",
+    "Module": "a torch.nn.Module",
+    "Tensor": "a tensor",
+}
+
+
+def in_plain_words(kind: str) -> str:
+    """A kind as people say it.
+
+    >>> in_plain_words("Sequence[int]"), in_plain_words("Callable[..., Tensor]"), in_plain_words("ExplanationSet")
+    ('a list (int)', 'a function', 'an ExplanationSet')
+    """
+    name, _, inner = kind.partition("[")
+    if name in _LISTS:
+        return f"a list ({inner.rstrip(']')})" if inner and "[" not in inner else "a list"
+    article = "" if name == "None" else "an " if name[0] in "AEIOU" else "a "
+    return _WORDS.get(name, f"{article}{name}")
+
+
+def _misfit(label: str, signature: inspect.Signature, options: Mapping[str, Any], error: TypeError) -> SettingError:
+    """What is wrong with a call whose arguments cannot be matched with the parameters."""
+    known = [name for name in signature.parameters if name != "self"]
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        return SettingError(f"{label}() has no argument `{unknown[0]}`.{did_you_mean(unknown[0], known)}")
+    missing = re.search(r"missing a required argument: '(\w+)'", str(error)) or re.search(r"'(\w+)'", str(error))
+    if missing and "missing" in str(error):
+        return SettingError(f"{label}() needs `{missing.group(1)}`. Its arguments are: {', '.join(known)}.")
+    return SettingError(f"{label}() cannot be called so ({error}). Its arguments are: {', '.join(known)}.")
