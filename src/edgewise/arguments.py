@@ -109,15 +109,14 @@ def shown(value: Any, longest: int = 80) -> str:
     """What came, in a few words on one line: its kind and the beginning of what it is.
 
     >>> shown("3"), shown(None), shown([1] * 100)
-    ("str '3'", 'None', 'list [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...')
+    ("'3'", 'None', 'list [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...')
     """
-    if value is None or isinstance(value, bool):
-        return str(value)
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and hasattr(value, "dtype"):
         return f"a {type(value).__name__} of shape {list(shape)}, {value.dtype}"
     try:
-        text = " ".join(f"{type(value).__name__} {value!r}".split())
+        plain = value is None or isinstance(value, (bool, int, float, str))
+        text = " ".join((repr(value) if plain else f"{type(value).__name__} {value!r}").split())
     except Exception:  # a stranger's `__repr__` may fail
         text = type(value).__name__
     return text if len(text) <= longest else text[: longest - 3] + "..."

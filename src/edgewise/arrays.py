@@ -10,6 +10,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from edgewise.arguments import shown
+from edgewise.errors import InputError
+
 LayerWeight: TypeAlias = Tensor
 """[layer, edge copy]: ω, all ones is the model."""
 SelfWeight: TypeAlias = Tensor
@@ -82,3 +85,24 @@ def index_keys(index: Tensor, num_nodes: int) -> Tensor:
     (tensor([47]), tensor([4, 7]))
     """
     return index[:, 0] * num_nodes + index[:, 1] if index.dim() == 2 else index
+
+
+def chosen_positions(item: Any, size: int) -> Tensor:
+    """`[n]`: the positions that a slice, a list, a mask or a tensor names among `size`, as a list's own indexing would.
+
+    >>> chosen_positions([2, -1], 4), chosen_positions(slice(None, None, -2), 4)
+    (tensor([2, 3]), tensor([3, 1]))
+    >>> chosen_positions([1.5], 4)
+    Traceback (most recent call last):
+    edgewise.errors.InputError: Positions must be integers, a slice or a mask of 4, got list [1.5].
+    """
+    everyone = torch.arange(size)
+    try:
+        if isinstance(item, slice):
+            return torch.tensor(range(size)[item], dtype=torch.long)
+        asked = torch.as_tensor(list(item) if isinstance(item, (range, tuple, set)) else item)
+        if asked.dim() == 1 and (asked.numel() == 0 or not (asked.is_floating_point() or asked.is_complex())):
+            return everyone[asked if asked.dtype == torch.bool else asked.long()]
+    except (TypeError, ValueError, RuntimeError, IndexError):
+        pass
+    raise InputError(f"Positions must be integers, a slice or a mask of {size}, got {shown(item)}.")

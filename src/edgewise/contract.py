@@ -15,7 +15,7 @@ from functools import wraps
 from typing import Any, SupportsIndex, TypeVar, cast
 
 from edgewise.arguments import did_you_mean, shown
-from edgewise.errors import SettingError
+from edgewise.errors import EdgewiseError, InputError, SettingError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -34,7 +34,7 @@ def checked(function: Function) -> Function:
     3
     >>> draw("3")
     Traceback (most recent call last):
-    edgewise.errors.SettingError: `count` of draw() must be an integer, got str '3'.
+    edgewise.errors.SettingError: `count` must be an integer, got '3'.
     >>> draw(3, arows=False)
     Traceback (most recent call last):
     edgewise.errors.SettingError: draw() has no argument `arows`. Did you mean 'arrows'?
@@ -42,7 +42,7 @@ def checked(function: Function) -> Function:
     signature = inspect.signature(function)
     kinds = {name: parts for name, p in signature.parameters.items() if (parts := _kinds(p))}
     defaults = {name: p.default for name, p in signature.parameters.items()}
-    label = function.__qualname__.removesuffix(".__init__")
+    label = re.sub(r"(_of)?_(question|request)$|\.__(init|call)__$", "", function.__qualname__)
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -53,8 +53,7 @@ def checked(function: Function) -> Function:
         for name, value in given.items():
             parts = kinds.get(name)
             if parts is not None and value is not defaults[name] and not any(fits(part, value) for part in parts):
-                words = " or ".join(dict.fromkeys(in_plain_words(part) for part in parts))
-                raise SettingError(f"`{name}` of {label}() must be {words}, got {shown(value)}.")
+                raise _wrong_kind(name, parts, value)
         return function(*args, **options)
 
     return cast("Function", call)
@@ -67,7 +66,10 @@ def _kinds(parameter: inspect.Parameter) -> tuple[str, ...]:
     written = parameter.annotation
     text = written if isinstance(written, str) else inspect.formatannotation(written)
     parts = _alternatives(re.sub(r"\b(?:\w+\.)+(?=\w)", "", text.strip("'\"")))
-    return () if "Any" in parts or "object" in parts else parts
+    return () if _ELSEWHERE & set(parts) else parts
+
+
+_ELSEWHERE = {"Any", "object", "Module", "Method"}  # models and methods are refused with more than a word on their kind
 
 
 def _alternatives(text: str) -> tuple[str, ...]:
@@ -168,6 +170,13 @@ def in_plain_words(kind: str) -> str:
         return f"a list ({inner.rstrip(']')})" if inner and "[" not in inner else "a list"
     article = "" if name == "None" else "an " if name[0] in "AEIOU" else "a "
     return _WORDS.get(name, f"{article}{name}")
+
+
+def _wrong_kind(name: str, kinds: tuple[str, ...], value: Any) -> EdgewiseError:
+    """A number, text or switch of another kind is a wrong setting; anything else a wrong input."""
+    words = " or ".join(dict.fromkeys(in_plain_words(kind) for kind in kinds))
+    is_setting = all(kind.partition("[")[0] in _TESTS for kind in kinds)
+    return (SettingError if is_setting else InputError)(f"`{name}` must be {words}, got {shown(value)}.")
 
 
 def _misfit(label: str, signature: inspect.Signature, options: Mapping[str, Any], error: TypeError) -> SettingError:

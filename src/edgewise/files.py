@@ -27,9 +27,10 @@ def write_whole(path: Path, write: Callable[[Any], None]) -> None:
     """
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a ValueError: a name with a zero byte
+        reason = getattr(error, "strerror", None) or error
         raise FileError(
-            f"{path} cannot be written: {error.strerror or error}. Check that the folder exists and is writable."
+            f"{str(path)!r} cannot be written: {reason}. Check that the folder exists and is writable."
         ) from error
     try:
         with os.fdopen(handle, "wb") as file:

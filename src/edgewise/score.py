@@ -121,6 +121,7 @@ class Score:
         with self._question.borrowed():
             return self._engine.output(layer_weight, self_weight)
 
+    @checked
     def __call__(self, layer_weight: LayerWeight, self_weight: SelfWeight | None = None) -> Tensor:
         """The explained number of every target, `[targets]`."""
         return self.target.value(self.output(layer_weight, self_weight))

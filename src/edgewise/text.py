@@ -7,9 +7,9 @@ needs torch or numpy, so the command line's help can import it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, SupportsIndex
 
 from edgewise.errors import InputError
 
@@ -112,9 +112,13 @@ def _pairs(name: str, given: Any, num_nodes: int) -> list[tuple[int, Any]]:
     if given is None:
         return []
     if isinstance(given, Mapping):
+        if not all(isinstance(node, SupportsIndex) for node in given):
+            raise InputError(
+                f"`{name}` must be a mapping {{node: text}} with the numbers of nodes, such as {{0: 'a'}}."
+            )
         return [(int(node), value) for node, value in given.items()]
     values = given.tolist() if hasattr(given, "tolist") else given
-    if isinstance(values, str) or not hasattr(values, "__len__"):
+    if not isinstance(values, Collection) or isinstance(values, (str, bytes)):
         raise InputError(
             f"`{name}` must be a mapping {{node: text}} or have one entry for each of the {num_nodes} nodes, got "
             f"{type(given).__name__}."

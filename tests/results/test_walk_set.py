@@ -125,7 +125,7 @@ def test_a_wrong_setting_is_named_with_what_is_needed(question, options, words):
 
 
 def test_an_unknown_setting_is_no_setting(question):
-    with pytest.raises(TypeError, match="widht"):
+    with pytest.raises(ew.SettingError, match="widht"):
         ew.walks(*question, 4, widht=3)
 
 

@@ -233,6 +233,11 @@ _OPTIONS = (
 """Arguments of `explain`: a misspelt one arrives here as an unknown setting."""
 _POSITIVE_WHOLE = ("epochs", "steps", "samples", "passes")
 _NUMBERS = ("lr", "edge_size", "edge_ent", "epsilon", "w_base")
+_RANGES: dict[str, dict[str, Any]] = {
+    "lr": {"above": 0, "at_most": 1000},
+    "edge_size": {"at_least": 0},
+    "edge_ent": {"at_least": 0},
+}
 _SWITCHES = ("undirected",)
 
 
@@ -259,7 +264,7 @@ def _checked(name: str, value: Any, default: Any) -> Any:
     if name in _POSITIVE_WHOLE:
         return whole_number(name, value, at_least=1, such_as=default)
     if name in _NUMBERS:
-        real_number(name, value, above=0 if name == "lr" else None, such_as=default)
+        real_number(name, value, such_as=default, **_RANGES.get(name, {}))
     if name in _SWITCHES and not isinstance(value, bool):
         raise SettingError(f"`{name}` must be True or False, got {value!r}. Use {name}={default}, for example.")
     if name == "w_base" and value == 1:

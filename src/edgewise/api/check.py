@@ -103,6 +103,7 @@ def _checked(*, edges: Any, memory: Any, batch_size: Any, seed: Any) -> tuple[in
     return read_memory(memory), read_batch_size(batch_size), read_edges(edges), whole_number("seed", seed)
 
 
+@checked
 def check_question(
     question: PosedQuestion,
     *,

@@ -33,7 +33,7 @@ def compare(
     index: Any = None,
     *,
     methods: Sequence[Any] = CORE,
-    levels: Sequence[str] = ("input", "layer"),
+    levels: str | Sequence[str] = ("input", "layer"),
     seeds: Iterable[int] = (0,),
     k: int = 10,
     by: str = "support",
@@ -97,7 +97,7 @@ def compare(
         "methods": methods, "levels": levels, "seeds": seeds, "k": k, "by": by, "yardsticks": yardsticks,
         "resamples": resamples, "confidence": confidence,
     }  # fmt: skip
-    _read(**own)
+    compare_request(**own)
     question = pose(
         model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device,
         without_itself=without_itself,
@@ -118,7 +118,8 @@ class _Request:
     confidence: float
 
 
-def _read(
+@checked
+def compare_request(
     *,
     methods: Any = CORE,
     levels: Any = ("input", "layer"),
@@ -129,6 +130,7 @@ def _read(
     resamples: Any = 1000,
     confidence: Any = 0.95,
 ) -> _Request:
+    """What is asked of a comparison, checked."""
     return _Request(
         read_methods(methods, yardsticks=yardsticks),
         read_levels(levels),
@@ -140,11 +142,12 @@ def _read(
     )
 
 
+@checked
 def compare_question(
     question: PosedQuestion, *, memory: Any = None, batch_size: Any = None, progress: bool = False, **own: Any
 ) -> Comparison:
     """The same for a question that is posed already: it is posed once, whatever the number of methods."""
-    asked = _read(**own)
+    asked = compare_request(**own)
 
     def run(contender: Contender, level: str, seed: int) -> ExplanationSet:
         settings = {"method": contender.method, "level": level, "seed": seed, **contender.settings}

@@ -99,6 +99,7 @@ def explain(
     return explain_question(question, method=method, level=level, **own, **sizes, **settings)
 
 
+@checked
 def explain_question(
     question: PosedQuestion,
     *,

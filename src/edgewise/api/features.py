@@ -94,6 +94,7 @@ def features(
     return features_of_question(question, method=method, **own, **sizes, **settings)
 
 
+@checked
 def features_of_question(
     question: PosedQuestion,
     *,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.arguments import one_of
+from edgewise.arguments import one_of, shown
 from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.model.call import Forward
@@ -193,12 +193,15 @@ def _read_walks(walks: Any, question: PosedQuestion, block: TargetBlock) -> Tens
 
 def _read_nodes(nodes: Any, size: int) -> Tensor:
     """`[N]`: a set of nodes, given as numbers or as a mask, as a mask."""
-    chosen = torch.as_tensor(list(nodes) if isinstance(nodes, (set, range)) else nodes)
+    try:
+        chosen = torch.as_tensor(list(nodes) if isinstance(nodes, (set, range)) else nodes)
+    except (TypeError, ValueError, RuntimeError):
+        chosen = torch.empty(0, 0)  # refused below
     if chosen.dtype == torch.bool and chosen.shape == (size,):
         return chosen
     if chosen.is_floating_point() or chosen.dtype == torch.bool or chosen.dim() != 1:
         raise InputError(
-            f"`nodes` must be node numbers, or a mask of length {size}, got {nodes!r}. Use nodes=[0, 1], for example."
+            f"`nodes` must be node numbers, or a mask of length {size}, got {shown(nodes)}. Use nodes=[0, 1], for example."
         )
     _check_nodes("nodes", chosen, size)
     allowed = torch.zeros(size, dtype=torch.bool)

@@ -117,7 +117,7 @@ def walks(
         "k": k, "search": search, "sign": sign, "rule": rule, "epsilon": epsilon, "gamma": gamma, "attention": attention,
         "norm": norm, "budget": budget, "width": width, "limit": limit, "memory": memory,
     }  # fmt: skip
-    _request(**own)  # a wrong setting is said before the model is run
+    walks_request(**own)  # a wrong setting is said before the model is run
     question = pose(
         model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device,
         without_itself=without_itself,
@@ -125,9 +125,10 @@ def walks(
     return walks_of_question(question, **own, progress=progress)
 
 
+@checked
 def walks_of_question(question: PosedQuestion, *, progress: bool = False, **own: Any) -> WalkSet | list[WalkSet]:
     """The same for a question that is posed already; `own` are the arguments of `walks` that a search takes."""
-    asked = _request(**own)
+    asked = walks_request(**own)
     found: list[WalkSet | None] = [None] * len(question.index)
     with progress_bar(progress, len(question.index), "walks") as advance:
         for block in target_blocks(question, asked.how, asked.memory, beam=max(asked.k, 16)):
@@ -140,7 +141,8 @@ def walks_of_question(question: PosedQuestion, *, progress: bool = False, **own:
     return done[0] if question.single else done
 
 
-def _request(
+@checked
+def walks_request(
     *,
     k: Any = 1,
     search: str = "exact",

@@ -43,7 +43,7 @@ def write_page(
     index: Any = None,
     *,
     methods: Sequence[Any] = METHODS,
-    levels: Sequence[str] = ("input", "layer"),
+    levels: str | Sequence[str] = ("input", "layer"),
     walks: int | None = 5,
     target: Any = "predicted",
     task: str | None = None,
@@ -133,12 +133,13 @@ def write_page(
     )  # fmt: skip
 
 
+@checked
 def page_of_question(
     path: str | Path,
     question: PosedQuestion,
     *,
     methods: Sequence[Any] = METHODS,
-    levels: Sequence[str] = ("input", "layer"),
+    levels: str | Sequence[str] = ("input", "layer"),
     walks: int | None = 5,
     check: bool = True,
     edges: int = 60,

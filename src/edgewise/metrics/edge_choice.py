@@ -227,6 +227,7 @@ def signs(explained: Explained, *, threshold: float = 0.0) -> Signs:
 
 def _weighed(rows: ScoreRows, choice: Choice) -> tuple[Tensor, ...]:
     """`[targets]` each: possible, supporting and opposing edges; sums of positive and of negative scores."""
-    support, opposition = rows.score > choice.threshold, rows.score < -choice.threshold
+    level = float(choice.threshold)
+    support, opposition = rows.score > level, rows.score < -level
     sums = (rows.total(rows.score.clamp(min=0)), rows.total((-rows.score).clamp(min=0)))
     return rows.count(), rows.count(support), rows.count(opposition), *sums

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from edgewise.arguments import one_of, whole_number
+from edgewise.arguments import one_of, shown, whole_number
 from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.metrics.formulas import Ranking
@@ -101,7 +101,10 @@ def truth_rows(truth: Any, found: ExplanationSet) -> list[Tensor]:
     widths = [found.graph(i)[0].size(1) for i in range(len(found))]
     if isinstance(truth, Tensor) and truth.dim() == 1:
         truth = truth.expand(len(found), -1)
-    rows = [torch.as_tensor(row).detach().cpu() for row in truth]
+    try:
+        rows = [torch.as_tensor(row).detach().cpu() for row in truth]
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"`truth` must be a tensor or a list of vectors, got {shown(truth)}.") from error
     if [list(row.shape) for row in rows] != [[width] for width in widths]:
         got = f"{list(truth.shape)}" if isinstance(truth, Tensor) else f"a list of {len(rows)}"
         raise InputError(
@@ -134,10 +137,12 @@ def path_recovery(found: Explained | Sequence[Path], paths: Sequence[Sequence[Pa
     >>> path_recovery([(7, 7, 3, 5), (4, 2, 1)], [[(7, 3, 5)], [(4, 3, 1), (6, 3, 1)]]).value
     tensor([1., 0.])
     """
+    paths = _node_lists("paths", paths, deep=True)
+    found = found if isinstance(found, (Explanation, ExplanationSet)) else _node_lists("found", found)
     number = 1 if isinstance(found, Explanation) else len(found)
     if number != len(paths):
         raise InputError(f"`paths` must have a list for each of the {number} explanations, got {len(paths)} lists.")
-    whole = [[tuple(map(int, path)) for path in some if len(path) > 1] for some in paths]
+    whole = [[path for path in some if len(path) > 1] for some in paths]
     none = torch.tensor([not some for some in whole], dtype=torch.bool)
     if isinstance(found, (Explanation, ExplanationSet)):
         explained = as_set(found, "path_recovery")
@@ -150,6 +155,17 @@ def path_recovery(found: Explained | Sequence[Path], paths: Sequence[Sequence[Pa
     hits = [tuple(node for node, _ in groupby(walk)) in some for walk, some in zip(found, whole, strict=True)]
     value = torch.tensor(hits, dtype=torch.get_default_dtype())
     return with_reasons("exact path", value, torch.arange(number), [(none, NO_PATH)])
+
+
+def _node_lists(name: str, given: Any, *, deep: bool = False) -> list[Any]:
+    """For each target a walk (its nodes), or with `deep` a list of walks."""
+    try:
+        if deep:
+            return [[tuple(map(int, path)) for path in some] for some in given]
+        return [tuple(map(int, walk)) for walk in given]
+    except (TypeError, ValueError) as error:
+        wanted = "a list of walks for each target" if deep else "a walk for each target"
+        raise InputError(f"`{name}` must have {wanted}, a walk being a list of nodes, got {shown(given)}.") from error
 
 
 def _strongest_edges(found: ExplanationSet, paths: list[list[tuple[int, ...]]]) -> tuple[Tensor, Tensor]:

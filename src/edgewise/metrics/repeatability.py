@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgewise import random_numbers
-from edgewise.arguments import real_number, whole_number
+from edgewise.arguments import real_number, shown, whole_number
 from edgewise.arrays import asked_index
 from edgewise.contract import checked
-from edgewise.errors import InputError, SettingError
+from edgewise.errors import EdgewiseError, InputError, SettingError
 from edgewise.graph.inputs import read_graph, read_graphs
 from edgewise.metrics.cosine import similarity
 from edgewise.results.explanation_set import Explained, ExplanationSet
@@ -70,7 +70,7 @@ def stability(
                 "class that changes with the run is another question."
             )
     pairs = [(sets[0], other) for other in sets[1:]] if reference is not None else list(combinations(sets, 2))
-    found = torch.stack([agreement(a, b) for a, b in pairs])
+    found = torch.stack([_agreed(agreement, a, b) for a, b in pairs])
     zero = torch.stack([_is_zero(one) for one in sets]).any(dim=0)
     undefined = [(zero, "the scores of a run are all zero"), (found.isnan().any(dim=0), "two runs cannot be compared")]
     mean = with_reasons("mean agreement", found.mean(dim=0), sets[0].index, undefined)
@@ -166,3 +166,16 @@ def _moved(graph: Data, noise: float, seed: int, which: Tensor) -> Data:
     graph = copy.copy(graph)
     graph.x = x + noise * x.square().mean().sqrt() * drawn
     return graph
+
+
+def _agreed(agreement: Callable[[Any, Any], Tensor], one: ExplanationSet, other: ExplanationSet) -> Tensor:
+    """What the user's measure says of two runs, `[targets]`."""
+    try:
+        found = agreement(one, other)
+    except EdgewiseError:
+        raise
+    except Exception as error:  # a stranger's code
+        raise SettingError(f"`agreement` raised {type(error).__name__}: {error}.") from error
+    if not isinstance(found, Tensor) or found.shape != (len(one),):
+        raise SettingError(f"`agreement` must give a number for each of the {len(one)} targets, got {shown(found)}.")
+    return found

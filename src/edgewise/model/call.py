@@ -120,7 +120,7 @@ class ModelCall:
                 output = self.forward(self.model, data) if self.forward else _call(self.model, data)
         except EdgewiseError:
             raise
-        except (TypeError, RuntimeError, ValueError, AttributeError, AssertionError, IndexError, KeyError) as error:
+        except Exception as error:  # whatever a stranger's code raises
             raise ModelError(
                 f"The model raised {type(error).__name__} when called as {self.describe(data)}: {error}. {self._hint(data)}"
             ) from error

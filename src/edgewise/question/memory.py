@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.arguments import shown
 from edgewise.errors import SettingError
 from edgewise.graph.computation_graph import reach
 from edgewise.program.lowering import Lowering
@@ -28,16 +29,17 @@ def read_memory(memory: Any) -> int:
     """
     if memory is None:
         return DEFAULT_MEMORY
-    text = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", str(memory), re.IGNORECASE)
-    if text is None or isinstance(memory, bool) or float(text[1]) <= 0:
-        raise SettingError(f"memory is {memory!r}; needed is a budget such as '2GB' or '500MB'.")
+    given = str(memory) if type(memory) in (int, float, str) else ""
+    text = re.fullmatch(r"\s*(\d{1,18}(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", given, re.IGNORECASE)
+    if text is None or float(text[1]) <= 0:
+        raise SettingError(f"memory is {shown(memory)}; needed is a budget such as '2GB' or '500MB'.")
     return int(float(text[1]) * _UNITS[text[2].upper()])
 
 
 def read_batch_size(batch_size: Any) -> int | None:
     """A checked `batch_size`."""
     if batch_size is not None and (not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1):
-        raise SettingError(f"batch_size is {batch_size!r}; needed is a whole number of at least 1, or None.")
+        raise SettingError(f"batch_size is {shown(batch_size)}; needed is a whole number of at least 1, or None.")
     return batch_size
 
 

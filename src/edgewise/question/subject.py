@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from edgewise.arguments import shown
 from edgewise.errors import EdgewiseError, SettingError, StaleQuestionError
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
@@ -117,9 +118,9 @@ def _on_device(model: nn.Module, device: Any) -> nn.Module:
         if any(t.device != place for t in [*model.parameters(), *model.buffers()]):
             return copy.deepcopy(model).to(place)
         return model
-    except (RuntimeError, AssertionError, TypeError) as error:
+    except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
         raise SettingError(
-            f"`device` must be one that is available here, got {device!r} ({error}). Leave it out, or use device='cpu'."
+            f"`device` must be one that is available here, got {shown(device)} ({error}). Leave it out, or use device='cpu'."
         ) from error
 
 
@@ -129,9 +130,9 @@ def on_device(graphs: list[Data], device: Any) -> list[Data]:
         return graphs
     try:
         return [copy.copy(graph).to(torch.device(device)) for graph in graphs]
-    except (RuntimeError, AssertionError, TypeError) as error:
+    except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
         raise SettingError(
-            f"`device` must be one that is available here, got {device!r} ({error}). Leave it out, or use device='cpu'."
+            f"`device` must be one that is available here, got {shown(device)} ({error}). Leave it out, or use device='cpu'."
         ) from error
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from edgewise.arguments import shown
 from edgewise.errors import InputError, ModelError, SettingError
-from edgewise.graph.inputs import in_words
 
 MODES = ("multiclass", "binary", "multilabel", "regression")
 NUMBERS = ("logit", "log_prob", "prob")
@@ -128,10 +128,10 @@ def _given(target: Any, rows: int, classes: int, mode: str) -> Tensor:
         column = torch.as_tensor(target).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"target is {target!r}; needed is a class, or one class for each of the {rows} targets."
+            f"target is {shown(target)}; needed is a class, or one class for each of the {rows} targets."
         ) from error
     if column.is_floating_point() or column.is_complex() or column.dtype == torch.bool:
-        raise InputError(f"target is {target!r}; classes are whole numbers, 0 to {classes - 1}.")
+        raise InputError(f"target is {shown(target)}; classes are whole numbers, 0 to {classes - 1}.")
     if column.dim() > 1 or (column.dim() == 1 and column.numel() != rows):
         raise InputError(f"target has shape {list(column.shape)}; needed is one class, or {rows}, one for each index.")
     column = column.long().expand(rows).clone()
@@ -158,7 +158,7 @@ def read_index(index: Any, size: int, of: str) -> tuple[Tensor, bool]:
     if index is None:
         return torch.arange(size), False
     if isinstance(index, slice):
-        return _in_range(torch.arange(size)[index], size, of), False
+        return _in_range(torch.tensor(_sliced(index, size), dtype=torch.long), size, of), False
     single = isinstance(index, int) and not isinstance(index, bool)
     try:
         positions = torch.as_tensor(list(index) if isinstance(index, (range, set, tuple)) else index).detach().cpu()
@@ -179,12 +179,17 @@ def read_index(index: Any, size: int, of: str) -> tuple[Tensor, bool]:
     return _in_range(positions.long().view(-1), size, of), single
 
 
+def _sliced(index: slice, size: int) -> range:
+    """The positions of a slice, backwards too."""
+    try:
+        return range(size)[index]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"`index` is {shown(index)}, which is no slice of positions ({error}).") from error
+
+
 def _short(index: Any) -> str:
     """What came as an index, with its type, in at most 80 characters."""
-    if isinstance(index, Tensor):
-        return in_words(index)
-    text = f"{type(index).__name__} {index!r}"
-    return text if len(text) < 80 else text[:77] + "..."
+    return shown(index)
 
 
 def _from_mask(mask: Tensor, size: int, of: str) -> Tensor:

@@ -11,6 +11,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from edgewise.arguments import shown
+from edgewise.errors import InputError
 from edgewise.text import plain_text, read_classes, read_labels
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ class Nodes:
         """
         shown = sorted(shown)
         named, group = read_labels(labels, num_nodes), read_classes(classes, num_nodes)
-        marks = {plain_text(name): {int(node) for node in nodes} for name, nodes in (marked or {}).items()}
+        marks = {plain_text(name): _node_set(nodes) for name, nodes in (marked or {}).items()}
         for name, nodes in reversed(marks.items()):
             group |= dict.fromkeys(nodes, name)
         sizes = Counter(group[node] for node in shown if node in group)
@@ -134,3 +136,13 @@ class Nodes:
             )
             keys.append((name, circle))
         return keys
+
+
+def _node_set(nodes: Any) -> set[int]:
+    """The numbers of marked nodes."""
+    try:
+        return {int(node) for node in nodes}
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"`marked` must map names to lists of nodes, such as {{'acid': [2]}}, got {shown(nodes)}."
+        ) from error

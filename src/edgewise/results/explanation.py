@@ -6,6 +6,7 @@ imported when it is first used.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -235,7 +236,9 @@ class Explanation:
         return explanation_network(self, edges)
 
     @checked
-    def to_graphml(self, path: Any, *, edges: int | None = None, labels: Any = None, classes: Any = None) -> None:
+    def to_graphml(
+        self, path: str | Path, *, edges: int | None = None, labels: Any = None, classes: Any = None
+    ) -> None:
         """Write the graph with its scores to a GraphML file, for Gephi, Cytoscape and others.
 
         Attributes are plain numbers and texts: at layer level `score_layer_0` and so on; `weight` is the magnitude.

@@ -7,12 +7,14 @@ looked at.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from pathlib import Path
 from typing import Any, SupportsIndex, TypeAlias, overload
 
 import torch
 from torch import Tensor
 
-from edgewise.arrays import index_keys, plain_index
+from edgewise.arguments import shown
+from edgewise.arrays import chosen_positions, index_keys, plain_index
 from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.graph.type_table import TypeTable
@@ -72,7 +74,7 @@ class ExplanationSet:
             or _is_number(item)
         ):
             return self._one(self._position(int(item)))
-        return self._some(torch.arange(len(self))[item])
+        return self._some(chosen_positions(item, len(self)))
 
     def _position(self, item: int) -> int:
         """A position from 0 on, also for a negative one; an `IndexError` ends a loop, as in a list."""
@@ -90,7 +92,10 @@ class ExplanationSet:
         """The explanation of the node or graph with that number, or of a link, a pair; of a typed graph also `("paper", 3)`."""
         if self.types is not None and isinstance(index, tuple):
             index = index[1] if index[0] == self.types.explained else -1
-        same = self.index == torch.tensor(index)
+        try:
+            same = self.index == torch.as_tensor(index)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(f"`index` must be a node or graph, or a pair for a link, got {shown(index)}.") from error
         found = (same.all(dim=1) if same.dim() == 2 else same).nonzero()
         if len(found) == 0:
             raise InputError(
@@ -166,7 +171,7 @@ class ExplanationSet:
         )
 
     @checked
-    def save(self, path: Any) -> None:
+    def save(self, path: str | Path) -> None:
         """Write to `.npz`, or to `.parquet` (extra `table`); `ew.load(path)` reads it back, lossless."""
         from edgewise.results.storage import save
 

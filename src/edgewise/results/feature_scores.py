@@ -6,12 +6,14 @@ Only what is not zero is stored. The dense `[N, F]` is made when it is read.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, SupportsIndex, overload
 
 import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, whole_number
+from edgewise.arrays import chosen_positions
 from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.results.explanation import ORDERS, strength
@@ -172,8 +174,7 @@ class FeatureSet:
                     f"Position {position} is outside the {len(self)} targets. Use .of({position}) for a node's number."
                 )
             return self._one(position % len(self))
-        chosen = list(range(len(self)))[item] if isinstance(item, slice) else torch.arange(len(self))[item].tolist()
-        return self._some(torch.tensor(chosen, dtype=torch.long))
+        return self._some(chosen_positions(item, len(self)))
 
     def __iter__(self) -> Iterator[FeatureScores]:
         return (self._one(position) for position in range(len(self)))
@@ -222,7 +223,7 @@ class FeatureSet:
         )
 
     @checked
-    def save(self, path: Any) -> None:
+    def save(self, path: str | Path) -> None:
         """Write to `.npz`; `ew.load(path)` reads it back, lossless."""
         from edgewise.results.feature_storage import save_features
 

@@ -21,7 +21,7 @@ _TENSORS = ("index", "target", "value", "sizes")
 _PLAIN = ("method", "num_features", "num_attributes")
 
 
-def save_features(found: FeatureSet, path: Any) -> None:
+def save_features(found: FeatureSet, path: str | Path) -> None:
     """Write a set to a `.npz` file."""
     from edgewise.results.storage import as_jsonable, write_npz
 

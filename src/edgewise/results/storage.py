@@ -33,7 +33,7 @@ _VERSION = 1
 _PLAIN = ("method", "level", "num_layers", "own_missing", "settings")
 
 
-def save(explained: ExplanationSet, path: Any, node_names: Sequence[str] | None = None) -> None:
+def save(explained: ExplanationSet, path: str | Path, node_names: Sequence[str] | None = None) -> None:
     """Write a set to a file; its ending, `.npz` or `.parquet`, says how.
 
     With `node_names` (of the one graph of nodes or links) the rows of a `.parquet` also carry the names of the nodes.
@@ -47,7 +47,7 @@ def save(explained: ExplanationSet, path: Any, node_names: Sequence[str] | None 
 
 
 @checked
-def load(path: Any) -> Any:
+def load(path: str | Path) -> Any:
     """Read the `ExplanationSet` (`.npz` or `.parquet`) or the `FeatureSet` (`.npz`) that `save` wrote.
 
     >>> import tempfile, torch; from torch_geometric.data import Data; from torch_geometric.nn import GCNConv

@@ -1,6 +1,7 @@
 """TypedExplanation: the scores of one node of a typed graph, by edge type and node type."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -128,7 +129,9 @@ class TypedExplanation(Explanation):
             attributes["kind"], attributes["column"] = self.types.edge(attributes["column"])
         return named
 
-    def to_graphml(self, path: Any, *, edges: int | None = None, labels: Any = None, classes: Any = None) -> None:
+    def to_graphml(
+        self, path: str | Path, *, edges: int | None = None, labels: Any = None, classes: Any = None
+    ) -> None:
         """Not for typed graphs yet."""
         self._refuse("to_graphml()")
 

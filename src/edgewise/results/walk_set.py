@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, overload
 
 import torch
@@ -139,7 +140,7 @@ class WalkSet:
         return walks_network(self)
 
     @checked
-    def to_graphml(self, path: Any, *, labels: Any = None, classes: Any = None) -> None:
+    def to_graphml(self, path: str | Path, *, labels: Any = None, classes: Any = None) -> None:
         """Write the network of `to_networkx` to a GraphML file, for Gephi, Cytoscape and others. Needs `edgewise[plot]`."""
         from edgewise.results.export import write_graphml
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from edgewise import __version__
+from edgewise.arguments import shown
 from edgewise.errors import InputError
 from edgewise.text import plain_text
 
@@ -39,9 +40,9 @@ def class_names(given: Any, target: Target) -> list[str]:
         return names
     if isinstance(given, Mapping):
         return [plain_text(given.get(number, name)) for number, name in enumerate(names)]
-    if isinstance(given, str) or not hasattr(given, "__len__") or len(given) != count:
+    if not isinstance(given, Collection) or isinstance(given, (str, bytes)) or len(given) != count:
         raise InputError(
-            f"`class_names` must have a name for each of the {count} classes, got {plain_text(given)}. Use "
+            f"`class_names` must have a name for each of the {count} classes, got {shown(given)}. Use "
             f"class_names=('no', 'yes'), for example, or a mapping {{class: name}}."
         )
     return [plain_text(name) for name in given]

@@ -1,0 +1,100 @@
+"""Student's intervals of means: how far a mean may be from what it estimates, when few values were measured.
+
+For values from a normal population the interval holds with the stated chance from three values on. Skewed values, such as cosines
+near 1, need more of them: `held` says how often such intervals held on pools that were measured (docs/trust.md).
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+LEAST = 3
+"""Fewer values than this get no interval."""
+_HELD = {3: 0.81, 5: 0.84, 10: 0.88, 20: 0.91, 50: 0.93, 100: 0.94}
+"""From a number of targets to the share of 95 % intervals that held on the worst of the measured pools."""
+
+
+def student_quantile(share: float, freedom: float) -> float:
+    """The number below which Student's t with so many degrees of freedom stays with the chance `share`, 0.5 < share < 1.
+
+    >>> round(student_quantile(0.975, 2), 4), round(student_quantile(0.975, 19), 4)
+    (4.3027, 2.093)
+    """
+    low, high = 0.0, 1.0
+    while _below(high, freedom) < share:
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _below(middle, freedom) < share else (low, middle)
+    return (low + high) / 2
+
+
+def _below(t: float, freedom: float) -> float:
+    """The chance that Student's t is below t ≥ 0: 1 − I_x(ν/2, ½) / 2 with x = ν / (ν + t²)."""
+    return 1 - _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5) / 2
+
+
+def _incomplete_beta(x: float, a: float, b: float) -> float:
+    """The regularised incomplete beta function I_x(a, b), by its continued fraction (Abramowitz and Stegun, 26.5.8)."""
+    if x <= 0 or x >= 1:
+        return min(max(x, 0.0), 1.0)
+    if x > (a + 1) / (a + b + 2):  # the fraction converges fast on the other side
+        return 1 - _incomplete_beta(1 - x, b, a)
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    fraction = 1.0
+    for step in range(200, 0, -1):  # from the inside out: 1 + d_1 / (1 + d_2 / (1 + …))
+        half = step // 2
+        if step % 2:
+            part = -(a + half) * (a + b + half) * x / ((a + 2 * half) * (a + 2 * half + 1))
+        else:
+            part = half * (b - half) * x / ((a + 2 * half - 1) * (a + 2 * half))
+        fraction = 1 + part / fraction
+    return front / (a * fraction)
+
+
+def interval_of_mean(values: Tensor, confidence: float) -> tuple[float, float]:
+    """The interval of the mean of values `[n]`; NaN is left out, and fewer than three values have none.
+
+    >>> interval_of_mean(torch.tensor([1.0, 2.0, 3.0]), 0.95)
+    (-0.4841..., 4.4841...)
+    """
+    known = values[~values.isnan()].double()
+    if len(known) < LEAST:
+        return math.nan, math.nan
+    half = student_quantile((1 + confidence) / 2, len(known) - 1) * float(known.std()) / math.sqrt(len(known))
+    return float(known.mean()) - half, float(known.mean()) + half
+
+
+def interval_over_pairs(means: Tensor, pairs: Tensor, confidence: float) -> tuple[float, float]:
+    """The interval of a mean over pairs of runs, `means` `[pairs]`: runs are drawn, so a run is left out at a time (jackknife).
+
+    `pairs` `[2, pairs]` are the runs of each pair. Fewer than three runs have no interval.
+
+    >>> runs = torch.tensor([[0, 0, 1], [1, 2, 2]])
+    >>> interval_over_pairs(torch.tensor([0.5, 0.5, 0.5]), runs, 0.95)
+    (0.5, 0.5)
+    """
+    known = ~means.isnan()
+    means, pairs = means[known].double(), pairs[:, known]
+    runs = pairs.unique()
+    if len(runs) < LEAST:
+        return math.nan, math.nan
+    without = torch.stack([means[(pairs != run).all(dim=0)].mean() for run in runs])
+    if bool(without.isnan().any()):
+        return math.nan, math.nan
+    count, middle = len(runs), float(means.mean())
+    variance = (count - 1) / count * float((without - without.mean()).square().sum())
+    half = student_quantile((1 + confidence) / 2, count - 1) * math.sqrt(variance)
+    return middle - half, middle + half
+
+
+def held(count: int) -> float:
+    """How often a 95 % interval of so many targets held on measured pools of cosines, at worst.
+
+    >>> held(3) <= held(10) <= held(1000)
+    True
+    """
+    return next((share for least, share in sorted(_HELD.items(), reverse=True) if count >= least), 0.0)

@@ -1,0 +1,199 @@
+"""Public calls that work, and values that do not belong into them: what the fuzzer of arguments is made of."""
+
+import inspect
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GCN
+
+import edgewise as ew
+from edgewise import datasets, metrics, report, trust
+
+
+class Unprintable:
+    """An object whose text cannot be made."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+JUNK: dict[str, Callable[[], Any]] = {
+    "None": lambda: None,
+    "True": lambda: True,
+    "-1": lambda: -1,
+    "0": lambda: 0,
+    "3": lambda: 3,
+    "7 too many": lambda: 700,
+    "10 to the 30": lambda: 10**30,
+    "1.5": lambda: 1.5,
+    "-0.5": lambda: -0.5,
+    "nan": lambda: math.nan,
+    "inf": lambda: math.inf,
+    "1j": lambda: 1j,
+    "empty text": lambda: "",
+    "text": lambda: "abc",
+    "long text": lambda: "a" * 300,
+    "escape codes": lambda: "\x1b[31m\n\x00",
+    "bytes": lambda: b"abc",
+    "[]": lambda: [],
+    "[1.5]": lambda: [1.5],
+    "[nan]": lambda: [math.nan],
+    "['a']": lambda: ["a"],
+    "[None]": lambda: [None],
+    "[[1], [2, 3]]": lambda: [[1], [2, 3]],
+    "[99]": lambda: [99],
+    "(0, 1)": lambda: (0, 1),
+    "{}": dict,
+    "{'a': 1}": lambda: {"a": 1},
+    "{0, 1}": lambda: {0, 1},
+    "an object": object,
+    "an unprintable object": Unprintable,
+    "a function": lambda: lambda *args, **options: 0,
+    "a failing function": lambda: lambda *args, **options: 1 // 0,
+    "a class": lambda: Data,
+    "tensor 1.5": lambda: torch.tensor(1.5),
+    "no numbers": lambda: torch.empty(0),
+    "a matrix": lambda: torch.ones(2, 3),
+    "a mask": lambda: torch.tensor([True, False]),
+    "NaN of six": lambda: torch.full((6,), math.nan),
+    "far index": lambda: torch.tensor([2**40]),
+    "array of texts": lambda: np.array(["x"]),
+    "float32": lambda: np.float32(2),
+    "a missing path": lambda: Path("/nonexistent/folder/file"),
+    "a folder": lambda: Path("."),
+    "range(0)": lambda: range(0),
+    "range(3)": lambda: range(3),
+    "a slice": lambda: slice(None, None, -1),
+    "an iterator": lambda: iter([1, 2]),
+    "...": lambda: ...,
+    "empty data": Data,
+    "a linear layer": lambda: nn.Linear(2, 2),
+}
+
+
+class Problem:
+    """A small model with its data and results."""
+
+    def __init__(self, folder: Path) -> None:
+        torch.manual_seed(0)
+        ends = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2], [1, 2, 3, 4, 5, 0, 3, 0]])
+        self.data = Data(x=torch.randn(6, 4), edge_index=ends, y=torch.tensor([0, 1, 2, 0, 1, 2]))
+        self.model = GCN(4, 5, 2, 3).eval()
+        self.folder = folder
+        self.one, self.some = ew.explain(self.model, self.data, 2), ew.explain(self.model, self.data, [0, 3])
+        self.paths = ew.walks(self.model, self.data, 2, k=3)
+        self.ask = ew.Question(self.model, self.data, [0, 3])
+        self.compared = ew.compare(self.model, self.data, [0, 1, 2], methods=["gradient", "occlusion"], resamples=20)
+        self.features = ew.features(self.model, self.data, 2)
+        self.feature_set = ew.features(self.model, self.data, [0, 3])
+        self.score = ew.Score(self.model, self.data, [2])
+        self.checked = ew.check(self.model, self.data, [0, 3])
+
+    def calls(self) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
+        """From a name to a function and arguments with which it works."""
+        asked: dict[str, Any] = {"model": self.model, "data": self.data, "index": [0, 3]}
+        about = {"explained": self.some, "model": self.model, "data": self.data}
+        mask = torch.tensor([1, 0, 0, 1, 0, 0, 1, 0])
+        tensors = {"score": torch.randn(8), "truth": mask.bool()}
+        one, paths = self.one, self.paths
+        return {
+            "explain": (ew.explain, asked),
+            "GNNExplainer": (ew.explain, {**asked, "method": "gnn_explainer", "epochs": 2}),
+            "shapley": (ew.explain, {**asked, "method": "shapley", "samples": 2}),
+            "lrp": (ew.explain, {**asked, "method": "lrp"}),
+            "features": (ew.features, asked),
+            "walks": (ew.walks, {**asked, "k": 2}),
+            "walk_relevance": (ew.walk_relevance, {**asked, "index": 2, "walks": [(1, 1, 2)]}),
+            "subgraph_relevance": (ew.subgraph_relevance, {**asked, "index": 2, "nodes": [1, 2]}),
+            "check": (ew.check, asked),
+            "compare": (ew.compare, {**asked, "methods": ["gradient", "random"], "resamples": 20}),
+            "write_page": (ew.write_page, {"path": self.folder / "page.html", **asked, "methods": ["gradient"]}),
+            "similarity": (ew.similarity, {"a": self.some, "b": self.some}),
+            "best_subgraph": (ew.best_subgraph, {"model": self.model, "data": self.data, "found": self.some}),
+            "load": (ew.load, {"path": self._saved()}),
+            "from_pyg": (ew.from_pyg, {"algorithm": _pyg_algorithm()}),
+            "heal": (ew.heal, {"model": self.model}),
+            "methods": (ew.methods, {}),
+            "Score": (ew.Score, asked),
+            "Score()": (self.score, {"layer_weight": self.score.ones()}),
+            "Score.output": (self.score.output, {"layer_weight": self.score.ones()}),
+            "Question": (ew.Question, asked),
+            "Question.of": (self.ask.of, {"index": 2}),
+            "Question.explain": (self.ask.explain, {}),
+            "Question.walks": (self.ask.walks, {}),
+            "Question.features": (self.ask.features, {}),
+            "Question.check": (self.ask.check, {}),
+            "Question.compare": (self.ask.compare, {"methods": ["gradient", "random"], "resamples": 20}),
+            "Question.page": (self.ask.page, {"path": self.folder / "asked.html", "methods": ["gradient"]}),
+            "Explanation.top": (one.top, {}),
+            "Explanation.subgraph": (one.subgraph, {}),
+            "Explanation.merged": (one.merged, {}),
+            "Explanation.plot": (one.plot, {}),
+            "Explanation.to_networkx": (one.to_networkx, {}),
+            "Explanation.to_graphml": (one.to_graphml, {"path": self.folder / "one.graphml"}),
+            "Explanation.to_rows": (one.to_rows, {}),
+            "Explanation.to_frame": (one.to_frame, {}),
+            "ExplanationSet[]": (self.some.__getitem__, {"item": 0}),
+            "ExplanationSet.of": (self.some.of, {"index": 3}),
+            "ExplanationSet.graph": (self.some.graph, {"position": 0}),
+            "ExplanationSet.save": (self.some.save, {"path": self.folder / "some.npz"}),
+            "ExplanationSet.to_rows": (self.some.to_rows, {}),
+            "ExplanationSet.to_frame": (self.some.to_frame, {}),
+            "FeatureScores.top": (self.features.top, {}),
+            "FeatureSet[]": (self.feature_set.__getitem__, {"item": 0}),
+            "FeatureSet.of": (self.feature_set.of, {"index": 3}),
+            "FeatureSet.save": (self.feature_set.save, {"path": self.folder / "features.npz"}),
+            "WalkSet.edge_scores": (paths.edge_scores, {}),
+            "WalkSet.plot": (paths.plot, {}),
+            "WalkSet.to_graphml": (paths.to_graphml, {"path": self.folder / "walks.graphml"}),
+            "Comparison.pair": (self.compared.pair, {"first": "gradient", "second": "occlusion"}),
+            "Comparison.matrix": (self.compared.matrix, {}),
+            "Comparison.table": (self.compared.table, {}),
+            "Comparison.plot": (self.compared.plot, {}),
+            "Report.statement": (self.checked.statement, {"name": "Proposition 1"}),
+            "fidelity": (metrics.fidelity, {**about, "k": 2, "by": "support"}),
+            "fidelity_curve": (metrics.fidelity_curve, {**about, "ks": [1, 2]}),
+            "unfaithfulness": (metrics.unfaithfulness, {**about, "k": 2, "by": "support"}),
+            "sparsity": (metrics.sparsity, {"explained": self.some, "k": 2, "by": "support"}),
+            "signs": (metrics.signs, {"explained": self.some}),
+            "stability": (metrics.stability, {"runs": [self.some, self.some]}),
+            "stability_under_seeds": (metrics.stability_under_seeds, {**asked, "seeds": [0, 1]}),
+            "stability_under_noise": (metrics.stability_under_noise, {**asked, "draws": 2}),
+            "recovery": (metrics.recovery, {"explained": self.some, "truth": mask.bool()}),
+            "path_recovery": (metrics.path_recovery, {"found": self.some, "paths": [[(1, 2)], [(0, 3)]]}),
+            "characterization": (metrics.characterization, {"plus": torch.rand(3), "minus": torch.rand(3)}),
+            "area": (metrics.area, {"x": torch.tensor([0.0, 1.0]), "y": torch.tensor([0.5, 1.0])}),
+            "auroc": (metrics.auroc, tensors),
+            "average_precision": (metrics.average_precision, tensors),
+            "precision_at": (metrics.precision_at, {**tensors, "k": 2}),
+            "certify": (trust.certify, asked),
+            "sign_flips": (trust.sign_flips, asked),
+            "datasets.load": (datasets.load, {"name": "negative_evidence"}),
+            "infection": (datasets.infection, {"num_graphs": 3}),
+            "draw": (report.draw, {"explanation": one}),
+            "draw_walks": (report.draw_walks, {"walks": paths}),
+        }
+
+    def _saved(self) -> Path:
+        path = self.folder / "saved.npz"
+        self.some.save(path)
+        return path
+
+
+def _pyg_algorithm() -> Any:
+    from torch_geometric.explain import DummyExplainer
+
+    return DummyExplainer()
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """The names of a function's own parameters."""
+    several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    found = inspect.signature(function).parameters.values()
+    return [p.name for p in found if p.kind not in several and p.name != "self"]
