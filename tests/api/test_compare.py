@@ -6,7 +6,6 @@ import sys
 from itertools import combinations
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -19,14 +18,10 @@ from torch_geometric.nn import GCN, SAGEConv
 import edgewise as ew
 import zoo
 from checks import quietly
-from edgewise import random_numbers
 from edgewise.metrics.agreement import ScoresByRun, agreements
-from edgewise.metrics.pairwise import intervals
 from edgewise.results.comparison import MEASURES
+from edgewise.student_intervals import held, interval_over_pairs, student_quantile
 from footprint import Footprint
-
-FEW = {"resamples": 50}
-
 
 # --- the measures -----------------------------------------------------------------------------------------------------
 
@@ -105,7 +100,7 @@ def star(*features):
 
 def test_three_edges_worked_out_by_hand():
     model, data = star(3.0, 2.0, -1.0)
-    found = ew.compare(model, data, [3], methods=["gradient", "positive_gradient"], target=1, k=1, **FEW)
+    found = ew.compare(model, data, [3], methods=["gradient", "positive_gradient"], target=1, k=1)
     at = lambda *names, **more: found.pair(*names, **more).mean  # noqa: E731
     assert at("gradient", "full") == pytest.approx(4 / math.sqrt(14 * 3))
     assert at("gradient", "positive_gradient") == pytest.approx(5 / math.sqrt(14 * 2))
@@ -122,7 +117,7 @@ def test_three_edges_worked_out_by_hand():
 
 def test_equals_share_the_places_that_are_left():
     model, data = star(3.0, 1.0, 1.0, 0.5)  # of two places, one goes to the 3 and half of one to each 1
-    found = ew.compare(model, data, [4], methods=["gradient", "occlusion"], target=1, k=2, **FEW)
+    found = ew.compare(model, data, [4], methods=["gradient", "occlusion"], target=1, k=2)
     assert found.pair("gradient", "occlusion", "overlap").mean == pytest.approx((1 + 0.25 + 0.25) / 2)
 
 
@@ -143,7 +138,7 @@ def problem():
 def test_the_cosine_is_that_of_similarity_over_all_and_in_every_layer():
     model, data = problem()
     methods = ["gradient", "occlusion", "gnn_explainer"]
-    found = ew.compare(model, data, methods=methods, **FEW)
+    found = ew.compare(model, data, methods=methods)
     for level in ("input", "layer"):
         sets = {name: ew.explain(model, data, method=name, level=level) for name in methods}
         for first, second in combinations(methods, 2):
@@ -160,7 +155,7 @@ def test_the_cosine_is_that_of_similarity_over_all_and_in_every_layer():
 
 def test_random_is_compared_on_the_edges_that_can_matter():
     model, data = problem()
-    found = ew.compare(model, data, [0, 2], methods=["full"], levels="input", **FEW)
+    found = ew.compare(model, data, [0, 2], methods=["full"], levels="input")
     for position, node in enumerate((0, 2)):
         inside = ew.explain(model, data, node, method="full").scores != 0
         drawn = ew.explain(model, data, node, method="random").scores[inside].double()
@@ -175,7 +170,7 @@ def test_zero_vectors_are_counted_with_the_reason_and_not_averaged_in():
     data.edge_attr = torch.cat([data.edge_attr, data.edge_attr[:1]])
     data.pos = torch.cat([data.pos, data.pos[:2]])
     model = SAGEConv(zoo.FEATURES, zoo.CLASSES, bias=False).double()
-    found = ew.compare(model, data, [0, 5, 8], methods=["gradient", "occlusion"], levels=["input"], **FEW)
+    found = ew.compare(model, data, [0, 5, 8], methods=["gradient", "occlusion"], levels=["input"])
     pair = found.pair("gradient", "occlusion")
     assert pair.value.isnan().tolist() == [[False, True, True]]
     assert pair.reasons == {"no edge can matter": 1, "the scores of gradient are all zero": 1}
@@ -186,7 +181,7 @@ def test_zero_vectors_are_counted_with_the_reason_and_not_averaged_in():
 
 def test_reasons_account_for_every_missing_number():
     model, data = problem()
-    found = ew.compare(model, data, k=3, seeds=range(2), **FEW)
+    found = ew.compare(model, data, k=3, seeds=range(2))
     for pair in found.agreements.values():
         assert sum(pair.reasons.values()) == int(pair.value.isnan().sum())
 
@@ -204,7 +199,7 @@ def test_methods_that_draw_meet_seed_by_seed_and_themselves_with_every_other_see
     monkeypatch.setattr(compare, "explain_question", spy)
     model, data = problem()
     seeds = [3, 1, 8]
-    found = ew.compare(model, data, [1, 4], methods=["gradient"], levels="input", seeds=seeds, **FEW)
+    found = ew.compare(model, data, [1, 4], methods=["gradient"], levels="input", seeds=seeds)
     assert asked == [("gradient", 3), ("random", 3), ("random", 1), ("random", 8), ("full", 3)]
     drawn = [ew.explain(model, data, [1, 4], method="random", seed=seed) for seed in seeds]
     inside = [ew.explain(model, data, node, method="full").scores != 0 for node in (1, 4)]
@@ -220,7 +215,7 @@ def test_methods_that_draw_meet_seed_by_seed_and_themselves_with_every_other_see
 def test_a_method_without_that_level_and_one_that_refuses_stay_in_the_table_with_the_reason():
     case, data = zoo.BY_NAME["layer_norm_of_graphs"], zoo.GRAPHS["directed"]()
     with quietly(case):
-        found = ew.compare(case.build(), data, [1, 2], methods=["gradient", "lrp", "goat_walks"], **FEW)
+        found = ew.compare(case.build(), data, [1, 2], methods=["gradient", "lrp", "goat_walks"])
     absent = {(run.method, run.level): run.absent for run in found.running if run.absent}
     assert "has no level 'layer'" in absent.pop(("goat_walks", "layer"))
     assert set(absent) == {("lrp", "input"), ("lrp", "layer"), ("goat_walks", "input")}
@@ -249,7 +244,7 @@ def test_names_pairs_and_explainers_of_pyg_get_labels_of_their_own():
         ),
         ew.from_pyg(GNNExplainer(epochs=2)),
     ]
-    found = ew.compare(model, data, [1], methods=methods, levels="input", **FEW)
+    found = ew.compare(model, data, [1], methods=methods, levels="input")
     assert found.methods == (
         *(
             "gradient",
@@ -266,48 +261,93 @@ def test_names_pairs_and_explainers_of_pyg_get_labels_of_their_own():
 def test_graphs_are_compared_too():
     case = zoo.GRAPH_BY_NAME["sum_pool"]
     graphs = [zoo.GRAPHS[name]() for name in ("directed", "parallel")]
-    found = ew.compare(case.build(), graphs, task="graph", methods=["gradient", "occlusion"], **FEW)
+    found = ew.compare(case.build(), graphs, task="graph", methods=["gradient", "occlusion"])
     sets = [ew.explain(case.build(), graphs, task="graph", method=m, level="layer") for m in ("gradient", "occlusion")]
     got = found.pair("gradient", "occlusion", level="layer").value[0]
     torch.testing.assert_close(got, ew.similarity(*sets), rtol=1e-9, atol=1e-12)
-    one = ew.compare(case.build(), graphs[0], task="graph", methods=["gradient", "occlusion"], levels="layer", **FEW)
+    one = ew.compare(case.build(), graphs[0], task="graph", methods=["gradient", "occlusion"], levels="layer")
     assert float(one.pair("gradient", "occlusion").value) == pytest.approx(float(got[0]))
 
 
 def test_comparing_leaves_no_trace():
     model, data = problem()
     before = Footprint(model, data)
-    ew.compare(model, data, methods=["gradient", "gnn_explainer", ew.from_pyg(GNNExplainer(epochs=2))], **FEW)
+    ew.compare(model, data, methods=["gradient", "gnn_explainer", ew.from_pyg(GNNExplainer(epochs=2))])
     before.assert_unchanged()
 
 
 # --- intervals --------------------------------------------------------------------------------------------------------
 
 
-@given(st.integers(1, 3), st.integers(1, 6), st.integers(0, 99))
-def test_the_bootstrap_draws_targets_and_seeds_again_with_replacement(runs, targets, seed):
-    values = random_numbers.normal(
-        seed, torch.arange(2).view(-1, 1, 1), torch.arange(runs).view(-1, 1), torch.arange(targets)
-    )
-    values[1, 0, 0] = math.nan
-    low, high = intervals(values, 40, 0.9, seed)
-    means = [[], []]
-    for draw in range(40):
-        picks = []
-        for axis, size in ((1, runs), (2, targets)):
-            drawn = random_numbers.uniform(seed, torch.tensor(axis), torch.tensor(draw), torch.arange(size))
-            picks.append((drawn * size).long().tolist())
-        for cell in range(2):
-            drawn = [float(values[cell, run, target]) for run in picks[0] for target in picks[1]]
-            known = [number for number in drawn if number == number]
-            means[cell].append(sum(known) / len(known) if known else math.nan)
-    for cell in range(2):
-        if int((~values[cell].isnan()).sum()) < 2:
-            assert low[cell].isnan()
-            assert high[cell].isnan()
-        else:
-            assert float(low[cell]) == pytest.approx(np.nanquantile(means[cell], 0.05))
-            assert float(high[cell]) == pytest.approx(np.nanquantile(means[cell], 0.95))
+def small_problem():
+    torch.manual_seed(0)
+    data = Data(x=torch.randn(9, 4), edge_index=torch.randint(0, 9, (2, 30)))
+    return GCN(4, 8, 2, 3).eval(), data
+
+
+def test_one_run_has_the_interval_of_its_targets_and_few_values_are_shown():
+    model, data = small_problem()
+    one = ew.compare(model, data, [0, 1, 2, 3], methods=["gradient", "occlusion"]).pair("gradient", "occlusion")
+    known = one.value[0][~one.value[0].isnan()].double()
+    half = stats.t.ppf(0.975, len(known) - 1) * known.std() / len(known) ** 0.5
+    assert (one.low, one.high) == (pytest.approx(float(known.mean() - half)), pytest.approx(float(known.mean() + half)))
+    assert f"{len(known)} targets" in repr(one)
+    assert "held" in repr(one)
+    assert f"{known[0]:.3g}" in repr(one)
+
+
+def test_seeds_are_the_units_and_two_of_them_are_too_few():
+    model, data = small_problem()
+    for seeds in (range(2), range(5)):
+        found = ew.compare(model, data, [0, 1, 2], methods=["gradient"], levels="input", seeds=seeds)
+        one, alone = found.pair("gradient", "random"), found.pair("random", "random")
+        if len(seeds) < 3:
+            assert math.isnan(one.low)
+            assert math.isnan(alone.low)
+            assert "too few" in repr(one)
+            continue
+        means = one.value.double().nanmean(dim=1)
+        half = stats.t.ppf(0.975, 4) * means.std() / 5**0.5
+        assert one.high - one.low == pytest.approx(2 * float(half))
+        assert alone.low < alone.mean < alone.high
+
+
+@pytest.mark.slow
+def test_intervals_of_normal_values_hold_95_of_100_times_from_three_on():
+    generator = torch.Generator().manual_seed(0)
+    for count in (3, 5, 10, 30):
+        drawn = torch.randn(20000, count, generator=generator, dtype=torch.double)
+        half = student_quantile(0.975, count - 1) * drawn.std(dim=1) / count**0.5
+        assert abs(float((drawn.mean(dim=1).abs() <= half).double().mean()) - 0.95) < 0.01
+
+
+@pytest.mark.slow
+def test_intervals_over_seeds_hold_although_targets_share_the_effect_of_a_seed():
+    generator, hits = torch.Generator().manual_seed(1), 0
+    pairs = torch.combinations(torch.arange(6)).t()
+    for _ in range(1500):
+        effect = torch.randn(6, generator=generator, dtype=torch.double)
+        means = effect[pairs[0]] + effect[pairs[1]] + 0.1 * torch.randn(15, generator=generator, dtype=torch.double)
+        low, high = interval_over_pairs(means, pairs, 0.95)
+        hits += low <= 0 <= high
+    assert 0.93 < hits / 1500 < 0.98
+
+
+@pytest.mark.slow
+def test_intervals_hold_on_measured_pools_as_often_as_is_printed(trained_infection):
+    model, data = trained_infection.model, trained_infection.graphs.test
+    methods = ["gradient", "positive_gradient", "occlusion", "integrated_gradients"]
+    found = ew.compare(model, data, range(0, 1000, 4), methods=methods, yardsticks=False)
+    generator = torch.Generator().manual_seed(0)
+    for one in found.agreements.values():
+        pool = one.value[~one.value.isnan()].double()
+        if one.measure != "cosine" or one.first == one.second or one.layer is not None:
+            continue
+        for count in (3, 5, 10, 20, 50, 100):
+            drawn = pool[torch.randint(0, len(pool), (4000, count), generator=generator)]
+            half = student_quantile(0.975, count - 1) * drawn.std(dim=1) / count**0.5
+            share = float(((drawn.mean(dim=1) - pool.mean()).abs() <= half).double().mean())
+            assert share > held(count, one.mean) - 0.03, (one.first, one.second, one.level, count, share)
 
 
 # --- what comes out, and what is refused ------------------------------------------------------------------------------
@@ -316,7 +356,7 @@ def test_the_bootstrap_draws_targets_and_seeds_again_with_replacement(runs, targ
 @pytest.fixture(scope="module")
 def found():
     model, data = problem()
-    return ew.compare(model, data, [0, 1, 2, 3], methods=["gradient", "occlusion", "goat_walks"], k=3, **FEW)
+    return ew.compare(model, data, [0, 1, 2, 3], methods=["gradient", "occlusion", "goat_walks"], k=3)
 
 
 def test_the_matrix_is_symmetric_and_holds_the_means(found):
@@ -379,12 +419,11 @@ def test_without_matplotlib_the_error_names_the_extra(found, monkeypatch):
         ({"methods": ["gradient"], "yardsticks": False}, "at least two"),
         ({"levels": ["node"]}, "level.*'node'"),
         ({"levels": []}, "at least one level"),
-        ({"seeds": 3}, r"range\(3\)"),
+        ({"seeds": 3}, "`seeds` must be a list"),
         ({"seeds": []}, "at least one"),
-        ({"seeds": [0.5]}, "`seeds` must be an integer"),
+        ({"seeds": [0.5]}, "`seeds` must be a list"),
         ({"k": 0}, "`k` must be .*got 0"),
         ({"by": "irrelevant"}, "Unknown `by` 'irrelevant'"),
-        ({"resamples": 0}, "`resamples` must be .*got 0"),
         ({"confidence": 95}, "`confidence` must be .*got 95"),
         ({"index": [99]}, "99"),
         ({"target": 77}, "77"),
@@ -429,5 +468,5 @@ def test_ten_methods_are_compared_on_200_infection_nodes(trained_infection):
 def test_a_model_of_pyg_can_be_compared_out_of_the_box():
     torch.manual_seed(0)
     data = Data(x=torch.randn(20, 4), edge_index=torch.randint(0, 20, (2, 60)))
-    found = ew.compare(GCN(4, 8, 2, 3), data, [1, 2], methods=["gradient", "occlusion"], **FEW)
+    found = ew.compare(GCN(4, 8, 2, 3), data, [1, 2], methods=["gradient", "occlusion"])
     assert found.num_layers == 2

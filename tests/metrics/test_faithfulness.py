@@ -456,7 +456,7 @@ def test_explanations_of_other_graphs_models_and_numbers_are_refused(problem):
     short = Explanation(torch.tensor([1.0, 2.0]), data.edge_index, 4, index=3, target=1, value=4.0)
     with pytest.raises(ew.InputError, match="shape"):
         ew.metrics.fidelity(short, model, data, k=1)
-    with pytest.raises(ew.InputError, match=r"result of explain"):
+    with pytest.raises(ew.InputError, match=r"must be an Explanation"):
         ew.metrics.fidelity(why.scores, model, data, k=1)
 
 

@@ -89,7 +89,7 @@ class Problem:
         self.one, self.some = ew.explain(self.model, self.data, 2), ew.explain(self.model, self.data, [0, 3])
         self.paths = ew.walks(self.model, self.data, 2, k=3)
         self.ask = ew.Question(self.model, self.data, [0, 3])
-        self.compared = ew.compare(self.model, self.data, [0, 1, 2], methods=["gradient", "occlusion"], resamples=20)
+        self.compared = ew.compare(self.model, self.data, [0, 1, 2], methods=["gradient", "occlusion"])
         self.features = ew.features(self.model, self.data, 2)
         self.feature_set = ew.features(self.model, self.data, [0, 3])
         self.score = ew.Score(self.model, self.data, [2])
@@ -112,7 +112,7 @@ class Problem:
             "walk_relevance": (ew.walk_relevance, {**asked, "index": 2, "walks": [(1, 1, 2)]}),
             "subgraph_relevance": (ew.subgraph_relevance, {**asked, "index": 2, "nodes": [1, 2]}),
             "check": (ew.check, asked),
-            "compare": (ew.compare, {**asked, "methods": ["gradient", "random"], "resamples": 20}),
+            "compare": (ew.compare, {**asked, "methods": ["gradient", "random"]}),
             "write_page": (ew.write_page, {"path": self.folder / "page.html", **asked, "methods": ["gradient"]}),
             "similarity": (ew.similarity, {"a": self.some, "b": self.some}),
             "best_subgraph": (ew.best_subgraph, {"model": self.model, "data": self.data, "found": self.some}),
@@ -129,7 +129,7 @@ class Problem:
             "Question.walks": (self.ask.walks, {}),
             "Question.features": (self.ask.features, {}),
             "Question.check": (self.ask.check, {}),
-            "Question.compare": (self.ask.compare, {"methods": ["gradient", "random"], "resamples": 20}),
+            "Question.compare": (self.ask.compare, {"methods": ["gradient", "random"]}),
             "Question.page": (self.ask.page, {"path": self.folder / "asked.html", "methods": ["gradient"]}),
             "Explanation.top": (one.top, {}),
             "Explanation.subgraph": (one.subgraph, {}),

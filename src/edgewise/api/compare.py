@@ -38,7 +38,6 @@ def compare(
     k: int = 10,
     by: str = "support",
     yardsticks: bool = True,
-    resamples: int = 1000,
     confidence: float = 0.95,
     target: Any = None,
     task: str = "node",
@@ -68,8 +67,7 @@ def compare(
         k: Number of strongest edges whose overlap is measured.
         by: Which edges are strong: `"support"`, `"opposition"` or `"magnitude"`.
         yardsticks: Whether `random` and `full` are compared too.
-        resamples: Number of bootstrap resamples over targets and seeds.
-        confidence: Coverage of the bootstrap interval, between 0 and 1.
+        confidence: Coverage of the Student interval, between 0 and 1.
         target: As in `explain`, and so are `task`, `mode`, `of`, `forward`, `memory`, `batch_size` and `device`.
         task: `"node"`, `"graph"` or `"link"`.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
@@ -95,7 +93,7 @@ def compare(
     """
     own: dict[str, Any] = {
         "methods": methods, "levels": levels, "seeds": seeds, "k": k, "by": by, "yardsticks": yardsticks,
-        "resamples": resamples, "confidence": confidence,
+        "confidence": confidence,
     }  # fmt: skip
     compare_request(**own)
     question = pose(
@@ -114,7 +112,6 @@ class _Request:
     seeds: tuple[int, ...]
     k: int
     by: str
-    resamples: int
     confidence: float
 
 
@@ -127,7 +124,6 @@ def compare_request(
     k: Any = 10,
     by: Any = "support",
     yardsticks: bool = True,
-    resamples: Any = 1000,
     confidence: Any = 0.95,
 ) -> _Request:
     """What is asked of a comparison, checked."""
@@ -137,7 +133,6 @@ def compare_request(
         read_seeds(seeds),
         whole_number("k", k, at_least=1, such_as=10),
         one_of("`by`", by, ORDERS),
-        whole_number("resamples", resamples, at_least=1, such_as=1000),
         share("confidence", confidence, such_as=0.95),
     )
 
@@ -162,7 +157,7 @@ def compare_question(
             runs = run_all(asked.contenders, level, asked.seeds, run, advance)
             check_some_ran(runs)
             table = PairwiseAgreement(runs, level, question.num_layers, asked.k, asked.by)
-            cells |= table.agreements(asked.resamples, asked.confidence)
+            cells |= table.agreements(asked.confidence)
             running += table.running()
     names = tuple(one.label for one in asked.contenders)
     return Comparison(

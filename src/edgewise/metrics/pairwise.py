@@ -1,4 +1,4 @@
-"""Every two methods at one level: how alike their scores are, target by target, with bootstrap intervals of the means.
+"""Every two methods at one level: how alike their scores are, target by target, with Student intervals of the means.
 
 `PairwiseAgreement` takes the `Runs` of `runs.py` and gives the cells of a `Comparison`. The measures themselves are in
 `agreement.py`.
@@ -12,11 +12,11 @@ from itertools import combinations, combinations_with_replacement
 import torch
 from torch import Tensor
 
-from edgewise import random_numbers
 from edgewise.metrics.agreement import Flaws, ScoresByRun, agreements, undefined_where
 from edgewise.metrics.runs import Runs
 from edgewise.results.comparison import MEASURES, Agreement, Key, Running
 from edgewise.results.score_rows import parts_of, rows_of, scores_at
+from edgewise.student_intervals import interval_of_mean, interval_over_pairs
 
 
 @dataclass(frozen=True)
@@ -108,30 +108,17 @@ class PairwiseAgreement:
             for number, method in enumerate(self._methods)
         ]
 
-    def agreements(self, resamples: int, confidence: float) -> dict[Key, Agreement]:
-        """Every cell of every slice by its key, with its bootstrap interval."""
+    def agreements(self, confidence: float) -> dict[Key, Agreement]:
+        """Every cell of every slice by its key, with its interval."""
         found: dict[Key, Agreement] = {}
         for part in self._slices:
-            for measure, numbers in part.numbers.items():
-                ends = self._intervals(numbers, resamples, confidence)
-                for cell, (low, high) in zip(self._cells, ends, strict=True):
-                    one = self._agreement(part, measure, cell, (low, high))
+            for measure in part.numbers:
+                for cell in self._cells:
+                    one = self._agreement(part, measure, cell, confidence)
                     found[one.first, one.second, self._level, part.layer, measure] = one
         return found
 
-    def _intervals(self, numbers: Tensor, resamples: int, confidence: float) -> list[tuple[float, float]]:
-        """The intervals of all cells; cells with equally many pairs of runs are computed together."""
-        ends = [(float("nan"), float("nan"))] * len(self._cells)
-        counts = [cell.place.stop - cell.place.start for cell in self._cells]
-        for count in sorted(set(counts) - {0}):
-            chosen = [number for number, size in enumerate(counts) if size == count]
-            stacked = torch.stack([numbers[self._cells[number].place] for number in chosen])
-            low, high = intervals(stacked, resamples, confidence)
-            for number, *pair in zip(chosen, low.tolist(), high.tolist(), strict=True):
-                ends[number] = (pair[0], pair[1])
-        return ends
-
-    def _agreement(self, part: _Slice, measure: str, cell: _Cell, ends: tuple[float, float]) -> Agreement:
+    def _agreement(self, part: _Slice, measure: str, cell: _Cell, confidence: float) -> Agreement:
         """One cell: mean and deviation over the (run, target) pairs that have a number."""
         first, second = self._methods[cell.first], self._methods[cell.second]
         value = part.numbers[measure][cell.place]
@@ -140,7 +127,7 @@ class PairwiseAgreement:
         known = value[~value.isnan()]
         mean = float(known.mean()) if len(known) else float("nan")
         deviation = float(known.std(correction=0)) if len(known) else float("nan")
-        reasons = self._reasons(part, measure, cell)
+        ends, reasons = _interval(value, cell, confidence), self._reasons(part, measure, cell)
         return Agreement(
             first.label, second.label, measure, self._level, part.layer, value, mean, deviation, *ends, reasons
         )
@@ -160,40 +147,11 @@ class PairwiseAgreement:
         return {text: count for text, count in counts.items() if count}
 
 
-# --- Bootstrap: how far a mean over targets and seeds may move if others had been drawn -------------------------------
-
-
-_DRAWS_AT_ONCE = 2**22  # (draws × targets)
-
-
-def intervals(values: Tensor, resamples: int, confidence: float, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Percentile intervals of means: `[cells]` each, from values `[cells, runs, targets]` in which NaN is left out.
-
-    Targets and runs (seeds, or pairs of seeds) are drawn again with replacement, independently of each other, and the same
-    draws serve every cell. NaN where a cell has fewer than two numbers: one says nothing about the next.
-
-    >>> low, high = intervals(torch.tensor([[[1.0, 2.0, 3.0, 4.0]], [[2.0, 2.0, 2.0, torch.nan]]]), 500, 0.95)
-    >>> bool(low[0] < 2.5 < high[0]), (low[1], high[1]) == (2.0, 2.0)
-    (True, True)
-    """
-    known = ~values.isnan()
-    filled, counted = torch.where(known, values, 0.0).double(), known.double()
-    means = []
-    for draws in torch.arange(resamples).split(max(_DRAWS_AT_ONCE // max(values.size(2), 1), 1)):
-        targets, runs = (_counts(values.size(axis), draws, seed, axis) for axis in (2, 1))
-        sums, sizes = (torch.einsum("crd,rd->cd", part @ targets, runs) for part in (filled, counted))
-        means.append(sums / torch.where(sizes > 0, sizes, torch.nan))
-    found = torch.cat(means, dim=1)
-    ends = torch.tensor([(1 - confidence) / 2, (1 + confidence) / 2], dtype=torch.double)
-    low, high = found.nanquantile(ends, dim=1)
-    alone = known.sum(dim=(1, 2)) < 2
-    return low.masked_fill(alone, torch.nan), high.masked_fill(alone, torch.nan)
-
-
-def _counts(size: int, draws: Tensor, seed: int, axis: int) -> Tensor:
-    """`[size, draws]`: how often each of `size` things comes up in as many draws with replacement."""
-    drawn = random_numbers.uniform(seed, torch.tensor(axis), draws.view(-1, 1), torch.arange(size))
-    column = torch.arange(len(draws)).view(-1, 1).expand_as(drawn)
-    counts = torch.zeros(size, len(draws), dtype=torch.double)
-    place = ((drawn * size).long(), column)
-    return counts.index_put_(place, torch.ones((), dtype=torch.double), accumulate=True)
+def _interval(value: Tensor, cell: _Cell, confidence: float) -> tuple[float, float]:
+    """Of the mean of `[runs, targets]`: units are targets, or seeds if there are several: targets share a seed."""
+    if len(value) == 1:
+        return interval_of_mean(value[0], confidence)
+    by_run = value.double().nanmean(dim=1)
+    if cell.first == cell.second:  # pairs of seeds
+        return interval_over_pairs(by_run, torch.stack(cell.runs), confidence)
+    return interval_of_mean(by_run, confidence)

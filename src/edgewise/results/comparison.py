@@ -14,6 +14,7 @@ from torch import Tensor
 from edgewise.arguments import one_of
 from edgewise.contract import checked
 from edgewise.errors import SettingError, missing_extra
+from edgewise.student_intervals import held
 from edgewise.text import columns, counted, for_json
 
 if TYPE_CHECKING:
@@ -28,11 +29,15 @@ NUMBERS = ("mean", "deviation", "low", "high")
 """The numbers of a cell, over targets and seeds."""
 
 
+_FEW = 10
+"""Below so many numbers, the numbers themselves are shown."""
+
+
 @dataclass(frozen=True, eq=False)
 class Agreement:
     """How alike two methods are by one measure, at one level; in one layer, or over all of it (`layer` is None).
 
-    `mean`, `deviation` (of the population) and the ends of the bootstrap interval leave out targets without a number.
+    `mean`, `deviation` (of the population) and the ends of the Student interval leave out targets without a number.
     """
 
     first: str
@@ -66,8 +71,18 @@ class Agreement:
         because = "".join(f"; {count} undefined: {reason}" for reason, count in self.reasons.items())
         return (
             f"{self.first} ~ {self.second}: {self.measure} ({where}) {self.mean:.4g} ± {self.deviation:.4g}, "
-            f"[{self.low:.4g}, {self.high:.4g}], {self.defined} numbers{because}"
+            f"{self._interval()}{because}"
         )
+
+    def _interval(self) -> str:
+        """The interval with what it stands on; few values speak for themselves."""
+        known = self.value[~self.value.isnan()]
+        values = f": {' '.join(f'{value:.3g}' for value in known.tolist())}" if len(known) < _FEW else ""
+        if self.low != self.low:
+            return f"{counted(len(known), 'number')}, too few for an interval{values}"
+        units = counted(len(self.value), "seed") if len(self.value) > 1 else counted(len(known), "target")
+        sure = "" if len(self.value) > 1 else f"; such intervals held {held(len(known), self.mean):.0%} of the time"
+        return f"[{self.low:.4g}, {self.high:.4g}] ({units}{sure}){values}"
 
 
 @dataclass(frozen=True)

@@ -222,5 +222,5 @@ def _agreements(asked: PageAbout, runs: Mapping[str, list[Runs]]) -> dict[Key, A
     for level, part in runs.items():
         if len(part) > 1 and any(one.sets for one in part):
             table = PairwiseAgreement(part, level, asked.question.num_layers, STRONGEST, "magnitude")
-            found |= table.agreements(resamples=1, confidence=0.95)  # a page shows means, not intervals
+            found |= table.agreements(confidence=0.95)
     return found
