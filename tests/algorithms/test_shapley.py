@@ -187,3 +187,35 @@ def test_shapley_leaves_no_trace(case_name):
 def test_a_number_of_samples_that_is_none_is_refused(samples):
     with pytest.raises(ew.SettingError, match="Use samples=50"):
         ew.explain(zoo.BY_NAME["gcn"].build(), zoo.GRAPHS["directed"](), index=1, method="shapley", samples=samples)
+
+
+def test_intervals_are_students_and_there_is_none_where_samples_do_not_differ():
+    _, model, data, _ = node_problem("gcn", "everything")
+    why = quietly(ew.explain, model, data, 1, method="shapley", samples=5)
+    low, high = why.intervals()
+    known = why.standard_errors > 0
+    assert_close((high - low)[known], 2 * 2.7764451052 * why.standard_errors[known], 1e-8)  # t with 4 degrees of freedom
+    assert bool(low[~known].isnan().all())
+    with pytest.raises(ew.InputError, match="shapley"):
+        ew.explain(model, data, 1).intervals()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("samples", [20, 50])
+def test_intervals_hold_for_edges_that_act_in_a_tenth_of_the_orders(samples, trained_infection):
+    """Against the mean of 2,000 orders; an edge acts in an order if it changes the number there."""
+    model, data = trained_infection.model, trained_infection.graphs.test
+    index = list(range(0, 60, 10))
+    runs = [ew.explain(model, data, index, method="shapley", samples=samples, seed=s) for s in range(2000 // samples)]
+    inside = total = 0
+    for position in range(len(index)):
+        scores = torch.stack([run[position].scores for run in runs])
+        truth = scores.double().mean(dim=0)
+        zero = torch.stack([run[position].standard_errors == 0 for run in runs]).double().mean(dim=0)
+        active = zero < 0.9**samples  # a tenth of the orders: an edge that acts less often is still more often
+        for run in runs:
+            low, high = run[position].intervals()
+            known = active & ~low.isnan()
+            inside += int(((low <= truth) & (truth <= high))[known].sum())
+            total += int(known.sum())
+    assert 0.93 <= inside / total <= 0.97

@@ -132,6 +132,7 @@ class Problem:
             "Question.compare": (self.ask.compare, {"methods": ["gradient", "random"]}),
             "Question.page": (self.ask.page, {"path": self.folder / "asked.html", "methods": ["gradient"]}),
             "Explanation.top": (one.top, {}),
+            "Explanation.intervals": (ew.explain(self.model, self.data, 2, method="shapley").intervals, {}),
             "Explanation.subgraph": (one.subgraph, {}),
             "Explanation.merged": (one.merged, {}),
             "Explanation.plot": (one.plot, {}),

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from edgewise.arguments import one_of, whole_number
+from edgewise.arguments import one_of, share, whole_number
 from edgewise.contract import checked
 from edgewise.errors import InputError
+from edgewise.student_intervals import student_quantile
 
 if TYPE_CHECKING:
     from edgewise.results.subgraph import Subgraph
@@ -153,6 +154,20 @@ class Explanation:
     def edge_scores(self) -> Tensor:
         """`[E]`: the scores themselves, at layer level summed over the layers."""
         return self.scores if self.level == "input" else self.scores.sum(dim=0)
+
+    @checked
+    def intervals(self, confidence: float = 0.95) -> tuple[Tensor, Tensor]:
+        """Student's interval of every sampled score (`shapley`): its ends, each in the shape of the scores.
+
+        NaN where the samples did not differ: then nothing is known about their spread.
+        """
+        if self.standard_errors is None:
+            raise InputError(f"{self.method} does not sample, so its scores have no intervals. Use method='shapley'.")
+        samples = int(self.settings["samples"])
+        share("confidence", confidence, such_as=0.95)
+        times = student_quantile((1 + confidence) / 2, samples - 1) if samples > 1 else torch.nan
+        half = torch.where(self.standard_errors > 0, self.standard_errors * times, torch.nan)
+        return self.scores - half, self.scores + half
 
     @checked
     def subgraph(
