@@ -65,7 +65,7 @@ def features(
     found = ew.features(
         question.model,
         question.graphs.data,
-        question.index[:shown].tolist(),
+        question.targets(slice(shown)),
         method=method,
         top=top,
         target=question.classes_of(slice(shown)),

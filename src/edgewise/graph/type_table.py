@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from edgewise.errors import InputError
@@ -87,9 +88,33 @@ class TypeTable:
         kind = next(kind for kind, columns in self._edges.items() if column in columns)
         return kind, column - self._edges[kind].start
 
+    def nodes_of(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """Nodes of the union, all at once, `[n]` each: the place of their type in `node_types`, and their number in it.
+
+        >>> table = TypeTable("movie", (("user", 3), ("movie", 2)), ())
+        >>> table.nodes_of(torch.tensor([0, 3]))
+        (tensor([1, 0]), tensor([0, 1]))
+        """
+        return _located(numbers, list(self._nodes.values()))
+
+    def edges_of(self, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Columns of the union, `[n]` each: the place of their type in `edge_types`, and their column in it."""
+        return _located(columns, list(self._edges.values()))
+
     def plain(self) -> tuple[Any, ...]:
         """As nested tuples, for a file; `TypeTable(*table.plain())` is the same table."""
         return self.explained, self.nodes, self.edges
+
+
+def _located(numbers: Tensor, ranges: list[range]) -> tuple[Tensor, Tensor]:
+    """Which of some ranges each number lies in, and how far; together the ranges cover all numbers."""
+    order = sorted((part for part in enumerate(ranges) if len(part[1])), key=lambda part: part[1].start)
+    place = torch.tensor([place for place, _ in order], dtype=torch.long, device=numbers.device)
+    start = torch.tensor([part.start for _, part in order], dtype=torch.long, device=numbers.device)
+    if not order:
+        return numbers.long(), numbers.long()
+    found = torch.searchsorted(start, numbers, right=True) - 1
+    return place[found], numbers - start[found]
 
 
 def union_of(data: HeteroData, table: TypeTable) -> Data:

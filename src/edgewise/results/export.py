@@ -21,13 +21,13 @@ from edgewise.files import write_whole
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.results.storage import edge_columns, index_columns
 from edgewise.results.typed_explanation import TypedExplanation
+from edgewise.results.typed_tables import typed_columns
 from edgewise.results.walk_set import WalkSet
 from edgewise.text import read_classes, read_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from edgewise.graph.type_table import TypeTable
     from edgewise.results.explanation import Explanation
 
 
@@ -189,19 +189,6 @@ def columns(found: Explanation | ExplanationSet | WalkSet, what: str = "edges") 
     if isinstance(found, ExplanationSet):
         return _of_set(found, what)
     return _of_self(found) if what == "self" else _of_edges(found)
-
-
-def typed_columns(table: dict[str, np.ndarray], types: TypeTable) -> dict[str, np.ndarray]:
-    """A table of the union with the types beside the numbers (`edge_type`, `source_type`, …), numbers counted within them."""
-    found: dict[str, np.ndarray] = {}
-    for name, numbers in table.items():
-        if name in ("column", "source", "receiver", "node"):
-            each = [types.edge(n) if name == "column" else types.node(n) for n in numbers.tolist()]
-            texts = ["__".join(kind) if isinstance(kind, tuple) else kind for kind, _ in each]
-            found["edge_type" if name == "column" else f"{name}_type"] = np.array(texts, dtype=str)
-            numbers = np.array([number for _, number in each], dtype=np.int64)
-        found[name] = numbers
-    return found
 
 
 def _of_edges(why: Explanation) -> dict[str, np.ndarray]:
