@@ -1,5 +1,7 @@
 """Results of typed graphs: by type, in files, in tables, beside each other."""
 
+import re
+
 import pytest
 import torch
 from torch_geometric.explain import HeteroExplanation
@@ -96,8 +98,6 @@ def test_rows_and_graphs_name_types(question, found):
     for source, receiver, attributes in graph.edges(data=True):
         kind, column = attributes["kind"], attributes["column"]
         assert data[kind].edge_index[:, column].tolist() == [source[1], receiver[1]]
-    with pytest.raises(ew.InputError, match=r"why\.flat"):
-        found[1].plot()
 
 
 def test_metrics_ask_the_typed_model_again(question):
@@ -116,7 +116,7 @@ def test_metrics_ask_the_typed_model_again(question):
 
 def test_check_and_compare_speak_of_types(question):
     ask = ew.Question(*question, ("movie", [0, 3]))
-    assert "'user'" in str(ask.check())
+    assert re.search(r"(user|movie|genre) \d+→(user|movie|genre) \d+ for movie [03]", str(ask.check()))
     assert "gradient" in str(ask.compare(methods=["gradient", "occlusion"]))
     assert "2 layers" in repr(ask)
 

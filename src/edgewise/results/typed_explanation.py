@@ -143,10 +143,6 @@ class TypedExplanation(Explanation):
         """Not for typed graphs: the two directions of an edge are two types."""
         self._refuse("merged()")
 
-    def plot(self, **options: Any) -> NoReturn:
-        """Not for typed graphs yet; `flat.plot()` draws the union."""
-        self._refuse("plot()")
-
     def _refuse(self, what: str) -> NoReturn:
         raise InputError(
             f"{what} is not made for typed graphs yet. Use why.flat, the same explanation of the union of all types, whose "

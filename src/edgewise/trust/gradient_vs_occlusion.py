@@ -123,4 +123,5 @@ def _worst(score: Score, off: Tensor, gradient: Tensor, occlusion: Tensor) -> Wo
     index, column = plain_index(score.index)[int(score.owner[place])], int(score.edge_id[place])
     if score.types is not None:
         source, receiver = score.types.node(source), score.types.node(receiver)
+        index = score.types.node(index) if score.types.explained else index
     return WorstEdge(index, source, receiver, column, float(gradient[place]), float(occlusion[place]))
