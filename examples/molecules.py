@@ -4,7 +4,7 @@ Molecules are made up: rings and chains of carbon with some groups attached, and
 oxygens) makes the molecule mutagenic. Run this file once: it writes molecules.pt and atom_weights.pt. Then one command
 makes the page, and another one names the atom features:
 
-    edgewise explain --model molecules:Classifier --weights atom_weights.pt --data molecules.pt --index 0-2 --page molecules.html
+    edgewise explain --model molecules:Classifier --weights atom_weights.pt --data molecules.pt --index 0-2 --page atoms.html
     edgewise features --model molecules:Classifier --weights atom_weights.pt --data molecules.pt --index 0-2
 """
 

@@ -80,7 +80,7 @@ def test_the_typed_fraud_example_goes_from_tables_to_a_page_that_names_what_was_
     names = runpy.run_path("typed_fraud.py")
     names["main"]()
     (command,) = commands_of("typed_fraud.py")
-    done = call(*command)
+    done = call(*command, "--set", "epochs=10")
     assert "card C11" in done.stdout
     assert "user" not in done.stdout
     page = Path("fraud.html").read_text(encoding="utf-8")
@@ -106,5 +106,5 @@ def test_the_molecule_example_names_atoms_and_their_features(capsys):
     done = call(*features)
     assert "charge" in done.stdout
     call(*page, "--method", "gradient", "--level", "input")
-    assert Path("molecules.html").is_file()
+    assert Path("atoms.html").is_file()
     assert "N8" in Path("nitro.html").read_text(encoding="utf-8")
