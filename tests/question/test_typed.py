@@ -321,7 +321,7 @@ def test_a_type_without_output_is_named():
     [
         (lambda model, data: ew.walks(model, data, ("movie", 1)), "Walks over typed edges"),
         (lambda model, data: ew.explain(model, data, ("movie", 1), method="lrp"), "Walks over typed edges"),
-        (lambda model, data: ew.explain(model, [data], task="graph"), "HeteroData"),
+        (lambda model, data: ew.explain(model, [data], task="graph"), "one row for each graph"),
     ],
 )
 def test_what_is_not_built_for_typed_graphs_says_so(ask, text):

@@ -118,6 +118,7 @@ def joined(sets: Sequence[ExplanationSet]) -> ExplanationSet:
         target=torch.cat([one.target for one in sets]),
         value=torch.cat([one.value for one in sets]),
         graphs=first.graphs if shared else tuple(graph for one in sets for graph in one.graphs),
+        graph_types=tuple(types for one in sets for types in one.graph_types),
         edges=_joined([one.edges for one in sets], sets),
         own=_joined([one.own for one in sets], sets),
         own_missing=tuple(sorted({layer for one in sets for layer in one.own_missing})),

@@ -36,10 +36,11 @@ class TypedPart:
 
     def is_of(self, graph: Data) -> bool:
         """Whether it is this part, and the model has not written into it."""
-        return self.of is graph.edge_index and self.versions == _versions(self.data)
+        return self.of is graph.edge_index and self.versions == versions(self.data)
 
 
-def _versions(data: HeteroData) -> list[int]:
+def versions(data: HeteroData) -> list[int]:
+    """Torch's counts of changes in place of all tensors."""
     return [value._version for store in data.stores for value in store.values() if isinstance(value, Tensor)]
 
 
@@ -70,7 +71,7 @@ class TypedForward(GraphForward):
         elif takes_data(model):
             found = model(given)
         else:
-            found = model(given.collect("x"), given.collect("edge_index"), **_extras(model, given))
+            found = model(given.collect("x"), given.collect("edge_index"), **extras_of(model, given))
         return self._rows(found, part)
 
     def describe(self, model: nn.Module) -> str:
@@ -80,7 +81,7 @@ class TypedForward(GraphForward):
             return f"forward({name}, data)"
         if takes_data(model):
             return f"{name}(data)"
-        extras = "".join(f", {key}={key}" for key in _extras(model, self.data))
+        extras = "".join(f", {key}={key}" for key in extras_of(model, self.data))
         return f"{name}(x_dict, edge_index_dict{extras})"
 
     def hint(self) -> str:
@@ -156,8 +157,8 @@ class TypedForward(GraphForward):
         if graph.x.dtype != torch.int64:
             raise InputError("The features of a typed graph cannot be replaced: each node type has its own.")
         node, column, table = graph.x.view(-1), graph.edge_number, self.table
-        nodes = {name: _members(node, table.node_range(name)) for name in table.node_types}
-        columns = {kind: _members(column, table.edge_range(kind)) for kind in table.edge_types}
+        nodes = {name: members(node, table.node_range(name)) for name in table.node_types}
+        columns = {kind: members(column, table.edge_range(kind)) for kind in table.edge_types}
         place = torch.empty_like(node)
         part = HeteroData()
         for name, rows in nodes.items():
@@ -169,7 +170,7 @@ class TypedForward(GraphForward):
             part[kind].edge_index = place[graph.edge_index[:, chosen]]
         for key, value in self.data.to_dict()["_global_store"].items():
             part[key] = value
-        return TypedPart(graph.edge_index, part, nodes, columns, _versions(part))
+        return TypedPart(graph.edge_index, part, nodes, columns, versions(part))
 
     def _fill(self, part: HeteroData, key: Any, chosen: Tensor) -> None:
         """The attributes of some nodes or columns of one type; whatever belongs to neither is kept as it is."""
@@ -185,7 +186,7 @@ class TypedForward(GraphForward):
             part[key][name] = value
 
 
-def _members(numbers: Tensor, of: range) -> Tensor:
+def members(numbers: Tensor, of: range) -> Tensor:
     """Where numbers lie in a range, ascending."""
     return ((numbers >= of.start) & (numbers < of.stop)).nonzero().view(-1)
 
@@ -199,7 +200,7 @@ def _axis(data: HeteroData, store: Any, key: str) -> int:
     return int(data.__cat_dim__(key, store[key], store)) % max(store[key].dim(), 1)
 
 
-def _extras(model: nn.Module, data: HeteroData) -> dict[str, Any]:
+def extras_of(model: nn.Module, data: HeteroData) -> dict[str, Any]:
     """Attributes of edges that `forward` names: `edge_attr_dict`, or `edge_attr` in a model that `to_hetero` made."""
     names, found = argument_names(model), {}
     for key in _EXTRAS:

@@ -183,9 +183,10 @@ def columns(found: Explanation | ExplanationSet | WalkSet, what: str = "edges") 
     if isinstance(found, WalkSet):
         return _of_walks(found)
     if isinstance(found, TypedExplanation):
-        return typed_columns(columns(found.flat, what), found.types)
-    if isinstance(found, ExplanationSet) and found.types is not None:
-        return typed_columns(_of_set(replace(found, types=None), what), found.types)
+        return typed_columns(columns(found.flat, what), [found.types])
+    types = found.type_tables if isinstance(found, ExplanationSet) else ()
+    if isinstance(found, ExplanationSet) and types:
+        return typed_columns(_of_set(replace(found, types=None, graph_types=()), what), types)
     if isinstance(found, ExplanationSet):
         return _of_set(found, what)
     return _of_self(found) if what == "self" else _of_edges(found)

@@ -106,14 +106,19 @@ def _arrays(explained: ExplanationSet) -> dict[str, np.ndarray]:
 
 def _about(explained: ExplanationSet) -> dict[str, Any]:
     """What is not an array, as plain data."""
-    types = {} if explained.types is None else {"types": as_jsonable(explained.types.plain())}
+    types = {}
+    if explained.type_tables:
+        types = {
+            "types" if explained.types else "graph_types": [as_jsonable(one.plain()) for one in explained.type_tables]
+        }
     plain = {name: as_jsonable(getattr(explained, name)) for name in _PLAIN}
     return {"format": _FORMAT, "version": _VERSION, **plain, **types}
 
 
-def _types(about: dict[str, Any]) -> TypeTable:
-    """The types of a typed graph, as `TypeTable.plain` gave them."""
-    return TypeTable(*_from_jsonable(about["types"]))
+def _types(about: dict[str, Any]) -> tuple[TypeTable, ...]:
+    """The types of a typed graph, or of several, as `TypeTable.plain` gave them; none for other graphs."""
+    listed = about.get("types") or about.get("graph_types") or []
+    return tuple(TypeTable(*_from_jsonable(one)) for one in listed)
 
 
 def _brought_up(about: dict[str, Any], name: str) -> dict[str, Any]:
@@ -159,7 +164,8 @@ def _assemble(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Explanati
         edges=_entries(tensors, "edges"),
         own=_entries(tensors, "own"),
         errors=_entries(tensors, "errors"),
-        types=_types(about) if "types" in about else None,
+        types=_types(about)[0] if "types" in about else None,
+        graph_types=_types(about) if "graph_types" in about else (),
         **plain,
     )
 
@@ -201,8 +207,8 @@ def _write_parquet(file: Any, arrays: dict[str, np.ndarray], about: dict[str, An
     pyarrow = _pyarrow()
     extra = {name: _packed(array) for name, array in arrays.items() if name not in ("edges_place", "edges_score")}
     columns = _columns(arrays, about["level"])
-    if "types" in about:
-        columns = typed_columns(columns, _types(about))
+    if types := _types(about):
+        columns = typed_columns(columns, types)
     table = pyarrow.table(named_columns(columns, node_names))
     table = table.replace_schema_metadata({"edgewise": json.dumps({"about": about, "arrays": extra})})
     pyarrow.parquet.write_table(table, file)
@@ -266,8 +272,8 @@ def _read_parquet(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     arrays = {name: np.load(io.BytesIO(data), allow_pickle=False) for name, data in packed.items()}
     if "edges_start" in arrays:
         row, column = table["position"].to_numpy(), table["column"].to_numpy()
-        if "types" in extra["about"]:
-            column = union_columns(column, table["edge_type"].to_numpy(zero_copy_only=False), _types(extra["about"]))
+        if types := _types(extra["about"]):
+            column = union_columns(column, table["edge_type"].to_numpy(zero_copy_only=False), row, types)
         width = arrays["graph_edges"][row if len(arrays["graph_edges"]) > 1 else np.zeros_like(row)]
         layer = table["layer"].to_numpy() if extra["about"]["level"] == "layer" else 0
         arrays["edges_place"], arrays["edges_score"] = layer * width + column, table["score"].to_numpy()

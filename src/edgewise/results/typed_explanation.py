@@ -1,4 +1,4 @@
-"""TypedExplanation: the scores of one node of a typed graph, by edge type and node type."""
+"""TypedExplanation: the scores of one node of a typed graph, or of one typed graph, by edge type and node type."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -39,12 +39,12 @@ class TypedScores(Mapping[Any, Tensor]):
 
 
 class TypedExplanation(Explanation):
-    """Why the model gave one node of a typed graph its number.
+    """Why the model gave one node of a typed graph, or a whole typed graph, its number.
 
     `scores` and `standard_errors` are mappings by edge type, `[E_type]` or `[L, E_type]` in the order of that type's columns;
-    `self_scores` is one by node type. `index` is `(node type, number)`. `flat` is the same explanation of the union of all
-    types, one homogeneous graph: what pictures, exports and metrics work on; `types` says which of its nodes and columns are
-    of which type.
+    `self_scores` is one by node type. `index` is `(node type, number)`, or the number of a graph. `flat` is the same
+    explanation of the union of all types, one homogeneous graph: what pictures, exports and metrics work on; `types` says
+    which of its nodes and columns are of which type.
 
     >>> flat = Explanation(torch.tensor([0.5, -2.0]), torch.tensor([[1, 1], [0, 0]]), 2, index=0, target=1, value=1.5)
     >>> rates, sees = ("user", "rates", "movie"), ("user", "sees", "movie")
@@ -72,7 +72,7 @@ class TypedExplanation(Explanation):
             types=types,
             edge_index=ends,
             num_nodes={name: len(numbers) for name, numbers in nodes.items()},
-            index=types.node(flat.index),
+            index=types.node(flat.index) if types.explained else flat.index,
             target=flat.target,
             value=flat.value,
             method=flat.method,
@@ -107,14 +107,16 @@ class TypedExplanation(Explanation):
         from torch_geometric.explain import HeteroExplanation
 
         found = HeteroExplanation()
-        name, number = self.types.node(self.flat.index)
         for kind, count in self.types.nodes:
             found[kind].num_nodes = count
         for kind, mask in self.edge_scores().items():
             found[kind].edge_index, found[kind].edge_mask = self.edge_index[kind], mask
             if self.level == "layer":
                 found[kind].layer_edge_mask = self.scores[kind].t().contiguous()
-        found[name].index = torch.tensor([number])
+        if self.types.explained:
+            found[self.types.explained].index = torch.tensor([self.flat.index])
+        else:
+            found.index = torch.tensor([self.flat.index])
         found.target = torch.tensor([self.target])
         return found
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from edgewise.graph.type_table import TypeTable
 
@@ -18,22 +17,23 @@ NodeNames = Sequence[str] | Mapping[str, Sequence[str]] | None
 """A name for every node; of a typed graph by node type."""
 
 
-def typed_columns(table: Columns, types: TypeTable) -> dict[str, np.ndarray]:
-    """A table of the union with the types beside the numbers (`edge_type`, `source_type`, …), numbers counted within them.
+def typed_columns(table: Columns, types: Sequence[TypeTable]) -> dict[str, np.ndarray]:
+    """A table of unions with the types beside the numbers (`edge_type`, `source_type`, …), numbers counted within them.
+
+    `types` is one table, or one for each graph: then the column `position` says which graph a row is about.
 
     >>> types = TypeTable("movie", (("user", 3), ("movie", 2)), ((("user", "rates", "movie"), 4),))
-    >>> typed_columns({"source": np.array([3]), "column": np.array([2])}, types)["source_type"].tolist()
+    >>> typed_columns({"source": np.array([3]), "column": np.array([2])}, [types])["source_type"].tolist()
     ['user']
     """
     found: dict[str, np.ndarray] = {}
     for name, numbers in table.items():
-        if name == "index":
-            found["index_type"] = np.full(len(numbers), types.explained, dtype=object).astype(str)
+        if name == "index" and types[0].explained:
+            found["index_type"] = np.full(len(numbers), types[0].explained, dtype=object).astype(str)
         elif name == "column":
-            kinds = [BETWEEN.join(kind) for kind in types.edge_types]
-            found["edge_type"], numbers = _located(kinds, types.edges_of(_tensor(numbers)))
+            found["edge_type"], numbers = _located(numbers, table, [_edge_starts(one) for one in types])
         elif _is_node(name):
-            found[f"{name}_type"], numbers = _located(types.node_types, types.nodes_of(_tensor(numbers)))
+            found[f"{name}_type"], numbers = _located(numbers, table, [_node_starts(one) for one in types])
         found[name] = numbers
     return found
 
@@ -43,21 +43,37 @@ def _is_node(name: str) -> bool:
     return name in _NODES or (name.startswith("node_") and name.removeprefix("node_").isdecimal())
 
 
-def _tensor(numbers: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64))
+def _node_starts(types: TypeTable) -> list[tuple[str, int]]:
+    return sorted(((name, types.node_range(name).start) for name in types.node_types), key=lambda one: one[1])
 
 
-def _located(texts: Sequence[str], where: tuple[torch.Tensor, torch.Tensor]) -> tuple[np.ndarray, np.ndarray]:
-    """The texts of types, and the numbers within them."""
-    kind, number = (part.numpy() for part in where)
-    return np.array([*texts, ""], dtype=str)[kind] if len(kind) else np.zeros(0, dtype=str), number
+def _edge_starts(types: TypeTable) -> list[tuple[str, int]]:
+    return [(BETWEEN.join(kind), types.edge_range(kind).start) for kind in types.edge_types]
 
 
-def union_columns(column: np.ndarray, edge_type: np.ndarray, types: TypeTable) -> np.ndarray:
+def _located(numbers: np.ndarray, table: Columns, types: list[list[tuple[str, int]]]) -> tuple[np.ndarray, np.ndarray]:
+    """The type of each number, and the number within it; a type begins at its start, all graphs have the same types.
+
+    A type without nodes begins where the next one does: of types that begin at or before a number the last one counts.
+    """
+    starts = np.array([[start for _, start in one] for one in types], dtype=np.int64)  # [graphs, types]
+    starts = starts[table["position"] if len(types) > 1 else np.zeros(len(numbers), dtype=np.int64)]  # [rows, types]
+    kind = (numbers[:, None] >= starts).sum(axis=1) - 1
+    texts = np.array([text for text, _ in types[0]], dtype=str)
+    if not len(numbers):
+        return np.zeros(0, dtype=str), numbers
+    return texts[kind], numbers - np.take_along_axis(starts, kind[:, None], axis=1)[:, 0]
+
+
+def union_columns(
+    column: np.ndarray, edge_type: np.ndarray, position: np.ndarray, types: Sequence[TypeTable]
+) -> np.ndarray:
     """`[n]`: columns of the union, from those of `typed_columns`."""
-    starts = {BETWEEN.join(kind): types.edge_range(kind).start for kind in types.edge_types}
-    texts, place = np.unique(edge_type.astype(str), return_inverse=True)
-    return column + np.array([starts[str(text)] for text in texts], dtype=np.int64)[place.reshape(-1)]
+    known = {text: place for place, (text, _) in enumerate(_edge_starts(types[0]))}
+    starts = np.array([[start for _, start in _edge_starts(one)] for one in types], dtype=np.int64)
+    texts, which = np.unique(edge_type.astype(str), return_inverse=True)
+    kind = np.array([known[str(text)] for text in texts], dtype=np.int64)[which.reshape(-1)]
+    return column + starts[position if len(types) > 1 else np.zeros(len(column), dtype=np.int64), kind]
 
 
 def named_columns(columns: Columns, node_names: NodeNames) -> dict[str, np.ndarray]:
