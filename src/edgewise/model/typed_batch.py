@@ -4,7 +4,6 @@ What runs is a batch of unions (`graph/type_table.py`), each of which carries th
 that PyG makes of these graphs, with everything that is in them.
 """
 
-import copy
 from typing import Any
 
 import torch
@@ -26,9 +25,13 @@ class TypedBatchForward(TypedForward):
         super().__init__(graphs[0], table, forward)
         self.graphs = graphs
 
+    def data_of(self, number: int) -> HeteroData:
+        """The typed graph of that number."""
+        return self.graphs[number]
+
     def __call__(self, model: nn.Module, graph: Data) -> Tensor:
         """`[graphs, columns]`."""
-        given = copy.copy(self.part(graph).data)
+        given = self.given(self.part(graph))
         if self.forward is not None:
             found = self.forward(model, given)
         elif takes_data(model):

@@ -6,7 +6,7 @@ of the part. Whose they are is told to whoever follows identities (`marks`), so 
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,7 @@ class TypedForward(GraphForward):
         self.data, self.table, self.forward = data, table, forward
         self._double = False
         self._last: TypedPart | None = None
+        self._values: Mapping[tuple[Any, str], Tensor] = {}
         self.returned_table = False
         """Whether the model gave a dictionary by node type: then no count can be mistaken."""
 
@@ -60,12 +61,29 @@ class TypedForward(GraphForward):
         other._double, other._last = True, None
         return other
 
+    def with_values(self, values: Mapping[tuple[Any, str], Tensor]) -> "TypedForward":
+        """The same with other values in the part that is run: `{("user", "x"): features}`."""
+        other = copy.copy(self)
+        other._values = values
+        return other
+
+    def data_of(self, number: int) -> HeteroData:
+        """The typed graph of that number: here there is one."""
+        return self.data
+
+    def given(self, part: TypedPart) -> HeteroData:
+        """What the model gets of a part; it may write into it."""
+        data = copy.copy(part.data)
+        for (key, name), value in self._values.items():
+            data[key][name] = value.clone()
+        return data
+
     # --- the call -----------------------------------------------------------------------------------------------------
 
     def __call__(self, model: nn.Module, graph: Data) -> Tensor:
         """`[nodes of the explained type, columns]`, in the order of the part."""
         part = self.part(graph)
-        given = copy.copy(part.data)
+        given = self.given(part)
         if self.forward is not None:
             found = self.forward(model, given)
         elif takes_data(model):

@@ -69,7 +69,8 @@ def load(path: str | Path) -> Any:
     try:
         arrays, about = readers[path.suffix](path)
         if about.get("format") == FEATURE_FORMAT:
-            return features_from(arrays, about, _from_jsonable(about["settings"]))
+            types = [_from_jsonable(one) for one in about.get("types", ())]
+            return features_from(arrays, about, _from_jsonable(about["settings"]), types)
         if about.get("format") != _FORMAT:
             raise FileError(
                 f"{path.name} must have the format {_FORMAT!r}, got {about.get('format')!r}. Explain again and save."
