@@ -117,6 +117,15 @@ def test_metrics_similarity_check_and_pages_take_typed_graphs(question, tmp_path
     with torch.no_grad():
         lost = why.value - float(own_value(model, graphs[1], why.target, weights))
     assert float(result.plus.value[1]) == pytest.approx(lost, abs=1e-9)
+    result = metrics.fidelity(found, model, graphs, k=2, how="removing")
+    gone = graphs[1].clone()
+    for kind in KINDS:
+        kept = torch.ones(gone[kind].num_edges, dtype=torch.bool)
+        kept[[column for _, _, _, column, other in why.top(2) if other == kind]] = False
+        gone[kind].edge_index = gone[kind].edge_index[:, kept]
+    with torch.no_grad():
+        lost = why.value - float(own_value(model, gone, why.target, None))
+    assert float(result.plus.value[1]) == pytest.approx(lost, abs=1e-9)
     assert "gene" in str(ew.check(model, graphs, [0, 1], task="graph", edges=20))
     names = [{"drug": [f"d{n}" for n in range(one["drug"].num_nodes)]} for one in graphs]
     few = {"methods": ["gradient"], "check": False, "node_names": names}

@@ -161,6 +161,8 @@ def read_typed_graphs(data: Any) -> list[HeteroData]:
         if not isinstance(graph, HeteroData):
             raise InputError(f"`{where}` must be a HeteroData like data[0], got {type(graph).__name__}.")
         check_typed(graph, "data" if len(graphs) == 1 else where)
+        if not graph.num_nodes:
+            raise InputError(f"`{where}` must have at least one node, of any type, got none. Leave it out.")
         for what in ("node_types", "edge_types"):
             ours, first = getattr(graph, what), getattr(graphs[0], what)
             if ours != first:

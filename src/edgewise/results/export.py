@@ -116,7 +116,7 @@ def write_graphml(graph: Any, path: Any, num_nodes: int, labels: Any = None, cla
     for spot, attributes in graph.nodes(data=True):
         node = attributes.get("node", spot)
         more = {"label": named.get(node, str(node))} | ({"class": classed[node]} if node in classed else {})
-        plain.add_node(_name(spot), **_plain(attributes | more))
+        plain.add_node(_name(spot), **_plain(more | attributes))
     for number, (start, end, attributes) in enumerate(graph.edges(data=True)):
         weight = {"weight": abs(attributes["score"])}  # Gephi takes no negative weight
         plain.add_edge(_name(start), _name(end), key=number, **_plain(attributes | weight))

@@ -7,9 +7,11 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.graph.type_table import TypeTable
 from edgewise.results.explanation import Explanation
+from edgewise.text import read_labels, typed_name
 
 
 class TypedScores(Mapping[Any, Tensor]):
@@ -131,14 +133,27 @@ class TypedExplanation(Explanation):
             attributes["kind"], attributes["column"] = self.types.edge(attributes["column"])
         return named
 
-    def to_graphml(
-        self, path: str | Path, *, edges: int | None = None, labels: Any = None, classes: Any = None
-    ) -> None:
-        """Not for typed graphs yet."""
-        self._refuse("to_graphml()")
+    @checked
+    def to_graphml(self, path: str | Path, *, edges: int | None = None, labels: Any = None, classes: Any = None) -> None:
+        """As for other graphs; nodes are named `type/number` and have `type`, edges have `type`. `labels` by node type.
+
+        `classes` must be left out: `type` is there instead.
+        """
+        from edgewise.results.export import write_graphml
+
+        if classes is not None:
+            raise InputError("`classes` must be left out for a typed graph: nodes have the attribute type instead.")
+        graph = self.to_networkx(edges=edges)
+        for (name, number), attributes in graph.nodes(data=True):
+            attributes["type"] = name
+            attributes["label"] = typed_name(name, number, _names_of(labels, name, self.types))
+        for _, _, attributes in graph.edges(data=True):
+            attributes["type"] = "__".join(attributes.pop("kind"))
+        graph.graph["index"] = typed_name(*self.index) if self.types.explained else self.index
+        write_graphml(graph, path, 0)
 
     def subgraph(self, *args: Any, **options: Any) -> NoReturn:
-        """Not for typed graphs yet; `flat.subgraph(…)` is that of the union."""
+        """Not for typed graphs; `flat.subgraph(…)` is that of the union."""
         self._refuse("subgraph()")
 
     def merged(self, undirected: str = "sum") -> NoReturn:
@@ -157,6 +172,15 @@ class TypedExplanation(Explanation):
             f"TypedExplanation({self.method}, {self.level} level, index={self.index}, target={self.target}, "
             f"value={self.value:.4g}, {len(self.types.edges)} edge types, {count} scores not zero)"
         )
+
+
+def _names_of(labels: Any, name: str, types: TypeTable) -> dict[int, str]:
+    """The labels of one node type."""
+    if labels is None:
+        return {}
+    if not isinstance(labels, Mapping) or not set(labels) <= set(types.node_types):
+        raise InputError(f"`labels` of a typed graph must be a mapping {{node type: names}}, types {types.node_types}.")
+    return read_labels(labels.get(name), len(types.node_range(name)))
 
 
 def _local_ends(edge_index: Tensor, types: TypeTable, kind: tuple[str, str, str]) -> Tensor:
