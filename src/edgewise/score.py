@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 from edgewise.arrays import LayerWeight, SelfWeight
 from edgewise.contract import checked
 from edgewise.errors import InputError
+from edgewise.graph.type_table import TypeTable
 from edgewise.program.execution import LoweredEngine
 from edgewise.question import PosedQuestion, pose, sub_target
 from edgewise.question.link_engine import LinkEngine
@@ -95,9 +96,13 @@ class Score:
         self.edge_id, self.owner = self._engine.edge_id, self._engine.owner
         self.self_node, self.self_owner = self._engine.self_node, self._engine.self_owner
         self.edges_of, self.pairs_of = self._engine.edges_of, self._engine.pairs_of
-        self.separable, self.types = question.separable, question.types
+        self.separable = question.separable
         self.positions, self.num_asked = positions, len(question.index)
         self.num_nodes, self.num_edges = question.sizes(positions)
+
+    def types_of(self, owner: int) -> TypeTable | None:
+        """The types of the graph of one of these targets, if it is a typed one."""
+        return self._question.types_of(int(self.positions[owner]))
 
     @property
     def edge_hops(self) -> Tensor:

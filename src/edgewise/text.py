@@ -73,6 +73,26 @@ def for_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def printable(text: str) -> str:
+    r"""A text of the data, without characters that would steer the terminal.
+
+    >>> printable("a\x1b[31mb")
+    'a�[31mb'
+    """
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
+
+
+def typed_name(kind: str, number: int, names: Sequence[str] | Mapping[int, str] | None = None) -> str:
+    """A node of a typed graph in words: its type, and its name or its number.
+
+    >>> typed_name("paper", 3), typed_name("user", 0, ["Ann"]), typed_name("card", 0, ["card 17"])
+    ('paper 3', 'user Ann', 'card 17')
+    """
+    known = names.get(number) if isinstance(names, Mapping) else names[number] if names else None
+    name = str(number) if known in (None, "") else str(known)
+    return name if name.lower().startswith(kind.lower()) else f"{kind} {name}"
+
+
 # --- Labels and classes of nodes, as the user gave them ---------------------------------------------------------------
 
 

@@ -96,7 +96,7 @@ def test_without_ids_nodes_are_rows(folder):
     assert found.data.edge_index.tolist() == [[0, 2], [1, 1]]
     assert found.notes == ("Columns of texts, not used as features: note.",)
     write(folder, "edges", {"source": [0, 2], "target": [1, 3]})
-    assert "edges.csv line 3 joins 2 and 3" in error("explain", *NET, "--data", "people")
+    assert "edges.csv line 3 names 3 as target" in error("explain", *NET, "--data", "people")
 
 
 def test_a_mistake_in_a_table_is_named_with_its_line(folder):

@@ -292,7 +292,7 @@ def test_data_that_cannot_be_explained_is_named(tmp_path):
     (tmp_path / "graph.xls").write_text("")
     (tmp_path / "empty").mkdir()
     cases = {
-        "hetero.pt": "`data` must be a homogeneous graph here, got HeteroData",
+        "hetero.pt": "`data` must have nodes: a HeteroData without node types came",
         "no_edges.pt": "`data.edge_index` must be a tensor [2, edges], got None",
         "tensor.pt": "must hold a Data, a list of them, or the processed file of an InMemoryDataset; got Tensor",
         "weights.pt": "If these are the weights, use --weights weights.pt",

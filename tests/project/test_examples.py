@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 import edgewise as ew
 from command_line import call
@@ -14,7 +15,7 @@ from places import ROOT
 
 EXAMPLES = ROOT / "examples"
 DATA = {"cora_compare.py": "Cora"}
-ASKED_BELOW = ("fraud.py", "mutag_page.py", "my_model.py")
+ASKED_BELOW = ("fraud.py", "molecules.py", "mutag_page.py", "my_model.py", "typed_fraud.py")
 SCRIPTS = sorted({path.name for path in EXAMPLES.glob("*.py")} - set(ASKED_BELOW))
 
 
@@ -67,3 +68,43 @@ def test_a_newcomer_gets_a_page_with_one_command():
     assert Path("why.html").is_file()
     assert "node" in done.stdout
     assert sorted(os.listdir()) == ["graph.npz", "my_model.py", "weights.pt", "why.html"]
+
+
+def commands_of(name):
+    """The commands in the docstring of an example."""
+    return [part.split("\n")[0].split() for part in (EXAMPLES / name).read_text().split("    edgewise ")[1:]]
+
+
+def test_the_typed_fraud_example_goes_from_tables_to_a_page_that_names_what_was_planted():
+    shutil.copy(EXAMPLES / "typed_fraud.py", "typed_fraud.py")
+    names = runpy.run_path("typed_fraud.py")
+    names["main"]()
+    (command,) = commands_of("typed_fraud.py")
+    done = call(*command, "--set", "epochs=10")
+    assert "card C11" in done.stdout
+    assert "user" not in done.stdout
+    page = Path("fraud.html").read_text(encoding="utf-8")
+    assert "merchant \\u2013charged\\u2192 card" in page
+    torch.manual_seed(0)
+    data, suspicious = names["made_up"]()
+    model = names["Detector"]().eval()
+    model.load_state_dict(torch.load("fraud_weights.pt"))
+    predicted = model(data.x_dict, data.edge_index_dict)["account"].argmax(dim=1)
+    caught = ((data["account"].y == 0) & (predicted == 0)).nonzero().view(-1)
+    assert len(caught) > 15
+    found = ew.explain(model, data, ("account", caught), target=0)
+    strongest = [int(why.scores[names["CHARGED"]].argmax()) for why in found]
+    assert float(suspicious[strongest].float().mean()) > 0.9
+
+
+def test_the_molecule_example_names_atoms_and_their_features(capsys):
+    shutil.copy(EXAMPLES / "molecules.py", "molecules.py")
+    runpy.run_path("molecules.py", run_name="__main__")
+    said = capsys.readouterr().out
+    assert "mutagenic: charge of N" in said
+    page, features = commands_of("molecules.py")
+    done = call(*features)
+    assert "charge" in done.stdout
+    call(*page, "--method", "gradient", "--level", "input")
+    assert Path("atoms.html").is_file()
+    assert "N8" in Path("nitro.html").read_text(encoding="utf-8")

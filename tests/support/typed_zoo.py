@@ -4,10 +4,14 @@ The oracle shares nothing with the library: it runs the model on the `HeteroData
 the very `edge_index` tensor that the layer was handed, and its layer by the name of the module (`one`, `two`).
 """
 
+from collections import Counter
+
+import pytest
 import torch
 from torch import nn
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import (
+    FastRGCNConv,
     GATConv,
     GATv2Conv,
     GCNConv,
@@ -17,6 +21,7 @@ from torch_geometric.nn import (
     HeteroConv,
     HGTConv,
     MessagePassing,
+    RGCNConv,
     SAGEConv,
     TransformerConv,
     to_hetero,
@@ -164,6 +169,29 @@ def _mixed(kind, widths):
     return convs[kind]()
 
 
+class Joined(nn.Module):
+    """Types encoded to one width and joined to one graph with `edge_type`: what relational convolutions take."""
+
+    def __init__(self, conv):
+        super().__init__()
+        self.encode = nn.ModuleDict({name: nn.Linear(width, HIDDEN) for name, width in WIDTHS.items()})
+        self.one, self.two = (conv(HIDDEN, HIDDEN, num_relations=len(KINDS)) for _ in range(2))
+        self.head = nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, x_dict, edge_index_dict):
+        start, starts = 0, {}
+        for name in WIDTHS:
+            starts[name], start = start, start + len(x_dict[name])
+        x = torch.cat([self.encode[name](x_dict[name]) for name in WIDTHS])
+        shift = {kind: torch.tensor([[starts[kind[0]]], [starts[kind[2]]]]) for kind in KINDS}
+        edge_index = torch.cat([edge_index_dict[kind] + shift[kind] for kind in KINDS], dim=1)
+        counts = torch.tensor([edge_index_dict[kind].size(1) for kind in KINDS])
+        edge_type = torch.repeat_interleave(torch.arange(len(KINDS)), counts)
+        x = self.two(self.one(x, edge_index, edge_type).relu(), edge_index, edge_type)
+        movies = starts["movie"]
+        return self.head(x[movies : movies + len(x_dict["movie"])])
+
+
 def _hetero(conv):
     return to_hetero(Plain(conv), (list(WIDTHS), KINDS), aggr="sum")
 
@@ -183,7 +211,15 @@ MODELS = {
     "hgt": lambda: Grouped(HGTConv),
     "han": lambda: Grouped(HANConv),
     "by hand": ByHand,
+    "rgcn": lambda: Joined(RGCNConv),
+    "fast rgcn": lambda: Joined(FastRGCNConv),
+    "sage mean": lambda: Stacked(lambda kind, widths: SAGEConv(widths, HIDDEN, aggr="sum"), aggr="mean"),
+    "graphconv min": lambda: Stacked(lambda kind, widths: GraphConv(widths, HIDDEN), aggr="min"),
+    "to_hetero graphconv": lambda: _hetero(lambda n: GraphConv((-1, -1), n)),
 }
+LATE = ("fast rgcn", "sage mean", "graphconv min", "to_hetero graphconv")
+NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in LATE else name for name in MODELS]
+"""The names of all models; some of them are left to slow runs."""
 NOT_LOCAL = {"han"}
 WITH_ATTRIBUTES = {"transformer edge_attr", "graphconv edge_weight", "gine"}
 
@@ -215,13 +251,18 @@ def rows_of(output, name):
 def weighted_value(model, data, weights, name, number, target):
     """The model's output of one node and column with ω on every message: `weights[kind]` is `[2, E_kind]`."""
     given = {data[kind].edge_index.data_ptr(): kind for kind in KINDS if SIZES[kind]}
-    current = {}
+    current, calls = {}, Counter()
 
     def before(module, inputs):
         used, layer = inputs[0], layers[module]
         kind = given.get(used.data_ptr())
         if kind is not None:
             current[module] = weights[kind][layer]
+        elif isinstance(module, RGCNConv) and not isinstance(
+            module, FastRGCNConv
+        ):  # a call for each relation, in their order
+            current[module] = weights[KINDS[calls[module]]][layer]
+            calls[module] += 1
         elif used.size(1) == sum(SIZES.values()):  # HGT: all types in the order of the dictionary
             current[module] = torch.cat([weights[kind][layer] for kind in KINDS])
         elif used.size(1) == 0:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from edgewise.algorithms.class_activation import activation_scores
 from edgewise.algorithms.feature_copies import FeatureCopies
 from edgewise.algorithms.feature_methods import FEATURE_METHODS, FeatureEngine, FeatureMethod, feature_rows
 from edgewise.algorithms.feature_program import FeatureProgram
+from edgewise.algorithms.typed_feature_copies import TypedFeatureCopies
 from edgewise.arguments import did_you_mean, one_of, whole_number
 from edgewise.contract import checked
 from edgewise.errors import InputError, SettingError
@@ -52,7 +54,8 @@ def features(
 
     Args:
         model: A `torch.nn.Module` with PyG message-passing layers; it is run in eval mode and left as it was.
-        data: A `torch_geometric.data.Data`; for `task="graph"` also a list of them or a `Dataset`.
+        data: A `torch_geometric.data.Data` or a `HeteroData` (scores are then by node type); for `task="graph"` also a list of
+            them or a `Dataset`.
         index: The node or graph: an int gives `FeatureScores`; a sequence, tensor, slice or mask a `FeatureSet`; `None` all.
         method: `"gradient"`, `"gradient_x_input"`, `"occlusion"` (one feature of one node set to 0), `"integrated_gradients"`
             (`steps=50`), and for scores of nodes alone `"cam"` or `"grad_cam"`.
@@ -109,12 +112,13 @@ def features_of_question(
 ) -> FeatureScores | FeatureSet:
     """The same for a question that is posed already."""
     chosen, own = _check(method, settings, seed, top, stopped, memory, batch_size)
-    _check_features(question)
+    _check_features(question, chosen)
     budget, ways = read_memory(memory), dict[str, None]()
     parts: list[list[FeatureRows | None]] = []
     with torch.inference_mode(mode=False), question.borrowed():
-        through = FeatureCopies(question, budget)
-        skips = chosen.scores_nodes or through.reads_attributes
+        typed = TypedFeatureCopies(question, budget) if question.types is not None else None
+        through = typed or FeatureCopies(question, budget)
+        skips = typed is not None or chosen.scores_nodes or through.reads_attributes
         lowered = None if skips else FeatureProgram.proved(question, budget)
         engine: FeatureEngine = lowered or through
         if chosen.differentiates and stopped != "keep":
@@ -140,7 +144,11 @@ def features_of_question(
         "stopped": stopped,
         "adds_up_to": chosen.adds_up_to,
     }
-    found = _assembled(question, chosen, parts, story, _names(question))
+    names = None if typed is not None else _names(question)
+    found = _assembled(question, chosen, parts, story, names)
+    if typed is not None:
+        sizes = torch.tensor([[table.size, table.num_attributes] for table in typed.tables])
+        found = replace(found, types=typed.tables, sizes=sizes, num_features=1, num_attributes=1)
     return found[0] if question.single else found
 
 
@@ -167,12 +175,17 @@ def _check(
     return chosen, own
 
 
-def _check_features(question: PosedQuestion) -> None:
-    """Features that can be moved: numbers, not names of categories, of the nodes of one kind of graph."""
-    if question.types is not None or question.task == "link":
-        what = "a HeteroData" if question.types is not None else "task='link'"
+def _check_features(question: PosedQuestion, method: FeatureMethod) -> None:
+    """Features that can be moved: numbers, not names of categories, of nodes and graphs."""
+    if question.types is not None:
+        if method.scores_nodes:
+            raise InputError(
+                f"{method.name} cannot score nodes of a HeteroData. Use method='gradient_x_input' and per_node()."
+            )
+        return
+    if question.task == "link":
         raise InputError(
-            f"Features can be scored for nodes and graphs of one type, got {what}. Use ew.explain(...) for its edges."
+            "Features can be scored for nodes and graphs, got task='link'. Use ew.explain(...) for its edges."
         )
     x = question.graphs[0].x
     if not x.is_floating_point():

@@ -37,8 +37,10 @@ def preflight(question: PosedQuestion, way: str) -> str:
 def _facts(question: PosedQuestion, way: str) -> list[tuple[str, str]]:
     target, count = question.target, len(question.index)
     nodes, edges = _sizes(question)
+    types = question.types
+    of_type = f" of type {types.explained}" if types is not None and types.explained else ""
     facts = [
-        ("task", f"{question.task}, {count} target{'s' if count > 1 else ''}"),
+        ("task", f"{question.task}{of_type}, {count} target{'s' if count > 1 else ''}"),
         ("model returns", f"{question.output.name}; explained is the {_number(target)}"),
         ("layers", str(question.num_layers)),
         ("way", f"{way}; locality: {question.locality}"),

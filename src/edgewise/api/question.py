@@ -129,7 +129,8 @@ class Question:
         """What was asked about: an int stays an int, a pair a pair; of a typed graph `(node type, int or list)`."""
         listed = plain_index(self._posed.index)
         found = listed[0] if self._posed.single else listed
-        return found if self._posed.types is None else (self._posed.types.explained, found)
+        types = self._posed.types
+        return (types.explained, found) if types is not None and types.explained else found
 
     @property
     def target(self) -> Tensor:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from torch_geometric.data import Batch, Data, HeteroData
 
 from edgewise.contract import checked
-from edgewise.errors import FileError, InputError
+from edgewise.errors import FileError
 from edgewise.files import write_whole
 from edgewise.question import pose
 from edgewise.report.page.html import inline_script, page_html
 from edgewise.report.page.page_data import Names, contents
 from edgewise.report.page.page_run import find, read_page, read_target, task_of
 from edgewise.report.page.page_words import settings_rows
+from edgewise.report.typed_look import refuse_classes
 from edgewise.text import plain_text
 
 if TYPE_CHECKING:
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
 
 LONGEST_TITLE = 90
 METHODS = ("gradient", "positive_gradient", "occlusion", "gnn_explainer", "random")
-
-
-_TYPED = (
-    "A page cannot show a typed graph (HeteroData) yet. Use ew.explain(model, data, index) and .top(10), .to_frame() or "
-    ".to_networkx(), which name types."
-)
 
 
 @checked
@@ -77,7 +72,7 @@ def write_page(
         path: The name of the file, such as `"why.html"`; it appears when it is complete.
         model: As in `explain`, like every argument that is not described here.
         data: The graph, or for a graph task the graphs. Molecules (with `smiles`, or labels as in MUTAG) are drawn as such.
-        index: Which nodes or graphs, at most 60.
+        index: Which nodes or graphs, at most 60; of a `HeteroData` `("paper", [3, 5])`.
         methods: Names of `ew.methods()`, pairs of a name and its settings, or objects that `ew.from_pyg` made.
         levels: `"input"`, `"layer"`, or both.
         walks: How many of the best walks of each target; 0 for none.
@@ -87,8 +82,9 @@ def write_page(
         of: The explained number: `"logit"` (the default), `"log_prob"` or `"prob"`.
         check: Whether `ew.check` is asked about the model.
         edges: How many edges of every method, level and layer are kept on the page: the strongest ones.
-        node_names: `{node: text}` or a text for every node; for graphs, `{graph: names}` or an entry for every graph.
-        node_classes: Colours of the nodes, in the same form.
+        node_names: `{node: text}` or a text for every node; for graphs, `{graph: names}` or an entry for every graph; of a
+            typed graph by node type, `{"user": ["Ann", "Bob"]}`.
+        node_classes: Colours of the nodes, in the same form. Nodes of typed graphs have the colours of their types.
         class_names: A name for every class, or `{class: name}`.
         title: The heading of the page.
         settings: Further rows under "What made this page", such as file names.
@@ -116,12 +112,10 @@ def write_page(
     own: dict[str, Any] = {
         "methods": methods, "levels": levels, "walks": walks, "check": check, "edges": edges, "seed": seed,
     }  # fmt: skip
-    if isinstance(data, HeteroData):
-        raise InputError(_TYPED)
     _begin(Path(path))
     read_page(**own, own_settings=method_settings)
     task = task or task_of(data)
-    if task == "graph" and isinstance(data, Data) and not isinstance(data, Batch):
+    if task == "graph" and isinstance(data, (Data, HeteroData)) and not isinstance(data, Batch):
         data = [data]  # a set of one, like everything else on the page
     question = pose(
         model, data, index, target=read_target(target), task=task, mode=mode, of=of or "logit", output=output,
@@ -156,9 +150,9 @@ def page_of_question(
 ) -> Path:
     """The same for a question that is posed already."""
     path = Path(path)
-    if question.types is not None:
-        raise InputError(_TYPED)
     _begin(path)
+    if question.types_of(0) is not None:
+        refuse_classes(node_classes)
     asked = read_page(
         methods=methods, levels=levels, walks=walks, check=check, edges=edges, seed=seed, own_settings=method_settings
     ).about(question, {"memory": memory, "batch_size": batch_size})
@@ -185,8 +179,8 @@ def _check_folder(path: Path) -> None:
 
 
 def _title(told: Mapping[str, Any]) -> str:
-    """The default heading: `Why node 22?` or `Why these 3 nodes?`."""
-    count = len(told["targets"])
+    """The default heading: `Why node 22?`, `Why these 3 nodes?`, of a typed graph `Why account 22?`."""
+    count, first = len(told["targets"]), told["targets"][0]
     if count == 1:
-        return f"Why {told['task']} {told['targets'][0]['index']}?"
-    return f"Why these {count} {told['task']}s?"
+        return f"Why {first['name'] or told['task'] + ' ' + str(first['index'])}?"
+    return f"Why these {count} {told['task']}s{' of type ' + told['explained'] if told['explained'] else ''}?"

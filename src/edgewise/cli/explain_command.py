@@ -124,7 +124,7 @@ def _explain(session: "Session", how: ExplainOptions) -> "Work[ew.ExplanationSet
         found = ew.explain(
             question.model,
             question.graphs.data,
-            question.index[positions].tolist(),
+            question.targets(positions),
             method=how.method,
             level=how.level,
             top=how.top,
@@ -151,10 +151,11 @@ def _save_parts(work: "Work[ew.ExplanationSet]", question: "CliQuestion", path: 
     """
     from edgewise.cli.session import joined
     from edgewise.results.export import columns
-    from edgewise.results.storage import named_columns, save
+    from edgewise.results.storage import save
+    from edgewise.results.typed_tables import named_columns
 
     explained = joined(work.parts)
-    node_names = question.graphs.names if question.graphs.is_one else None
+    node_names = question.graphs.node_names if question.graphs.is_one else None
     if path.suffix == ".csv":
         write_columns(path, named_columns(columns(explained), node_names))
     else:

@@ -65,7 +65,7 @@ def features(
     found = ew.features(
         question.model,
         question.graphs.data,
-        question.index[:shown].tolist(),
+        question.targets(slice(shown)),
         method=method,
         top=top,
         target=question.classes_of(slice(shown)),
@@ -135,6 +135,6 @@ def _table(question: "CliQuestion", found: "Sequence[ew.FeatureScores]", rows: i
     return sections
 
 
-def _name(question: "CliQuestion", node: int) -> str:
-    """The name of a node; nodes of several graphs have numbers only."""
-    return question.node_name(node) if question.graphs.task == "node" else str(node)
+def _name(question: "CliQuestion", node: Any) -> str:
+    """The name of a node; nodes of several graphs have numbers only, with their types if they have some."""
+    return question.node_name(node) if question.graphs.task == "node" or isinstance(node, tuple) else str(node)

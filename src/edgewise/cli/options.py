@@ -92,7 +92,8 @@ class CommonOptions:
         str,
         _option(
             _DATA,
-            "A .pt file saved by PyG, an .npz with x and edge_index, a folder with nodes.csv and edges.csv (or .parquet), "
+            "A .pt file saved by PyG, an .npz with x and edge_index, a folder with nodes.csv and edges.csv (or .parquet; of a "
+            "typed graph nodes_account.csv, edges_account__pays__merchant.csv and so on), "
             f"or a name: {', '.join(DATA_NAMES)}.",
             **_complete(*DATA_NAMES),
         ),
@@ -124,7 +125,8 @@ class CommonOptions:
         _option(
             _QUESTION,
             "Which nodes or graphs to explain: 3,17,100-200 (both ends count), all, test (or train, val: the data's "
-            "masks), or names of nodes. Where the data has ids, numbers are ids; row:3 is a position.",
+            "masks), or names of nodes. Where the data has ids, numbers are ids; row:3 is a position. Of a typed graph with "
+            "the node type first: account:3,5-9.",
             "--index",
             "-i",
         ),

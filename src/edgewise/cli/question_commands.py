@@ -37,13 +37,13 @@ def ask(asked: CommonOptions) -> None:
     from edgewise.cli.read.cli_question import read_question
 
     read = read_question(asked, voice)
-    question = ew.Question(read.model, read.graphs.data, read.index.tolist(), target=read.classes, **read.options)
+    question = ew.Question(read.model, read.graphs.data, read.targets(slice(None)), target=read.classes, **read.options)
     if asked.json:
+        kind = read.graphs.explained
+        listed = [index if kind is None else (kind, index) for index in read.index.tolist()]
         targets = [
             {"index": index, "target": target, "value": value}
-            for index, target, value in zip(
-                read.index.tolist(), question.target.tolist(), question.value.tolist(), strict=True
-            )
+            for index, target, value in zip(listed, question.target.tolist(), question.value.tolist(), strict=True)
         ]
         about = {"layers": question.num_layers, "way": question.way, "settings": dict(question.settings)}
         print_json({"command": "ask", **about, "targets": targets})
@@ -110,7 +110,7 @@ def _compare(asked: CommonOptions, voice: Voice, out: Path | None, how: dict[str
     question = read_question(asked, voice)
     how = {**how, "seeds": [asked.seed + number for number in how["seeds"]]}
     found = ew.compare(
-        question.model, question.graphs.data, question.index.tolist(),
+        question.model, question.graphs.data, question.targets(slice(None)),
         target=question.classes, progress=voice.is_watched, **how, **question.options,
     )  # fmt: skip
     if out is not None:
@@ -158,7 +158,7 @@ def check(
 
     question = read_question(asked, voice)
     report = ew.check(
-        question.model, question.graphs.data, question.index.tolist(),
+        question.model, question.graphs.data, question.targets(slice(None)),
         target=question.classes, edges=edges, seed=asked.seed, progress=voice.is_watched, **question.options,
     )  # fmt: skip
     if asked.json:

@@ -18,7 +18,7 @@ import typer
 
 from edgewise.errors import EdgewiseError
 from edgewise.progress import Pace, Progress, log_lines, terminal_bar
-from edgewise.text import for_json
+from edgewise.text import for_json, printable
 
 if TYPE_CHECKING:
     from edgewise.cli.read.cli_question import CliQuestion
@@ -190,17 +190,21 @@ def _content(question: "CliQuestion", why: "Explanation | WalkSet", rows: int) -
             for walk in why[:rows]
         ]
         return {"exact": why.exact, "upper_bound": why.upper_bound, "walks": walks}
-    edges = []
-    for score, source, receiver, column, *layer in why.top(rows, by="magnitude"):
-        ends = {"source": source, "receiver": receiver, "column": column}
-        named = {"source_name": _name(question, source), "receiver_name": _name(question, receiver)}
-        edges.append({"score": score, **ends, **({"layer": layer[0]} if layer else {}), **named})
-    return {"edges": edges}
+    return {"edges": [_edge(question, entry, layered=why.level == "layer") for entry in why.top(rows, by="magnitude")]}
 
 
-def _name(question: "CliQuestion", node: int) -> str:
+def _edge(question: "CliQuestion", entry: tuple[Any, ...], *, layered: bool) -> dict[str, Any]:
+    """An entry of `top` with names; of a typed graph its ends are `[type, number]`, and it has a `type`."""
+    score, source, receiver, column, *more = entry
+    ends = {"source": source, "receiver": receiver, "column": column}
+    named = {"source_name": _name(question, source), "receiver_name": _name(question, receiver)}
+    kind = {"type": more[-1]} if isinstance(source, tuple) else {}
+    return {"score": score, **ends, **({"layer": more[0]} if layered else {}), **kind, **named}
+
+
+def _name(question: "CliQuestion", node: Any) -> str:
     """The name of a node; nodes of several graphs have numbers only."""
-    return question.node_name(node) if question.graphs.is_one else str(node)
+    return question.node_name(node) if question.graphs.is_one or isinstance(node, tuple) else str(node)
 
 
 def print_json(content: Any) -> None:
@@ -258,6 +262,12 @@ def _probability(one: dict[str, Any]) -> str:
     return f"{one['probability']:.1%}" if "probability" in one else f"{one['value']:.4g}"
 
 
+def _arrow(edge: dict[str, Any]) -> str:
+    """An edge in words, such as `a → b`, or `user 3 –rates→ movie 5` of a typed graph."""
+    relation = f"–{printable(edge['type'][1])}→" if "type" in edge else "→"
+    return f"{edge['source_name']} {relation} {edge['receiver_name']}"
+
+
 def _rows(one: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of one record, each with a text and a score; a sentence if there are none.
 
@@ -267,5 +277,5 @@ def _rows(one: dict[str, Any]) -> list[dict[str, Any]]:
     if "walks" in one:
         rows = [{"score": walk["score"], "text": " → ".join(walk["names"])} for walk in one["walks"]]
     else:
-        rows = [{**edge, "text": f"{edge['source_name']} → {edge['receiver_name']}"} for edge in one["edges"]]
+        rows = [{**edge, "text": _arrow(edge)} for edge in one["edges"]]
     return rows or [{"score": None, "text": "no edge matters" if "edges" in one else "no walk of that sign"}]

@@ -4,7 +4,6 @@ First the command with its options and help, then its work: read, search piece b
 torch is loaded when the command runs, after the output files were checked.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,8 @@ from edgewise.cli.output import Output, write_columns
 from edgewise.cli.terminal import Voice
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     import edgewise as ew
@@ -99,7 +100,7 @@ def _run(asked: CommonOptions, voice: Voice, output: Output, how: WalkOptions) -
     question = session.question
 
     def search(positions: slice) -> list[ew.WalkSet]:
-        index, classes = question.index[positions].tolist(), question.classes_of(positions)
+        index, classes = question.targets(positions), question.classes_of(positions)
         found: list[ew.WalkSet] = ew.walks(
             question.model, question.graphs.data, index, target=classes, **asdict(how), **question.options
         )
@@ -113,10 +114,10 @@ def _run(asked: CommonOptions, voice: Voice, output: Output, how: WalkOptions) -
 
 def save_walks(found: "Sequence[ew.WalkSet]", question: "CliQuestion", path: Path) -> None:
     """Write a row for every walk: target, rank, score, its nodes, and whether the list is proven."""
-    write_columns(path, walk_columns(found, question.graphs.names if question.graphs.is_one else None))
+    write_columns(path, walk_columns(found, question.graphs.node_names if question.graphs.is_one else None))
 
 
-def walk_columns(found: "Sequence[ew.WalkSet]", names: Sequence[str] | None) -> "dict[str, np.ndarray]":
+def walk_columns(found: "Sequence[ew.WalkSet]", names: Any) -> "dict[str, np.ndarray]":
     """The walks of all targets as one table, column by column; a target without walks has no row.
 
     For two layers the columns are `index`, `target`, `rank`, `score`, `node_0` to `node_2`, `exact`, `upper_bound`; with
@@ -125,6 +126,7 @@ def walk_columns(found: "Sequence[ew.WalkSet]", names: Sequence[str] | None) -> 
     import numpy as np
 
     from edgewise.results.export import columns
+    from edgewise.results.typed_tables import named_columns
 
     parts = [
         columns(one) | {"exact": np.full(len(one), one.exact), "upper_bound": np.full(len(one), one.upper_bound)}
@@ -132,11 +134,7 @@ def walk_columns(found: "Sequence[ew.WalkSet]", names: Sequence[str] | None) -> 
         if len(one)
     ]
     together = {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
-    if names is None:
-        return together
-    called = np.array(names, dtype=str)
-    nodes = [name for name in together if name in ("index", "index_to") or name.startswith("node_")]
-    return together | {f"{name}_name": called[together[name]] for name in nodes}
+    return named_columns(together, names)
 
 
 def _show(question: "CliQuestion", found: "Sequence[ew.WalkSet]", how: WalkOptions, written: dict[str, Any]) -> None:

@@ -6,13 +6,14 @@ number in its type and in the union), and the columns of all edge types one afte
 the numbers along, and `model/typed_call.py` looks up whatever the model reads, of any width and dtype.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
-from torch_geometric.data import Data, HeteroData
+from torch import Tensor
+from torch_geometric.data import Batch, Data, Dataset, HeteroData
 
 from edgewise.errors import InputError
 from edgewise.graph.inputs import check_typed_store
@@ -32,7 +33,7 @@ class TypeTable:
     """
 
     explained: str
-    """The node type whose nodes are asked about."""
+    """The node type whose nodes are asked about; empty where the graph itself is."""
     nodes: tuple[tuple[str, int], ...]
     """Node types, and how many nodes each has."""
     edges: tuple[tuple[EdgeType, int], ...]
@@ -87,9 +88,33 @@ class TypeTable:
         kind = next(kind for kind, columns in self._edges.items() if column in columns)
         return kind, column - self._edges[kind].start
 
+    def nodes_of(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """Nodes of the union, all at once, `[n]` each: the place of their type in `node_types`, and their number in it.
+
+        >>> table = TypeTable("movie", (("user", 3), ("movie", 2)), ())
+        >>> table.nodes_of(torch.tensor([0, 3]))
+        (tensor([1, 0]), tensor([0, 1]))
+        """
+        return _located(numbers, list(self._nodes.values()))
+
+    def edges_of(self, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Columns of the union, `[n]` each: the place of their type in `edge_types`, and their column in it."""
+        return _located(columns, list(self._edges.values()))
+
     def plain(self) -> tuple[Any, ...]:
         """As nested tuples, for a file; `TypeTable(*table.plain())` is the same table."""
         return self.explained, self.nodes, self.edges
+
+
+def _located(numbers: Tensor, ranges: list[range]) -> tuple[Tensor, Tensor]:
+    """Which of some ranges each number lies in, and how far; together the ranges cover all numbers."""
+    order = sorted((part for part in enumerate(ranges) if len(part[1])), key=lambda part: part[1].start)
+    place = torch.tensor([place for place, _ in order], dtype=torch.long, device=numbers.device)
+    start = torch.tensor([part.start for _, part in order], dtype=torch.long, device=numbers.device)
+    if not order:
+        return numbers.long(), numbers.long()
+    found = torch.searchsorted(start, numbers, right=True) - 1
+    return place[found], numbers - start[found]
 
 
 def union_of(data: HeteroData, table: TypeTable) -> Data:
@@ -119,20 +144,53 @@ def _device(data: HeteroData) -> torch.device:
     return next((store.edge_index.device for store in data.edge_stores), torch.device("cpu"))
 
 
-def check_typed(data: HeteroData) -> None:
+def is_typed(data: Any) -> bool:
+    """Whether a typed graph came, or several of them: a list, a `Batch` or a `Dataset`."""
+    if isinstance(data, (Sequence, Dataset)) and not isinstance(data, (str, bytes)) and len(data):
+        data = data[0]
+    return isinstance(data, HeteroData)
+
+
+def read_typed_graphs(data: Any) -> list[HeteroData]:
+    """The typed graphs of a graph task, checked: all of them have the same types, with or without nodes and edges."""
+    if isinstance(data, Batch):
+        data = data.to_data_list()
+    graphs = [data] if isinstance(data, HeteroData) else [data[number] for number in range(len(data))]
+    for number, graph in enumerate(graphs):
+        where = f"data[{number}]"
+        if not isinstance(graph, HeteroData):
+            raise InputError(f"`{where}` must be a HeteroData like data[0], got {type(graph).__name__}.")
+        check_typed(graph, "data" if len(graphs) == 1 else where)
+        if not graph.num_nodes:
+            raise InputError(f"`{where}` must have at least one node, of any type, got none. Leave it out.")
+        for what in ("node_types", "edge_types"):
+            ours, first = getattr(graph, what), getattr(graphs[0], what)
+            if ours != first:
+                raise InputError(
+                    f"`{where}` must have the {what.replace('_', ' ')} of data[0] in the same order, {first}, got {ours}. Add "
+                    f"those that it lacks without nodes or edges: x of shape [0, features], edge_index of shape [2, 0]."
+                )
+    return graphs
+
+
+def check_typed(data: HeteroData, where: str = "data") -> None:
     """Refuse a typed graph whose tables do not fit together; values are looked at, too."""
     if not data.node_types:
-        raise InputError("`data` must have nodes: a HeteroData without node types came. Use data['paper'].x = …")
+        raise InputError(f"`{where}` must have nodes: a HeteroData without node types came. Use {where}['paper'].x = …")
     for kind in data.edge_types:
         for end in (kind[0], kind[2]):
             if end not in data.node_types:
-                raise InputError(f"`data` has edges of type {kind}, but no nodes of type {end!r}. Set data[{end!r}].x.")
+                raise InputError(
+                    f"`{where}` has edges of type {kind}, but no nodes of type {end!r}. Set {where}[{end!r}].x."
+                )
     for name in data.node_types:
         if data[name].num_nodes is None:
-            raise InputError(f"`data[{name!r}]` must have features or num_nodes, got neither. Set data[{name!r}].x.")
+            raise InputError(
+                f"`{where}[{name!r}]` must have features or num_nodes, got neither. Set {where}[{name!r}].x."
+            )
     for key in (*data.node_types, *data.edge_types):
         sizes = [int(data[end].num_nodes) for end in (key[0], key[2])] if isinstance(key, tuple) else None
-        check_typed_store(data[key], f"data[{key!r}]", sizes)
+        check_typed_store(data[key], f"{where}[{key!r}]", sizes)
 
 
 def read_typed_index(index: Any, data: HeteroData) -> tuple[str, Any]:

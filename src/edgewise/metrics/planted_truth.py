@@ -4,7 +4,7 @@ The file is not called `recovery.py`, which would shadow the function `ew.metric
 `formulas.py`; data sets with a planted truth in `edgewise.datasets`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, TypeAlias
@@ -15,11 +15,13 @@ from torch import Tensor
 from edgewise.arguments import one_of, shown, whole_number
 from edgewise.contract import checked
 from edgewise.errors import InputError
+from edgewise.graph.type_table import TypeTable
 from edgewise.metrics.formulas import Ranking
 from edgewise.results.explanation import ORDERS, Explanation, strength
 from edgewise.results.explanation_set import Explained, ExplanationSet
 from edgewise.results.metric_result import Conditions, Measured, MeasuredTable, with_reasons
 from edgewise.results.score_rows import as_set, parts_of, rows_of
+from edgewise.results.typed_explanation import TypedExplanation
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,7 +46,8 @@ def recovery(explained: Explained, truth: Any, *, k: int | None = None, by: str 
     Args:
         explained: A result of `explain`; layerwise scores are summed over the layers.
         truth: 1 for planted edges, 0 for others, −1 for planted opposition: `[E]` for all targets, `[targets, E]`, or a list
-            with a vector for each target. `ew.datasets.load(name).truth(explained.index)` gives it.
+            with a vector for each target; of typed graphs a dict by edge type, or a list of them.
+            `ew.datasets.load(name).truth(explained.index)` gives it.
         k: For `precision_at_k`; without it, as many edges as were planted for the target.
         by: `"support"` ranks the highest score first and looks for 1, `"opposition"` the lowest and −1, `"magnitude"` the
             largest and either.
@@ -99,6 +102,8 @@ def _ranking(part: ExplanationSet, truth: list[Tensor], by: str) -> Ranking:
 def truth_rows(truth: Any, found: ExplanationSet) -> list[Tensor]:
     """A vector of −1, 0 and 1 for each target, `[E]` in the columns of its graph."""
     widths = [found.graph(i)[0].size(1) for i in range(len(found))]
+    if found.type_tables:
+        truth = _union_truth(truth, found)
     if isinstance(truth, Tensor) and truth.dim() == 1:
         truth = truth.expand(len(found), -1)
     try:
@@ -114,6 +119,27 @@ def truth_rows(truth: Any, found: ExplanationSet) -> list[Tensor]:
     if not all(bool(((row == 0) | (row == 1) | (row == -1)).all()) for row in rows):
         raise InputError("`truth` must have only entries -1, 0 and 1. Threshold it first, for example truth > 0.5.")
     return [row.to(torch.int8) for row in rows]
+
+
+def _union_truth(truth: Any, found: ExplanationSet) -> Any:
+    """Truth by edge type, `{("user", "rates", "movie"): [E_type]}` for all targets or one for each, as rows of the union."""
+    each = [truth] * len(found) if isinstance(truth, Mapping) else truth
+    if not isinstance(each, Sequence) or not all(isinstance(one, Mapping) for one in each):
+        return truth  # a vector for the columns of the union
+    rows = []
+    for position, one in enumerate(each):
+        types = found.types_of(position)
+        assert types is not None
+        row = torch.zeros(sum(count for _, count in types.edges), dtype=torch.int8)
+        for kind, planted in one.items():
+            if kind not in types.edge_types or len(planted) != len(types.edge_range(kind)):
+                raise InputError(
+                    f"`truth` must have a number for each edge of an edge type, {dict(types.edges)}, got {len(planted)} of "
+                    f"{kind}."
+                )
+            row[types.edge_range(kind).start : types.edge_range(kind).stop] = torch.as_tensor(planted).cpu()
+        rows.append(row)
+    return rows
 
 
 # --- Is the explanation exactly the path along which the truth was planted? --------------------------------------------
@@ -137,7 +163,8 @@ def path_recovery(found: Explained | Sequence[Path], paths: Sequence[Sequence[Pa
     >>> path_recovery([(7, 7, 3, 5), (4, 2, 1)], [[(7, 3, 5)], [(4, 3, 1), (6, 3, 1)]]).value
     tensor([1., 0.])
     """
-    paths = _node_lists("paths", paths, deep=True)
+    types = found.types if isinstance(found, (ExplanationSet, TypedExplanation)) else None
+    paths = _node_lists("paths", paths, deep=True, types=types)
     found = found if isinstance(found, (Explanation, ExplanationSet)) else _node_lists("found", found)
     number = 1 if isinstance(found, Explanation) else len(found)
     if number != len(paths):
@@ -157,15 +184,22 @@ def path_recovery(found: Explained | Sequence[Path], paths: Sequence[Sequence[Pa
     return with_reasons("exact path", value, torch.arange(number), [(none, NO_PATH)])
 
 
-def _node_lists(name: str, given: Any, *, deep: bool = False) -> list[Any]:
+def _node_lists(name: str, given: Any, *, deep: bool = False, types: TypeTable | None = None) -> list[Any]:
     """For each target a walk (its nodes), or with `deep` a list of walks."""
     try:
         if deep:
-            return [[tuple(map(int, path)) for path in some] for some in given]
+            return [[tuple(_node(node, types) for node in path) for path in some] for some in given]
         return [tuple(map(int, walk)) for walk in given]
     except (TypeError, ValueError) as error:
         wanted = "a list of walks for each target" if deep else "a walk for each target"
         raise InputError(f"`{name}` must have {wanted}, a walk being a list of nodes, got {shown(given)}.") from error
+
+
+def _node(node: Any, types: TypeTable | None) -> int:
+    """The number of a node of a path; of a typed graph `("user", 3)` has one in the union."""
+    if types is not None and isinstance(node, tuple) and node[0] in types.node_types:
+        return types.node_range(node[0]).start + int(node[1])
+    return int(node)
 
 
 def _strongest_edges(found: ExplanationSet, paths: list[list[tuple[int, ...]]]) -> tuple[Tensor, Tensor]:

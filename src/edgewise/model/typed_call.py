@@ -6,7 +6,7 @@ of the part. Whose they are is told to whoever follows identities (`marks`), so 
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,10 +36,11 @@ class TypedPart:
 
     def is_of(self, graph: Data) -> bool:
         """Whether it is this part, and the model has not written into it."""
-        return self.of is graph.edge_index and self.versions == _versions(self.data)
+        return self.of is graph.edge_index and self.versions == versions(self.data)
 
 
-def _versions(data: HeteroData) -> list[int]:
+def versions(data: HeteroData) -> list[int]:
+    """Torch's counts of changes in place of all tensors."""
     return [value._version for store in data.stores for value in store.values() if isinstance(value, Tensor)]
 
 
@@ -50,6 +51,7 @@ class TypedForward(GraphForward):
         self.data, self.table, self.forward = data, table, forward
         self._double = False
         self._last: TypedPart | None = None
+        self._values: Mapping[tuple[Any, str], Tensor] = {}
         self.returned_table = False
         """Whether the model gave a dictionary by node type: then no count can be mistaken."""
 
@@ -59,18 +61,35 @@ class TypedForward(GraphForward):
         other._double, other._last = True, None
         return other
 
+    def with_values(self, values: Mapping[tuple[Any, str], Tensor]) -> "TypedForward":
+        """The same with other values in the part that is run: `{("user", "x"): features}`."""
+        other = copy.copy(self)
+        other._values = values
+        return other
+
+    def data_of(self, number: int) -> HeteroData:
+        """The typed graph of that number: here there is one."""
+        return self.data
+
+    def given(self, part: TypedPart) -> HeteroData:
+        """What the model gets of a part; it may write into it."""
+        data = copy.copy(part.data)
+        for (key, name), value in self._values.items():
+            data[key][name] = value.clone()
+        return data
+
     # --- the call -----------------------------------------------------------------------------------------------------
 
     def __call__(self, model: nn.Module, graph: Data) -> Tensor:
         """`[nodes of the explained type, columns]`, in the order of the part."""
         part = self.part(graph)
-        given = copy.copy(part.data)
+        given = self.given(part)
         if self.forward is not None:
             found = self.forward(model, given)
         elif takes_data(model):
             found = model(given)
         else:
-            found = model(given.collect("x"), given.collect("edge_index"), **_extras(model, given))
+            found = model(given.collect("x"), given.collect("edge_index"), **extras_of(model, given))
         return self._rows(found, part)
 
     def describe(self, model: nn.Module) -> str:
@@ -80,7 +99,7 @@ class TypedForward(GraphForward):
             return f"forward({name}, data)"
         if takes_data(model):
             return f"{name}(data)"
-        extras = "".join(f", {key}={key}" for key in _extras(model, self.data))
+        extras = "".join(f", {key}={key}" for key in extras_of(model, self.data))
         return f"{name}(x_dict, edge_index_dict{extras})"
 
     def hint(self) -> str:
@@ -156,8 +175,8 @@ class TypedForward(GraphForward):
         if graph.x.dtype != torch.int64:
             raise InputError("The features of a typed graph cannot be replaced: each node type has its own.")
         node, column, table = graph.x.view(-1), graph.edge_number, self.table
-        nodes = {name: _members(node, table.node_range(name)) for name in table.node_types}
-        columns = {kind: _members(column, table.edge_range(kind)) for kind in table.edge_types}
+        nodes = {name: members(node, table.node_range(name)) for name in table.node_types}
+        columns = {kind: members(column, table.edge_range(kind)) for kind in table.edge_types}
         place = torch.empty_like(node)
         part = HeteroData()
         for name, rows in nodes.items():
@@ -169,7 +188,7 @@ class TypedForward(GraphForward):
             part[kind].edge_index = place[graph.edge_index[:, chosen]]
         for key, value in self.data.to_dict()["_global_store"].items():
             part[key] = value
-        return TypedPart(graph.edge_index, part, nodes, columns, _versions(part))
+        return TypedPart(graph.edge_index, part, nodes, columns, versions(part))
 
     def _fill(self, part: HeteroData, key: Any, chosen: Tensor) -> None:
         """The attributes of some nodes or columns of one type; whatever belongs to neither is kept as it is."""
@@ -185,7 +204,7 @@ class TypedForward(GraphForward):
             part[key][name] = value
 
 
-def _members(numbers: Tensor, of: range) -> Tensor:
+def members(numbers: Tensor, of: range) -> Tensor:
     """Where numbers lie in a range, ascending."""
     return ((numbers >= of.start) & (numbers < of.stop)).nonzero().view(-1)
 
@@ -199,7 +218,7 @@ def _axis(data: HeteroData, store: Any, key: str) -> int:
     return int(data.__cat_dim__(key, store[key], store)) % max(store[key].dim(), 1)
 
 
-def _extras(model: nn.Module, data: HeteroData) -> dict[str, Any]:
+def extras_of(model: nn.Module, data: HeteroData) -> dict[str, Any]:
     """Attributes of edges that `forward` names: `edge_attr_dict`, or `edge_attr` in a model that `to_hetero` made."""
     names, found = argument_names(model), {}
     for key in _EXTRAS:

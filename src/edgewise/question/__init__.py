@@ -8,6 +8,7 @@ from torch_geometric.data import HeteroData
 from edgewise.arguments import one_of
 from edgewise.errors import SettingError
 from edgewise.graph.inputs import TASKS
+from edgewise.graph.type_table import is_typed
 from edgewise.model.call import Forward
 from edgewise.model.global_state import refuse_autocast, thread_kept
 from edgewise.model.head import check_output
@@ -15,7 +16,7 @@ from edgewise.question.graph_question import GraphQuestion
 from edgewise.question.link_question import LinkQuestion
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.posed_question import KEPT, Asked, PosedQuestion, sub_target
-from edgewise.question.typed_question import TypedQuestion
+from edgewise.question.typed_question import TypedGraphQuestion, TypedQuestion
 
 __all__ = [
     "KEPT",
@@ -23,6 +24,7 @@ __all__ = [
     "LinkQuestion",
     "NodeQuestion",
     "PosedQuestion",
+    "TypedGraphQuestion",
     "TypedQuestion",
     "pose",
     "sub_target",
@@ -58,4 +60,6 @@ def pose(
     with thread_kept(), torch.inference_mode(mode=False):  # what is kept must be usable for gradients
         if task == "node" and isinstance(data, HeteroData):
             return TypedQuestion(model, data, index, asked)
+        if task == "graph" and is_typed(data):
+            return TypedGraphQuestion(model, data, index, asked)
         return _QUESTIONS[task](model, data, index, asked)

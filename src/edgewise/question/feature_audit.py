@@ -6,6 +6,7 @@ features are moved themselves, in a copy of the model in float64, along one rand
 
 import copy
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,9 @@ from torch_geometric.data import Data
 
 from edgewise import random_numbers
 from edgewise.errors import EdgewiseError, ModelError
+from edgewise.model.call import ModelCall
 from edgewise.model.twin import make_twin
+from edgewise.model.typed_call import TypedForward
 from edgewise.question.gradient_audit import STEPS, AuditedSlope, as_logit, compared, graph_in_double, is_true
 from edgewise.question.posed_question import PosedQuestion, sub_target
 
@@ -29,11 +32,11 @@ def audit_feature_slopes(question: PosedQuestion, position: int = 0) -> AuditedS
     with question.borrowed():
         copies = question.copies(positions)[0]
         target = as_logit(sub_target(question, positions))
-        fields = [name for name in ("x", "edge_attr") if _moves(copies.data.get(name))]
-        leaves = {name: copies.data[name].detach().clone().requires_grad_() for name in fields}
         call = replace(question.call, changes_input=False)
+        leaves = {name: value.detach().clone().requires_grad_() for name, value in _features(call, copies.data).items()}
+        fields = list(leaves)
         with torch.enable_grad():
-            value = target.value(call(_moved(copies.data, leaves))[copies.rows]).sum()
+            value = target.value(_run(call, copies.data, leaves)[copies.rows]).sum()
         found: tuple[Tensor | None, ...] = (None,) * len(fields)
         if value.requires_grad:
             found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
@@ -46,10 +49,9 @@ def audit_feature_slopes(question: PosedQuestion, position: int = 0) -> AuditedS
             try:
                 if twin.borrowed:
                     raise ModelError(twin.borrowed)
-                double = replace(call, model=twin.model.double())
-                graph = graph_in_double(copies.data)
+                double, graph = call.in_double(twin.model.double()), graph_in_double(copies.data)
                 with torch.no_grad():
-                    rows = [double(_moved(graph, _stepped(graph, along, t)))[copies.rows] for t in STEPS]
+                    rows = [_run(double, graph, _stepped(leaves, along, t))[copies.rows] for t in STEPS]
                 values = [float(target.value(row)[0]) for row in rows]
             except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
                 return slope
@@ -65,7 +67,7 @@ def _moves(values: object) -> bool:
     return isinstance(values, Tensor) and values.is_floating_point() and values.numel() > 0
 
 
-def _random(leaves: dict[str, Tensor]) -> dict[str, Tensor]:
+def _random(leaves: dict[Any, Tensor]) -> dict[Any, Tensor]:
     """A direction with a number in [−1, 1] for every feature."""
     found = {}
     for number, (name, leaf) in enumerate(leaves.items()):
@@ -75,13 +77,24 @@ def _random(leaves: dict[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def _stepped(graph: Data, along: dict[str, Tensor], step: float) -> dict[str, Tensor]:
-    return {name: graph[name] + step * direction.double() for name, direction in along.items()}
+def _stepped(leaves: dict[Any, Tensor], along: dict[Any, Tensor], step: float) -> dict[Any, Tensor]:
+    return {name: leaf.detach().double() + step * along[name].double() for name, leaf in leaves.items()}
 
 
-def _moved(graph: Data, values: dict[str, Tensor]) -> Data:
-    """The graph with other values; the model may write into them."""
+def _features(call: ModelCall, graph: Data) -> dict[Any, Tensor]:
+    """What can be moved: features and edge attributes, of a typed graph those of every type."""
+    if isinstance(call.forward, TypedForward):
+        data = call.forward.part(graph).data
+        keys = [(key, name) for key in (*data.node_types, *data.edge_types) for name in ("x", "edge_attr")]
+        return {key: data[key[0]][key[1]] for key in keys if _moves(data[key[0]].get(key[1]))}
+    return {name: graph[name] for name in ("x", "edge_attr") if _moves(graph.get(name))}
+
+
+def _run(call: ModelCall, graph: Data, values: dict[Any, Tensor]) -> Tensor:
+    """The rows of a graph with other values; the model may write into them."""
+    if isinstance(call.forward, TypedForward):
+        return replace(call, forward=call.forward.with_values(values))(graph)
     moved = copy.copy(graph)
     for name, value in values.items():
         moved[name] = value.clone()
-    return moved
+    return call(moved)

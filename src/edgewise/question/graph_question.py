@@ -5,14 +5,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
 
 from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
 from edgewise.errors import ModelError, StaleQuestionError
 from edgewise.graph.copies import Copies, JoinedGraphs, side_by_side
 from edgewise.graph.inputs import read_graphs
 from edgewise.graph.stores import attributes
-from edgewise.model.call import takes_data
+from edgewise.model.call import Forward, takes_data
 from edgewise.model.head import read_output
 from edgewise.model.trace import Trace, record
 from edgewise.model.weighted_model import WeightedModel
@@ -34,24 +34,33 @@ class GraphQuestion(PosedQuestion):
 
     def __init__(self, model: Any, data: Any, index: Any, asked: Asked) -> None:
         self.asked, self._data = asked, data
-        graphs = read_graphs(data)
+        graphs = self._read(data)
         self.index, single = read_index(index, len(graphs), "graph")
-        self.single = single or (isinstance(data, Data) and not isinstance(data, Batch))
+        self.single = single or (isinstance(data, (Data, HeteroData)) and not isinstance(data, Batch))
         self._kept = {}
         self._sources = [attributes(graph)["edge_index"] for graph in graphs]
         self._given = graphs
         self._mark = DataMark(graphs)
         self.graphs = on_device(graphs, asked.device)
         first = side_by_side([self.graphs[int(self.index[0])]]).data
-        self.subject = Subject(model, asked.forward, asked.device, first, each_graph=True)
+        self.subject = Subject(model, self._forward(), asked.device, first, each_graph=True)
         self.layers, self.device = self.subject.layers, self.graphs[0].edge_index.device
         self._together, self._proved, self.locality, self.audit = True, False, "whole graphs", Audit()
         self._engines: dict[tuple[int, ...], Engine] = {}
         self._joined_graphs = JoinedGraphs(
-            self.graphs, simple=asked.forward is None and not takes_data(self.subject.call.model)
+            self.graphs, simple=self.subject.call.forward is None and not takes_data(self.subject.call.model)
         )
         self._read_model()
         self._choose(self._run_all())
+
+    def _read(self, data: Any) -> list[Data]:
+        """The graphs that are run, checked."""
+        return read_graphs(data)
+
+    def _forward(self) -> Forward | None:
+        """How the model is called, if not as usual."""
+        forward: Forward | None = self.asked.forward
+        return forward
 
     def of(self, index: Any, target: Any = None) -> "GraphQuestion":
         """The same question about other graphs."""

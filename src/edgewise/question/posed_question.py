@@ -72,6 +72,10 @@ class PosedQuestion(ABC):
     types: TypeTable | None = None
     """Of a typed graph: which of its nodes and columns are of which type."""
 
+    def types_of(self, position: int) -> TypeTable | None:
+        """The types of the graph of a target, if it is a typed one."""
+        return self.types
+
     @property
     def loan(self) -> Loan:
         """The model, to be run."""

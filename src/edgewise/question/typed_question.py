@@ -1,4 +1,4 @@
-"""Questions about nodes of a typed graph (`HeteroData`): asked of the union of all types."""
+"""Questions about nodes of a typed graph (`HeteroData`), and about whole typed graphs: asked of the union of all types."""
 
 import copy
 import warnings
@@ -10,8 +10,10 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from edgewise.errors import OutputWarning, StaleQuestionError
-from edgewise.graph.type_table import TypeTable, check_typed, read_typed_index, union_of
+from edgewise.graph.type_table import TypeTable, check_typed, read_typed_graphs, read_typed_index, union_of
+from edgewise.model.typed_batch import TypedBatchForward, typed_union
 from edgewise.model.typed_call import TypedForward
+from edgewise.question.graph_question import GraphQuestion
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.posed_question import Asked
 from edgewise.question.subject import DataMark
@@ -84,6 +86,42 @@ class TypedQuestion(NodeQuestion):
                 OutputWarning,
                 stacklevel=2,
             )
+
+
+class TypedGraphQuestion(GraphQuestion):
+    """Whole typed graphs, a target each. Numbers of nodes and columns are those of the union of each graph."""
+
+    types: TypeTable
+
+    def _read(self, data: Any) -> list[Data]:
+        self._hetero = read_typed_graphs(data)
+        self._tables = [TypeTable.of(graph, "") for graph in self._hetero]
+        self.types = self._tables[0]
+        self._typed_mark = DataMark([_flat(graph) for graph in self._hetero])
+        pairs = zip(self._hetero, self._tables, strict=True)
+        return [typed_union(graph, table, number) for number, (graph, table) in enumerate(pairs)]
+
+    def _forward(self) -> TypedBatchForward:
+        device = self.asked.device
+        moved = [graph if device is None else copy.copy(graph).to(torch.device(device)) for graph in self._hetero]
+        return TypedBatchForward(moved, self.types, self.asked.forward)
+
+    def types_of(self, position: int) -> TypeTable:
+        """The types of the graph of a target."""
+        return self._tables[int(self.index[position])]
+
+    def check_fresh(self) -> None:
+        """Refuse if the model or the graphs have changed since."""
+        self.subject.check_fresh()
+        what = self._typed_mark.changed([_flat(graph) for graph in read_typed_graphs(self._data)])
+        if what:
+            raise StaleQuestionError(
+                f"The data have changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
+            )
+
+    def _lowered(self, trace: Any, copies: Any, engine: Any) -> None:
+        """A program would not know what the forward makes of the union."""
+        return
 
 
 def _flat(data: HeteroData) -> Data:

@@ -8,7 +8,7 @@ Ito. Then `Nodes`: which colour a node has, and what is written in it and beside
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgewise.arguments import shown
@@ -75,6 +75,10 @@ class Nodes:
     """Whether a shown label is too long for a circle: then all labels are outside, and numbers inside."""
     radius: float
     """The radius of the circles, in points."""
+    numbers: Mapping[int, str] = field(default_factory=dict)
+    """Node → what its number is, where that is another one: in a typed graph that within its type."""
+    full: Mapping[int, str] = field(default_factory=dict)
+    """Node → its name in a sentence, in a typed graph: `paper 3`, `user Ann`."""
 
     @classmethod
     def read(
@@ -114,7 +118,8 @@ class Nodes:
 
     def inside(self, node: int) -> str:
         """What is written in the circle: the label, or the number if labels are long."""
-        return str(node) if self.long else self.labels.get(node, str(node))
+        number = self.numbers.get(node, str(node))
+        return number if self.long else self.labels.get(node, number)
 
     def outside(self, node: int) -> str | None:
         """What is written beside it: the label, if labels are long."""

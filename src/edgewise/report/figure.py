@@ -18,7 +18,9 @@ from edgewise.report.appearance import OPPOSES, SUPPORTS, Nodes
 from edgewise.report.layer_picture import unrolled_picture
 from edgewise.report.matplotlib_marks import canvas, put_nodes
 from edgewise.report.scene import Picture, flat_picture, target_of, task_of
+from edgewise.report.typed_look import dash_of, relation, typed_nodes
 from edgewise.results.comparison import title as measure_title
+from edgewise.results.typed_explanation import TypedExplanation
 from edgewise.text import plain_text
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
+    from edgewise.graph.type_table import TypeTable
     from edgewise.results.comparison import Comparison
     from edgewise.results.explanation import Explanation
 
@@ -57,9 +60,11 @@ def draw(
             rest.
         view: `"graph"` (at layer level: the sum over layers), or `"layers"`, the computation graph unrolled, which is the
             default at layer level.
-        labels: A text per node, `{node: text}` or one for every node; short ones are written in the circles.
-        classes: A class per node, in the same form: the colours of the nodes.
-        marked: Groups of nodes to point out, for example `{"infected": [3, 17]}`; their colours replace those of classes.
+        labels: A text per node, `{node: text}` or one for every node; short ones are written in the circles. Of a typed graph
+            by node type: `{"user": ["Ann", "Bob"]}`.
+        classes: A class per node, in the same form: the colours of the nodes. Nodes of typed graphs have those of their types.
+        marked: Groups of nodes to point out, for example `{"infected": [3, 17]}`, of a typed graph `{"fraud": [("user", 3)]}`;
+            their colours replace those of classes.
         title: Replaces the default title: the method, the target and the explained number.
 
     Purple supports the explained class, orange opposes it; the width is the magnitude. Needs `edgewise[plot]`.
@@ -71,20 +76,34 @@ def draw(
     'gradient: node 2, class 0, value 1.5'
     """
     view = _read_view(explanation, view)
+    types = explanation.types if isinstance(explanation, TypedExplanation) else None
+    flat = explanation.flat if isinstance(explanation, TypedExplanation) else explanation
     if view == "layers":
-        shown = unrolled_picture(explanation, 30 if edges is None else edges)
+        shown = unrolled_picture(flat, 30 if edges is None else edges)
     else:
-        shown = flat_picture(explanation, 40 if edges is None else edges)
-    nodes = Nodes.read(shown.nodes, explanation.num_nodes, labels, classes, marked)
+        shown = flat_picture(flat, 40 if edges is None else edges)
+    if types is None:
+        nodes, lines = Nodes.read(shown.nodes, flat.num_nodes, labels, classes, marked), {}
+    else:
+        nodes, lines = typed_nodes(shown.nodes, types, labels, marked, classes), _lines_of(shown, types)
     figure, axes = canvas(shown, title or title_of(explanation, summed=view == "graph"))
     matplotlib_marks.draw_context(axes, shown)
-    matplotlib_marks.draw_arrows(axes, shown, nodes.radius)
+    matplotlib_marks.draw_arrows(axes, shown, nodes.radius, {column: dash for column, (_, dash) in lines.items()})
     put_nodes(axes, shown, nodes)
     if shown.strongest.steps:
         matplotlib_marks.colour_bar(figure, axes, shown.strongest.largest)
-    keys = [*nodes.keys(shown.root and shown.root[1], _root_name(explanation)), *matplotlib_marks.score_keys(shown)]
-    matplotlib_marks.write_legend(figure, shown.strongest.sentence() + _undrawn_self_scores(explanation, shown), keys)
+    keys = nodes.keys(shown.root and shown.root[1], _root_name(explanation))
+    keys += [*matplotlib_marks.relation_keys(dict(lines.values())), *matplotlib_marks.score_keys(shown)]
+    matplotlib_marks.write_legend(figure, shown.strongest.sentence() + _undrawn_self_scores(flat, shown), keys)
     return figure
+
+
+def _lines_of(shown: Picture, types: TypeTable) -> dict[int, tuple[str, tuple[float, ...]]]:
+    """Column of the union → its edge type in words, and its dashes; in the order of edge types."""
+    dashes = dash_of(types)
+    columns = sorted({step.column for step in shown.strongest.steps if step.column is not None})
+    kinds = {column: types.edge(column)[0] for column in columns}
+    return {column: (relation(kind), dashes[kind]) for column, kind in kinds.items()}
 
 
 def _undrawn_self_scores(explanation: Explanation, shown: Picture) -> str:
@@ -113,7 +132,8 @@ def _root_name(explanation: Explanation) -> str:
 
 def title_of(explanation: Explanation, *, summed: bool) -> str:
     """The default title: the method, the target and the explained number; `summed` if layers are added up."""
-    layers = f", sum over {len(explanation.scores)} layers" if explanation.level == "layer" and summed else ""
+    flat = explanation.flat if isinstance(explanation, TypedExplanation) else explanation
+    layers = f", sum over {len(flat.scores)} layers" if explanation.level == "layer" and summed else ""
     return f"{plain_text(explanation.method)}{layers}: {target_of(explanation)}"
 
 

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
     from edgewise.report.appearance import Nodes
     from edgewise.report.layout import Position
-    from edgewise.report.scene import Picture, Spot
+    from edgewise.report.scene import Picture, Spot, Step
 
 OUTLINE_WIDTH = 0.9  # in points, in all
 DASHES = (0, (2.2, 1.1))
+MOST_ROWS = 2
+"""Rows of a legend for which a figure has room."""
 
 
 def canvas(shown: Picture, title: str, row_height: float = 0.3) -> tuple[Figure, Axes]:
@@ -81,8 +83,12 @@ def draw_context(axes: Axes, picture: Picture) -> None:
         axes.plot([x0, x1], [y0, y1], color="0.7", linewidth=0.9, linestyle=":", zorder=1)
 
 
-def draw_arrows(axes: Axes, picture: Picture, radius: float) -> None:
+def draw_arrows(
+    axes: Axes, picture: Picture, radius: float, dashes: Mapping[int, tuple[float, ...]] | None = None
+) -> None:
     """Draw an arrow for every step, the weakest first; `radius` is that of the nodes, in points.
+
+    `dashes` are those of columns whose line is not solid.
 
     Arrows between the same two nodes are bent by different amounts: `apart` counts the copies of this one so far, and is one
     less if no arrow runs the other way, so that a lone arrow is straight.
@@ -106,11 +112,26 @@ def draw_arrows(axes: Axes, picture: Picture, radius: float) -> None:
             shrinkB=radius + 1,
             color=colour,
             linewidth=width,
-            linestyle=DASHES if picture.num_layers and step.column is None else "solid",
+            linestyle=_line(picture, step, dashes or {}),
             **_outlined(width),
             zorder=2 + order / 1000,
         )
         axes.add_patch(arrow)
+
+
+def _line(picture: Picture, step: Step, dashes: Mapping[int, tuple[float, ...]]) -> Any:
+    """The style of a step's line: dashed if it stays on its node, or as its edge type says."""
+    if step.column is None:
+        return DASHES if picture.num_layers else "solid"
+    return (0, dashes[step.column]) if dashes.get(step.column) else "solid"
+
+
+def relation_keys(lines: Mapping[str, tuple[float, ...]]) -> list[tuple[str, Artist]]:
+    """(name, sample line) for the legend: the edge types that are drawn, with their dashes."""
+    from matplotlib.lines import Line2D
+
+    look: dict[str, Any] = {"color": "0.35", "linewidth": 2.0}
+    return [(name, Line2D([], [], linestyle=(0, dash) if dash else "solid", **look)) for name, dash in lines.items()]
 
 
 def _course(start: Position, end: Position, apart: int, copy: int) -> dict[str, Any]:
@@ -193,6 +214,8 @@ def write_legend(figure: Figure, sentence: str, keys: list[tuple[str, Artist]]) 
     """
     widest = max((len(name) for name, _ in keys), default=1)
     columns = max(1, min(4, int(figure.get_figwidth() / (0.068 * widest + 0.7))))
+    more_rows = max(0, math.ceil(len(keys) / columns) - MOST_ROWS)
+    figure.set_figheight(figure.get_figheight() + 0.19 * more_rows)  # a long legend must not take the picture's room
     room = int(figure.get_figwidth() / 0.078)
     sentence = "\n".join(line for part in sentence.split("\n") for line in wrap(part, room))
     for _, artist in keys:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from edgewise.report.layer_picture import sentence
 from edgewise.report.scene import target_of
 from edgewise.results.explanation_set import ExplanationSet
+from edgewise.results.typed_explanation import TypedExplanation
 from edgewise.results.walk_set import WalkSet
-from edgewise.text import html_table
+from edgewise.text import html_table, typed_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,7 +55,7 @@ def _head_and_table(found: Explanation | ExplanationSet | WalkSet) -> tuple[str,
         return f"walks: {target_of(found)}. {sentence(found, len(found))}", table
     if isinstance(found, ExplanationSet):
         rows = (
-            [why.index, why.target, f"{why.value:.4g}", *_cells(why.top(1, by="magnitude"), why.level)]
+            [_called(why.index), why.target, f"{why.value:.4g}", *_cells(why.top(1, by="magnitude"), why.level)]
             for why in found[:ROWS]
         )
         layer = ["layer"] if found.level == "layer" else []
@@ -64,8 +65,14 @@ def _head_and_table(found: Explanation | ExplanationSet | WalkSet) -> tuple[str,
     layer = ["layer"] if found.level == "layer" else []
     best = found.top(ROWS, by="magnitude")
     rows = (_cells([entry], found.level) for entry in best)
-    nonzero = int((found.scores != 0).sum())
+    flat = found.flat if isinstance(found, TypedExplanation) else found
+    nonzero = int((flat.scores != 0).sum())
     return f"{found.method}: {target_of(found)}", _table(["edge", "score", *layer], rows, nonzero, "scores")
+
+
+def _called(index: Any) -> Any:
+    """A target in a cell; of a typed graph `paper 3`."""
+    return typed_name(*index) if isinstance(index, tuple) and isinstance(index[0], str) else index
 
 
 def _walk_rows(walks: WalkSet) -> Iterable[Sequence[Any]]:
@@ -78,7 +85,10 @@ def _cells(best: Sequence[tuple[Any, ...]], level: str) -> list[Any]:
     """The edge and its score, and at layer level the layer; dashes where every score is zero."""
     if not best:
         return ["–"] * (3 if level == "layer" else 2)
-    score, source, receiver, _, *layer = best[0]
+    score, source, receiver, _, *more = best[0]
+    layer = more[:1] if level == "layer" else []
+    if isinstance(source, tuple):  # of a typed graph: its type comes last
+        return [f"{typed_name(*source)} –{more[-1][1]}→ {typed_name(*receiver)}", f"{score:+.4g}", *layer]
     return [f"{source} → {receiver}", f"{score:+.4g}", *layer]
 
 

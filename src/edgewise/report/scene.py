@@ -14,6 +14,7 @@ import torch
 
 from edgewise.arguments import whole_number
 from edgewise.report.layout import at_distances, rings, ways_to
+from edgewise.text import typed_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -242,8 +243,10 @@ def surroundings(scores: Tensor, edge_index: Tensor, num_nodes: int, root: int) 
 def target_of(found: Any) -> str:
     """What an `Explanation` or a `WalkSet` explains: its node or graph, its class, its number.
 
-    For example `node 2, class 0, logit 1.5`.
+    For example `node 2, class 0, logit 1.5`, or of a typed graph `paper 2, class 0, logit 1.5`.
     """
     column = "output" if found.settings.get("mode") == "regression" else "class"
-    what = f"{task_of(found.settings)} {found.index}, {column} {found.target}"
+    is_typed = isinstance(found.index, tuple) and isinstance(found.index[0], str)
+    named = typed_name(*found.index) if is_typed else f"{task_of(found.settings)} {found.index}"
+    what = f"{named}, {column} {found.target}"
     return f"{what}, {found.settings.get('of', 'value')} {found.value:.3g}"

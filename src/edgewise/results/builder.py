@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from edgewise.algorithms.registry import Method
+from edgewise.graph.type_table import TypeTable
 from edgewise.question import PosedQuestion
 from edgewise.results.entries import Entries, Part, strongest
 from edgewise.results.explanation import Settings
@@ -128,8 +129,16 @@ class SetBuilder:
             own_missing=missing if self.own else (),
             settings=Settings(settings),
             errors=Entries(self.errors, len(question.index)) if self.errors else None,
-            types=question.types,
+            types=question.types if question.in_one_graph else None,
+            graph_types=() if question.in_one_graph else tuple(self._graph_types()),
         )
+
+    def _graph_types(self) -> Iterator[TypeTable]:
+        """The types of the graph of each target; nothing for graphs of one type."""
+        for position in range(len(self.question.index) if self.question.types is not None else 0):
+            types = self.question.types_of(position)
+            assert types is not None
+            yield types
 
     def _entries(self, parts: list[Part]) -> Entries:
         """The parts as rows; a method that works on blocks of edges spreads a target over parts, so `top` cuts again."""

@@ -58,6 +58,8 @@ class ExplanationSet:
     """Standard errors of the scores, for methods that sample."""
     types: TypeTable | None = None
     """Of a typed graph: `index` are nodes of `types.explained`; `graphs` is the union of all types."""
+    graph_types: tuple[TypeTable, ...] = ()
+    """Of whole typed graphs (graph task): the types of the graph of each target."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -108,6 +110,15 @@ class ExplanationSet:
         """`(edge_index, number of nodes)` of the target at a position."""
         return self.graphs[position if len(self.graphs) > 1 else 0]
 
+    @property
+    def type_tables(self) -> tuple[TypeTable, ...]:
+        """The types: one table for one typed graph, one for each target for whole typed graphs; none for other graphs."""
+        return self.graph_types if self.types is None else (self.types,)
+
+    def types_of(self, position: int) -> TypeTable | None:
+        """The types of the graph of a target; None for graphs of one type."""
+        return self.graph_types[position] if self.graph_types else self.types
+
     def _shape(self, width: int) -> tuple[int, ...]:
         return (width,) if self.level == "input" else (self.num_layers, width)
 
@@ -133,7 +144,8 @@ class ExplanationSet:
             if errors is None
             else errors.dense(position, prod(shape)).view(shape).to(edge_index.device),
         )
-        return flat if self.types is None else TypedExplanation.of(flat, self.types)
+        types = self.types_of(position)
+        return flat if types is None else TypedExplanation.of(flat, types)
 
     def _scores(self, position: int, shape: tuple[int, ...]) -> Tensor:
         """`[E]` or `[L, E]`: the scores of one target, with their zeros."""
@@ -165,6 +177,7 @@ class ExplanationSet:
             target=self.target[positions],
             value=self.value[positions],
             graphs=graphs,
+            graph_types=tuple(self.graph_types[i] for i in positions.tolist()) if self.graph_types else (),
             edges=None if self.edges is None else self.edges.select(positions),
             own=None if self.own is None else self.own.select(positions),
             errors=None if self.errors is None else self.errors.select(positions),

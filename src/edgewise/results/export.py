@@ -21,13 +21,13 @@ from edgewise.files import write_whole
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.results.storage import edge_columns, index_columns
 from edgewise.results.typed_explanation import TypedExplanation
+from edgewise.results.typed_tables import typed_columns
 from edgewise.results.walk_set import WalkSet
 from edgewise.text import read_classes, read_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from edgewise.graph.type_table import TypeTable
     from edgewise.results.explanation import Explanation
 
 
@@ -116,7 +116,7 @@ def write_graphml(graph: Any, path: Any, num_nodes: int, labels: Any = None, cla
     for spot, attributes in graph.nodes(data=True):
         node = attributes.get("node", spot)
         more = {"label": named.get(node, str(node))} | ({"class": classed[node]} if node in classed else {})
-        plain.add_node(_name(spot), **_plain(attributes | more))
+        plain.add_node(_name(spot), **_plain(more | attributes))
     for number, (start, end, attributes) in enumerate(graph.edges(data=True)):
         weight = {"weight": abs(attributes["score"])}  # Gephi takes no negative weight
         plain.add_edge(_name(start), _name(end), key=number, **_plain(attributes | weight))
@@ -183,25 +183,13 @@ def columns(found: Explanation | ExplanationSet | WalkSet, what: str = "edges") 
     if isinstance(found, WalkSet):
         return _of_walks(found)
     if isinstance(found, TypedExplanation):
-        return typed_columns(columns(found.flat, what), found.types)
-    if isinstance(found, ExplanationSet) and found.types is not None:
-        return typed_columns(_of_set(replace(found, types=None), what), found.types)
+        return typed_columns(columns(found.flat, what), [found.types])
+    types = found.type_tables if isinstance(found, ExplanationSet) else ()
+    if isinstance(found, ExplanationSet) and types:
+        return typed_columns(_of_set(replace(found, types=None, graph_types=()), what), types)
     if isinstance(found, ExplanationSet):
         return _of_set(found, what)
     return _of_self(found) if what == "self" else _of_edges(found)
-
-
-def typed_columns(table: dict[str, np.ndarray], types: TypeTable) -> dict[str, np.ndarray]:
-    """A table of the union with the types beside the numbers (`edge_type`, `source_type`, …), numbers counted within them."""
-    found: dict[str, np.ndarray] = {}
-    for name, numbers in table.items():
-        if name in ("column", "source", "receiver", "node"):
-            each = [types.edge(n) if name == "column" else types.node(n) for n in numbers.tolist()]
-            texts = ["__".join(kind) if isinstance(kind, tuple) else kind for kind, _ in each]
-            found["edge_type" if name == "column" else f"{name}_type"] = np.array(texts, dtype=str)
-            numbers = np.array([number for _, number in each], dtype=np.int64)
-        found[name] = numbers
-    return found
 
 
 def _of_edges(why: Explanation) -> dict[str, np.ndarray]:

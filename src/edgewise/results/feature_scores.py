@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.results.explanation import ORDERS, strength
 from edgewise.results.feature_factors import FeatureRows, stored_row
+
+if TYPE_CHECKING:
+    from edgewise.results.typed_features import FeatureTable
 
 _Row = tuple[Tensor, Tensor]
 
@@ -157,6 +160,8 @@ class FeatureSet:
     feature_names: tuple[str, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    types: tuple["FeatureTable", ...] = ()
+    """Of typed graphs: where the features of each type stand; one for all targets, or one for each."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -180,8 +185,10 @@ class FeatureSet:
         return (self._one(position) for position in range(len(self)))
 
     @checked
-    def of(self, index: int) -> FeatureScores:
-        """The scores of the node or graph with that number."""
+    def of(self, index: Any) -> FeatureScores:
+        """The scores of the node or graph with that number; of a typed graph also `("paper", 3)`."""
+        if isinstance(index, tuple) and self.types:
+            index = index[1] if index[0] == self.types[0].types.explained else -1
         found = (self.index == index).nonzero()
         if len(found) == 0:
             raise InputError(f"{index} is not among the {len(self)} explained targets. Ask about it first.")
@@ -193,7 +200,7 @@ class FeatureSet:
             None if rows is None else stored_row(rows, position)
             for rows in (self.features, self.attributes, self.nodes)
         )
-        return FeatureScores(
+        flat = FeatureScores(
             index=int(self.index[position]),
             target=int(self.target[position]),
             value=float(self.value[position]),
@@ -209,6 +216,13 @@ class FeatureSet:
             settings=self.settings,
             device=self.device,
         )
+        return self._typed(flat, position) if self.types else flat
+
+    def _typed(self, flat: FeatureScores, position: int) -> Any:
+        """The same by node type and edge type."""
+        from edgewise.results.typed_features import TypedFeatureScores
+
+        return TypedFeatureScores(flat, self.types[position if len(self.types) > 1 else 0])
 
     def _some(self, positions: Tensor) -> "FeatureSet":
         return replace(
@@ -217,6 +231,7 @@ class FeatureSet:
             target=self.target[positions],
             value=self.value[positions],
             sizes=self.sizes if len(self.sizes) == 1 else self.sizes[positions],
+            types=self.types if len(self.types) < 2 else tuple(self.types[i] for i in positions.tolist()),
             features=None if self.features is None else self.features.select(positions),
             attributes=None if self.attributes is None else self.attributes.select(positions),
             nodes=None if self.nodes is None else self.nodes.select(positions),

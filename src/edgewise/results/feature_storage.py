@@ -1,5 +1,6 @@
 """Files of feature scores: `.npz`, without pickles; lossless, whole or not at all. `ew.load` reads them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from edgewise.results.entries import Entries
 from edgewise.results.explanation import Settings
 from edgewise.results.feature_factors import FeatureFactors, FeatureRows
 from edgewise.results.feature_scores import FeatureSet
+from edgewise.results.typed_features import FeatureTable
 
 FEATURE_FORMAT = "edgewise-features-1"
 """Written into every file: what kind of file it is."""
@@ -37,6 +39,8 @@ def save_features(found: FeatureSet, path: str | Path) -> None:
     names = found.feature_names
     about = {"format": FEATURE_FORMAT, **{name: getattr(found, name) for name in _PLAIN}}
     about |= {"feature_names": None if names is None else list(names), "settings": as_jsonable(found.settings)}
+    if found.types:
+        about["types"] = [as_jsonable(table.plain()) for table in found.types]
     numbers = {name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()}
     write_whole(path, lambda file: write_npz(file, numbers, about, None))
 
@@ -51,14 +55,17 @@ def _arrays(name: str, rows: FeatureRows | None) -> dict[str, Tensor]:
     return found if rows.right is None else {**found, f"{name}_right": rows.right}
 
 
-def features_from(arrays: dict[str, np.ndarray], about: dict[str, Any], settings: dict[str, Any]) -> FeatureSet:
-    """The set, from what `save_features` wrote."""
+def features_from(
+    arrays: dict[str, np.ndarray], about: dict[str, Any], settings: dict[str, Any], types: Sequence[Any] = ()
+) -> FeatureSet:
+    """The set, from what `save_features` wrote; `types` are the tables of typed graphs."""
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     names = about["feature_names"]
     fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
     fields |= {name: about[name] for name in _PLAIN} | {name: _rows(name, tensors) for name in _ROWS}
     fields["feature_names"] = None if names is None else tuple(names)
-    return FeatureSet(**fields, settings=Settings(settings))
+    tables = tuple(FeatureTable.of_plain(one) for one in types)
+    return FeatureSet(**fields, settings=Settings(settings), types=tables)
 
 
 def _rows(name: str, tensors: dict[str, Tensor]) -> FeatureRows | None:

@@ -26,7 +26,9 @@ _TARGETS_AT_ONCE = 256
 def as_set(explained: Explained, metric: str) -> ExplanationSet:
     """A result of `explain`, checked, as a set: a single explanation is a set of one."""
     if isinstance(explained, TypedExplanation):
-        explained = replace(_set_of_one(explained.flat), types=explained.types)
+        types = explained.types
+        typed = {"types": types} if types.explained else {"graph_types": (types,)}
+        explained = replace(_set_of_one(explained.flat), **typed)
     if isinstance(explained, Explanation):
         explained = _set_of_one(explained)
     if not isinstance(explained, ExplanationSet):

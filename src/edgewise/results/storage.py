@@ -9,7 +9,7 @@ import base64
 import io
 import json
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from edgewise.results.entries import Entries
 from edgewise.results.explanation import Settings
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.results.feature_storage import FEATURE_FORMAT, features_from
+from edgewise.results.typed_tables import NodeNames, named_columns, typed_columns, union_columns
 
 _FORMAT = "edgewise-explanations-1"
 """Written into every file: what kind of file it is."""
@@ -33,10 +34,11 @@ _VERSION = 1
 _PLAIN = ("method", "level", "num_layers", "own_missing", "settings")
 
 
-def save(explained: ExplanationSet, path: str | Path, node_names: Sequence[str] | None = None) -> None:
+def save(explained: ExplanationSet, path: str | Path, node_names: NodeNames = None) -> None:
     """Write a set to a file; its ending, `.npz` or `.parquet`, says how.
 
-    With `node_names` (of the one graph of nodes or links) the rows of a `.parquet` also carry the names of the nodes.
+    With `node_names` (of the one graph of nodes or links; of a typed graph by node type) the rows of a `.parquet` also carry
+    the names of the nodes.
     """
     path = Path(path)
     writers: dict[str, Callable[..., None]] = {".npz": write_npz, ".parquet": _write_parquet}
@@ -67,7 +69,8 @@ def load(path: str | Path) -> Any:
     try:
         arrays, about = readers[path.suffix](path)
         if about.get("format") == FEATURE_FORMAT:
-            return features_from(arrays, about, _from_jsonable(about["settings"]))
+            types = [_from_jsonable(one) for one in about.get("types", ())]
+            return features_from(arrays, about, _from_jsonable(about["settings"]), types)
         if about.get("format") != _FORMAT:
             raise FileError(
                 f"{path.name} must have the format {_FORMAT!r}, got {about.get('format')!r}. Explain again and save."
@@ -104,9 +107,19 @@ def _arrays(explained: ExplanationSet) -> dict[str, np.ndarray]:
 
 def _about(explained: ExplanationSet) -> dict[str, Any]:
     """What is not an array, as plain data."""
-    types = {} if explained.types is None else {"types": as_jsonable(explained.types.plain())}
+    types = {}
+    if explained.type_tables:
+        types = {
+            "types" if explained.types else "graph_types": [as_jsonable(one.plain()) for one in explained.type_tables]
+        }
     plain = {name: as_jsonable(getattr(explained, name)) for name in _PLAIN}
     return {"format": _FORMAT, "version": _VERSION, **plain, **types}
+
+
+def _types(about: dict[str, Any]) -> tuple[TypeTable, ...]:
+    """The types of a typed graph, or of several, as `TypeTable.plain` gave them; none for other graphs."""
+    listed = about.get("types") or about.get("graph_types") or []
+    return tuple(TypeTable(*_from_jsonable(one)) for one in listed)
 
 
 def _brought_up(about: dict[str, Any], name: str) -> dict[str, Any]:
@@ -152,7 +165,8 @@ def _assemble(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Explanati
         edges=_entries(tensors, "edges"),
         own=_entries(tensors, "own"),
         errors=_entries(tensors, "errors"),
-        types=TypeTable(*_from_jsonable(about["types"])) if "types" in about else None,
+        types=_types(about)[0] if "types" in about else None,
+        graph_types=_types(about) if "graph_types" in about else (),
         **plain,
     )
 
@@ -164,11 +178,10 @@ def _entries(tensors: dict[str, Tensor], name: str) -> Entries | None:
     return Entries.of_rows(*(tensors[f"{name}_{part}"] for part in ("start", "place", "score")))
 
 
-def write_npz(
-    file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any], node_names: Sequence[str] | None
-) -> None:
+def write_npz(file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any], node_names: NodeNames) -> None:
     """Arrays as they are; the text as bytes, because numpy would pickle an object."""
-    texts = {"about": about} | ({} if node_names is None else {"node_names": list(node_names)})
+    names = dict(node_names) if isinstance(node_names, Mapping) else node_names and list(node_names)
+    texts = {"about": about} | ({} if node_names is None else {"node_names": names})
     packed = {name: np.frombuffer(json.dumps(text).encode(), dtype=np.uint8) for name, text in texts.items()}
     np.savez_compressed(file, **packed, **arrays)  # type: ignore[arg-type]
 
@@ -190,13 +203,14 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-def _write_parquet(
-    file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any], node_names: Sequence[str] | None
-) -> None:
+def _write_parquet(file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any], node_names: NodeNames) -> None:
     """A row for every stored edge score, readable by any data frame; what is not a row travels in the file's metadata."""
     pyarrow = _pyarrow()
     extra = {name: _packed(array) for name, array in arrays.items() if name not in ("edges_place", "edges_score")}
-    table = pyarrow.table(named_columns(_columns(arrays, about["level"]), node_names))
+    columns = _columns(arrays, about["level"])
+    if types := _types(about):
+        columns = typed_columns(columns, types)
+    table = pyarrow.table(named_columns(columns, node_names))
     table = table.replace_schema_metadata({"edgewise": json.dumps({"about": about, "arrays": extra})})
     pyarrow.parquet.write_table(table, file)
 
@@ -242,15 +256,6 @@ def edge_columns(explained: ExplanationSet) -> dict[str, np.ndarray]:
     return _columns(_arrays(explained), explained.level)
 
 
-def named_columns(columns: Mapping[str, np.ndarray], node_names: Sequence[str] | None) -> dict[str, np.ndarray]:
-    """The table with the names of targets, sources and receivers added as columns (`index_name`, …), if there are names."""
-    if node_names is None:
-        return dict(columns)
-    names = np.array(node_names, dtype=str)
-    ends = [name for name in ("index", "index_to", "source", "receiver") if name in columns]
-    return {**columns, **{f"{name}_name": names[columns[name]] for name in ends}}
-
-
 def _packed(array: np.ndarray) -> str:
     """An array as text: the bytes of a `.npy` file in base64."""
     buffer = io.BytesIO()
@@ -268,6 +273,8 @@ def _read_parquet(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     arrays = {name: np.load(io.BytesIO(data), allow_pickle=False) for name, data in packed.items()}
     if "edges_start" in arrays:
         row, column = table["position"].to_numpy(), table["column"].to_numpy()
+        if types := _types(extra["about"]):
+            column = union_columns(column, table["edge_type"].to_numpy(zero_copy_only=False), row, types)
         width = arrays["graph_edges"][row if len(arrays["graph_edges"]) > 1 else np.zeros_like(row)]
         layer = table["layer"].to_numpy() if extra["about"]["level"] == "layer" else 0
         arrays["edges_place"], arrays["edges_score"] = layer * width + column, table["score"].to_numpy()

@@ -1,4 +1,4 @@
-"""TypedExplanation: the scores of one node of a typed graph, by edge type and node type."""
+"""TypedExplanation: the scores of one node of a typed graph, or of one typed graph, by edge type and node type."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -7,9 +7,11 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.graph.type_table import TypeTable
 from edgewise.results.explanation import Explanation
+from edgewise.text import read_labels, typed_name
 
 
 class TypedScores(Mapping[Any, Tensor]):
@@ -39,12 +41,12 @@ class TypedScores(Mapping[Any, Tensor]):
 
 
 class TypedExplanation(Explanation):
-    """Why the model gave one node of a typed graph its number.
+    """Why the model gave one node of a typed graph, or a whole typed graph, its number.
 
     `scores` and `standard_errors` are mappings by edge type, `[E_type]` or `[L, E_type]` in the order of that type's columns;
-    `self_scores` is one by node type. `index` is `(node type, number)`. `flat` is the same explanation of the union of all
-    types, one homogeneous graph: what pictures, exports and metrics work on; `types` says which of its nodes and columns are
-    of which type.
+    `self_scores` is one by node type. `index` is `(node type, number)`, or the number of a graph. `flat` is the same
+    explanation of the union of all types, one homogeneous graph: what pictures, exports and metrics work on; `types` says
+    which of its nodes and columns are of which type.
 
     >>> flat = Explanation(torch.tensor([0.5, -2.0]), torch.tensor([[1, 1], [0, 0]]), 2, index=0, target=1, value=1.5)
     >>> rates, sees = ("user", "rates", "movie"), ("user", "sees", "movie")
@@ -72,7 +74,7 @@ class TypedExplanation(Explanation):
             types=types,
             edge_index=ends,
             num_nodes={name: len(numbers) for name, numbers in nodes.items()},
-            index=types.node(flat.index),
+            index=types.node(flat.index) if types.explained else flat.index,
             target=flat.target,
             value=flat.value,
             method=flat.method,
@@ -107,14 +109,16 @@ class TypedExplanation(Explanation):
         from torch_geometric.explain import HeteroExplanation
 
         found = HeteroExplanation()
-        name, number = self.types.node(self.flat.index)
         for kind, count in self.types.nodes:
             found[kind].num_nodes = count
         for kind, mask in self.edge_scores().items():
             found[kind].edge_index, found[kind].edge_mask = self.edge_index[kind], mask
             if self.level == "layer":
                 found[kind].layer_edge_mask = self.scores[kind].t().contiguous()
-        found[name].index = torch.tensor([number])
+        if self.types.explained:
+            found[self.types.explained].index = torch.tensor([self.flat.index])
+        else:
+            found.index = torch.tensor([self.flat.index])
         found.target = torch.tensor([self.target])
         return found
 
@@ -129,23 +133,32 @@ class TypedExplanation(Explanation):
             attributes["kind"], attributes["column"] = self.types.edge(attributes["column"])
         return named
 
-    def to_graphml(
-        self, path: str | Path, *, edges: int | None = None, labels: Any = None, classes: Any = None
-    ) -> None:
-        """Not for typed graphs yet."""
-        self._refuse("to_graphml()")
+    @checked
+    def to_graphml(self, path: str | Path, *, edges: int | None = None, labels: Any = None, classes: Any = None) -> None:
+        """As for other graphs; nodes are named `type/number` and have `type`, edges have `type`. `labels` by node type.
+
+        `classes` must be left out: `type` is there instead.
+        """
+        from edgewise.results.export import write_graphml
+
+        if classes is not None:
+            raise InputError("`classes` must be left out for a typed graph: nodes have the attribute type instead.")
+        graph = self.to_networkx(edges=edges)
+        for (name, number), attributes in graph.nodes(data=True):
+            attributes["type"] = name
+            attributes["label"] = typed_name(name, number, _names_of(labels, name, self.types))
+        for _, _, attributes in graph.edges(data=True):
+            attributes["type"] = "__".join(attributes.pop("kind"))
+        graph.graph["index"] = typed_name(*self.index) if self.types.explained else self.index
+        write_graphml(graph, path, 0)
 
     def subgraph(self, *args: Any, **options: Any) -> NoReturn:
-        """Not for typed graphs yet; `flat.subgraph(…)` is that of the union."""
+        """Not for typed graphs; `flat.subgraph(…)` is that of the union."""
         self._refuse("subgraph()")
 
     def merged(self, undirected: str = "sum") -> NoReturn:
         """Not for typed graphs: the two directions of an edge are two types."""
         self._refuse("merged()")
-
-    def plot(self, **options: Any) -> NoReturn:
-        """Not for typed graphs yet; `flat.plot()` draws the union."""
-        self._refuse("plot()")
 
     def _refuse(self, what: str) -> NoReturn:
         raise InputError(
@@ -159,6 +172,15 @@ class TypedExplanation(Explanation):
             f"TypedExplanation({self.method}, {self.level} level, index={self.index}, target={self.target}, "
             f"value={self.value:.4g}, {len(self.types.edges)} edge types, {count} scores not zero)"
         )
+
+
+def _names_of(labels: Any, name: str, types: TypeTable) -> dict[int, str]:
+    """The labels of one node type."""
+    if labels is None:
+        return {}
+    if not isinstance(labels, Mapping) or not set(labels) <= set(types.node_types):
+        raise InputError(f"`labels` of a typed graph must be a mapping {{node type: names}}, types {types.node_types}.")
+    return read_labels(labels.get(name), len(types.node_range(name)))
 
 
 def _local_ends(edge_index: Tensor, types: TypeTable, kind: tuple[str, str, str]) -> Tensor:

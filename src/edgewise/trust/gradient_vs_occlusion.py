@@ -121,6 +121,8 @@ def _worst(score: Score, off: Tensor, gradient: Tensor, occlusion: Tensor) -> Wo
     place = int(off.argmax())
     source, receiver = score.ends()[:, place].tolist()
     index, column = plain_index(score.index)[int(score.owner[place])], int(score.edge_id[place])
-    if score.types is not None:
-        source, receiver = score.types.node(source), score.types.node(receiver)
+    types = score.types_of(int(score.owner[place]))
+    if types is not None:
+        source, receiver = types.node(source), types.node(receiver)
+        index = types.node(index) if types.explained else index
     return WorstEdge(index, source, receiver, column, float(gradient[place]), float(occlusion[place]))

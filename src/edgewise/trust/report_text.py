@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from edgewise.results.metric_result import Measured
-from edgewise.text import columns, counted, html_table
+from edgewise.text import columns, counted, html_table, typed_name
 from edgewise.trust.report import PER_LAYER, LayerFindings, Number, Report
 
 
@@ -70,12 +71,17 @@ def _without(report: Report) -> Section:
         worst = layer.worst
         edge = ("-", "-", "-")
         if worst is not None:
-            where = f"{worst.source}→{worst.receiver} for {worst.index}"
+            where = f"{_node(worst.source)}→{_node(worst.receiver)} for {_node(worst.index)}"
             edge = (where, f"{worst.gradient:.4g}", f"{worst.occlusion:.4g}")
         rows.append((_name(layer), _mean(layer.cosine), f"{layer.unevenness:.2%}", *edge))
     return Section(
         "Is the gradient of an edge what is lost without it?", rows, _reasons(report, "cosine", "unevenness")
     )
+
+
+def _node(node: Any) -> str:
+    """A node, a graph or a link in a cell; of a typed graph `user 3`."""
+    return typed_name(*node) if isinstance(node, tuple) and isinstance(node[0], str) else str(node)
 
 
 def _signs(report: Report) -> Section:

@@ -4,7 +4,8 @@
 model, weights. `read_targets` and `read_classes` turn the texts of `--index` and `--target` into numbers.
 
 `--index` is a list with commas; each part is, in this order: an id of the data, `all`, a part of the data (`test`), a
-position (`row:3`), a number or a range, or a name. Where the data has ids, plain numbers are ids.
+position (`row:3`), a number or a range, or a name. Where the data has ids, plain numbers are ids. Of a typed graph it begins
+with the node type: `account:3,5-9`.
 """
 
 import re
@@ -19,13 +20,15 @@ from torch import Tensor, nn
 from edgewise.arrays import asked_index
 from edgewise.cli.options import CommonOptions, read_pairs
 from edgewise.cli.output import digest_of
-from edgewise.cli.read.data import PARTS, Graphs, read_data
+from edgewise.cli.read.data import read_data
+from edgewise.cli.read.graphs import PARTS, Graphs, NodeNames
 from edgewise.cli.read.links import read_links
 from edgewise.cli.read.trained_model import load_weights, make_model
 from edgewise.cli.terminal import Voice
 from edgewise.errors import InputError, ModelError
 from edgewise.question import pose
 from edgewise.question.target import Target
+from edgewise.text import printable, typed_name
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _FEW = 5
@@ -65,16 +68,25 @@ class CliQuestion:
         """The classes of some of the targets, in the form of `classes`."""
         return self.classes[positions] if isinstance(self.classes, Tensor) else self.classes
 
+    def targets(self, positions: slice) -> Any:
+        """Some of the targets as `ew.explain` takes them: a list, or of a typed graph `(node type, list)`."""
+        listed = self.index[positions].tolist()
+        return listed if self.graphs.explained is None else (self.graphs.explained, listed)
+
     def answers(self, count: int) -> Target:
         """The model's output for the first `count` targets, and the classes that are explained."""
         asked = {name: value for name, value in self.options.items() if name != "memory"}
-        some = asked_index(self.index[:count])
+        some = self.targets(slice(count)) if self.graphs.explained else asked_index(self.index[:count])
         return pose(
             self.model, self.graphs.data, some, target=self.classes_of(slice(count)), forward=None, **asked
         ).target
 
-    def node_name(self, node: int) -> str:
-        """The data's name of a node, safe to print; its number if it has none."""
+    def node_name(self, node: Any) -> str:
+        """The data's name of a node, safe to print; its number if it has none. Of a typed graph with its type before it."""
+        if isinstance(node, tuple):
+            kind, number = node
+            names = (self.graphs.types or {}).get(kind, NodeNames()).names
+            return printable(typed_name(kind, number, names))
         return printable(self.graphs.names[node]) if self.graphs.names else str(node)
 
     def target_name(self, index: Any) -> str:
@@ -89,15 +101,6 @@ class CliQuestion:
         return printable(known[number]) if known and number < len(known) else str(number)
 
 
-def printable(text: str) -> str:
-    r"""A text of the data, without characters that would steer the terminal.
-
-    >>> printable("a\x1b[31mb")
-    'a�[31mb'
-    """
-    return "".join(letter if letter.isprintable() else "�" for letter in text)
-
-
 def read_question(asked: CommonOptions, voice: Voice) -> CliQuestion:
     """Read and check everything that the shared options name; notes about it go to `voice`.
 
@@ -107,11 +110,14 @@ def read_question(asked: CommonOptions, voice: Voice) -> CliQuestion:
     graphs = read_data(asked.data, asked.root, "link" if asked.link and asked.task is None else asked.task, asked.seed)
     for note in graphs.notes:
         voice.note(note)
-    index = (
-        read_links(asked, graphs, _positions)
-        if graphs.task == "link" or asked.link
-        else read_targets(asked.index, graphs)
-    )
+    text = asked.index
+    if graphs.types is not None and (asked.link or graphs.task == "link"):
+        raise InputError(
+            "--link names pairs of nodes of one type; the data is a typed graph. Use --index TYPE:3 for nodes."
+        )
+    if graphs.types is not None and graphs.task == "node":
+        graphs, text = read_type(asked.index, graphs)
+    index = read_links(asked, graphs, _positions) if graphs.task == "link" or asked.link else read_targets(text, graphs)
     classes = read_classes(asked.target, graphs, index)
     model, source = _read_model(asked, arguments, graphs, voice)
     hashes = {
@@ -145,6 +151,25 @@ def _read_model(
 
 
 # --- `--index` and `--target` -------------------------------------------------------------------------------------------
+
+
+def read_type(text: str, graphs: Graphs) -> tuple[Graphs, str]:
+    """The typed graph about the node type that `--index` names, and what it says about it.
+
+    `"paper:3,5-9"` asks about papers, and what is left is `"3,5-9"`; the type may stand before every part, too.
+    """
+    known, found, parts = graphs.data.node_types, list[str](), list[str]()
+    for part in (piece.strip() for piece in text.split(",")):
+        kind, colon, rest = part.partition(":")
+        typed = bool(colon) and kind.strip() in known
+        found += [kind.strip()] if typed and kind.strip() not in found else []
+        parts.append(rest.strip() if typed else part)
+    if len(found) != 1:
+        what = f"one node type at a time, got {' and '.join(found)}" if found else f"a node type, got {text!r}"
+        raise InputError(
+            f"--index must name {what}. The types are {', '.join(known)}: use --index {(found or known)[0]}:0-9, for example."
+        )
+    return graphs.of_type(found[0]), ",".join(parts)
 
 
 def read_targets(text: str, graphs: Graphs) -> Tensor:

@@ -2,7 +2,7 @@
 
 `read_data` is the way in. It decides by what is given: a folder goes to `csv_folder`, a `.pt` or `.npz` file to
 `tensor_files`. A name is a data set: those with a planted truth are generated, the others are read by PyG (`read_named`).
-All of them give a `Graphs`, which is checked before anything long begins.
+All of them give a `Graphs` (`graphs.py`), which is checked before anything long begins.
 """
 
 import os
@@ -10,82 +10,24 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 
 from edgewise import datasets
 from edgewise.arguments import did_you_mean
 from edgewise.cli import options
 from edgewise.cli.output import digest_of_tensors
+from edgewise.cli.read.graphs import Graphs, as_task, checked
 from edgewise.errors import FileError, InputError
 from edgewise.files import VARIABLE, user_cache
-from edgewise.graph.inputs import read_graph
 
-PARTS = ("train", "val", "test")
 _ENDINGS = (".pt", ".npz")
 _WEBKB = ("Cornell", "Texas", "Wisconsin")
 _TU = ("MUTAG", "PROTEINS")
 _KEPT = ("x", "edge_index", "edge_attr", "y")  # of the graphs that PyG reads
-
-
-@dataclass(frozen=True, eq=False)
-class Graphs:
-    """The data, and what is known about it besides tensors."""
-
-    data: Any
-    """A `Data`, whose nodes can be explained, or a list of them, each of which can be explained."""
-    task: str
-    """`"node"`, `"graph"` or `"link"`."""
-    digest: str
-    """SHA-256 of the files, or of the tensors where there are no files."""
-    ids: list[str] | None = None
-    """An id for every node, each once: where ids exist, `--index` means these."""
-    names: list[str] | None = None
-    """A name for every node, to show; names may repeat."""
-    class_names: list[str] | None = None
-    parts: dict[str, Tensor] = field(default_factory=dict)
-    """`train`, `val`, `test` and the like: the positions of their nodes or graphs."""
-    notes: tuple[str, ...] = ()
-    """Sentences for the user, such as columns that were not read."""
-    model: Callable[[], nn.Module] | None = None
-    """Trains a model, if the data set brings one."""
-
-    @property
-    def is_one(self) -> bool:
-        """Whether the data is one graph, whose nodes have ids and names: nodes and links are explained in one."""
-        return self.task in ("node", "link")
-
-    @property
-    def size(self) -> int:
-        """How many nodes, or graphs, there are."""
-        return int(self.data.num_nodes) if self.is_one else len(self.data)
-
-    @property
-    def labels(self) -> Tensor | None:
-        """`[size]`: the class of each node or graph; `None` if the data does not have one for each."""
-        if self.is_one:
-            y = self.data.get("y")
-            return y.view(-1) if isinstance(y, Tensor) and y.numel() == self.size else None
-        parts = [graph.get("y") for graph in self.data]
-        if any(not isinstance(y, Tensor) or y.numel() != 1 for y in parts):
-            return None
-        return torch.cat([y.view(1) for y in parts])
-
-    @property
-    def shape_hint(self) -> str:
-        """The sizes that a model's factory may ask for, as a sentence: features and classes."""
-        graph = self.data if self.is_one else self.data[0]
-        labels = self.labels
-        classes = (
-            f" and {int(labels.max()) + 1} classes" if labels is not None and not labels.is_floating_point() else ""
-        )
-        return f" The data has {graph.x.size(-1) if graph.x.dim() > 1 else 1} features{classes}."
 
 
 def read_data(given: str, root: Path | None, task: str | None, seed: int) -> Graphs:
@@ -111,7 +53,7 @@ def read_data(given: str, root: Path | None, task: str | None, seed: int) -> Gra
         )
     else:
         found = read_named(given, root, seed)
-    return checked(_as_task(found, task))
+    return checked(as_task(found, task))
 
 
 def _read_file(path: Path) -> Graphs:
@@ -121,83 +63,6 @@ def _read_file(path: Path) -> Graphs:
     if not path.is_file():
         raise FileError(f"There is no file {path} with data.")
     return read_arrays(path) if path.suffix == ".npz" else read_torch(path)
-
-
-def as_graphs(found: Any, digest: str, **more: Any) -> Graphs:
-    """What a file held, as `Graphs`: a `Data` is a node task; a batch, a list or a `batch` vector is a graph task.
-
-    `more` are further fields of `Graphs`, such as `names`. Nothing is checked here, see `checked`.
-    """
-    if isinstance(found, Batch):
-        return Graphs(found.to_data_list(), "graph", digest, **more)
-    if isinstance(found, (list, tuple)):
-        return Graphs(list(found), "graph", digest, **more)
-    if isinstance(found, Data) and isinstance(found.get("batch"), Tensor) and found.batch.numel():
-        return Graphs(split(found), "graph", digest, **more)
-    return Graphs(found, "node", digest, **more)
-
-
-def split(data: Data) -> list[Data]:
-    """The graphs that a `batch` vector tells apart, each with its nodes numbered from 0.
-
-    A `y` with an entry for every graph is divided too: with `batch = [0, 0, 1]` and `y = [5, 7]`, the first graph has two
-    nodes and `y = [5]`.
-    """
-    batch, ends = data.batch, data.edge_index
-    if bool((batch[ends[0]] != batch[ends[1]]).any()):
-        raise InputError("batch and edge_index of the data do not fit: some edges join two graphs.")
-    count = int(batch.max()) + 1
-    graphs = []
-    for graph in range(count):
-        part = data.subgraph(batch == graph)
-        del part.batch
-        if isinstance(data.get("y"), Tensor) and data.y.numel() == count != batch.numel():
-            part.y = data.y.view(-1)[graph : graph + 1]
-        graphs.append(part)
-    return graphs
-
-
-def _as_task(found: Graphs, task: str | None) -> Graphs:
-    """The same data for the task that was asked for: one graph may be either."""
-    if task is None or task == found.task:
-        return found
-    if task == "graph":
-        return replace(found, data=[found.data], task="graph", parts={}, ids=None, names=None)
-    if task == "link" and found.task == "node":
-        return replace(found, task="link", parts={})
-    if task in ("node", "link") and len(found.data) == 1:
-        return replace(found, data=found.data[0], task=task, parts={})
-    if task in ("node", "link"):
-        raise InputError(f"--task {task} needs one graph, and the data has {len(found.data)}. Use --task graph.")
-    return replace(found, task=task)  # unknown: `explain` lists the known ones
-
-
-def checked(found: Graphs) -> Graphs:
-    """Refuse what cannot be explained, and add the parts that the data's masks name."""
-    graphs = found.data if isinstance(found.data, list) else [found.data]
-    if not graphs:
-        raise InputError("The data has no graphs. At least one is required.")
-    for number, graph in enumerate(graphs):
-        read_graph(graph, "data" if len(graphs) == 1 else f"data[{number}]")
-    if found.task != "node" or found.parts:
-        return found
-    parts, notes = _masks(found.data)
-    return replace(found, parts=parts, notes=(*found.notes, *notes))
-
-
-def _masks(data: Data) -> tuple[dict[str, Tensor], list[str]]:
-    """The positions of `train_mask`, `val_mask`, `test_mask`, and a note if they hold several splits."""
-    parts: dict[str, Tensor] = {}
-    notes: list[str] = []
-    for part in PARTS:
-        mask = data.get(f"{part}_mask")  # [nodes], or [nodes, splits]
-        if not isinstance(mask, Tensor) or mask.size(0) != data.num_nodes:
-            continue
-        if mask.dim() == 2:
-            notes = [f"The data has {mask.size(1)} splits; train, val and test are those of the first."]
-            mask = mask[:, 0]
-        parts[part] = mask.bool().nonzero().view(-1)
-    return parts, notes
 
 
 # --- Data sets by name --------------------------------------------------------------------------------------------------

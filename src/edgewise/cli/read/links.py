@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from edgewise.cli.options import CommonOptions
-from edgewise.cli.read.data import Graphs
+from edgewise.cli.read.graphs import Graphs
 from edgewise.errors import FileError, InputError
 from edgewise.question.pair_index import read_pairs
 

@@ -19,7 +19,7 @@ from torch_geometric.data import Batch, Data, HeteroData, data, storage
 from torch_geometric.data.separate import separate
 
 from edgewise.cli.output import digest_of
-from edgewise.cli.read.data import PARTS, Graphs, as_graphs
+from edgewise.cli.read.graphs import PARTS, Graphs, as_graphs
 from edgewise.errors import FileError, InputError, missing_extra
 
 
@@ -120,7 +120,7 @@ def _graphs(found: Any, path: Path) -> Any:
     if isinstance(found, list) and all(isinstance(graph, (Data, HeteroData)) for graph in found):
         return found
     if isinstance(found, tuple) and len(found) in (2, 3) and isinstance(found[0], (Data, dict)):
-        return HeteroData() if HeteroData in found else _collated(found[0], found[1])
+        return _collated(found[0], found[1], HeteroData if HeteroData in found else Data)
     raise FileError(
         f"{path} must hold a Data, a list of them, or the processed file of an InMemoryDataset; got {type(found).__name__}."
     )
@@ -136,15 +136,22 @@ def _from_dict(found: dict[str, Any], path: Path) -> Data:
     return Data(**found)
 
 
-def _collated(together: Any, slices: Any) -> Any:
-    """The graphs of an `InMemoryDataset`, which stores one long `Data`, and where each graph begins."""
-    whole = Data.from_dict(together) if isinstance(together, dict) else together
+def _collated(together: Any, slices: Any, kind: Any) -> Any:
+    """The graphs of an `InMemoryDataset`, which stores one long `Data` (or `HeteroData`), and where each graph begins."""
+    whole = kind.from_dict(together) if isinstance(together, dict) else together
     if not slices:
         return whole
-    count = max(len(cuts) for cuts in slices.values()) - 1
+    count = _number_of_graphs(slices)
     if count == 1:
-        return separate(Data, whole, 0, slices, decrement=False)
-    return [separate(Data, whole, number, slices, decrement=False) for number in range(count)]
+        return separate(kind, whole, 0, slices, decrement=False)
+    return [separate(kind, whole, number, slices, decrement=False) for number in range(count)]
+
+
+def _number_of_graphs(slices: Any) -> int:
+    """One less than the longest list of cuts; of typed graphs they are nested by type."""
+    if isinstance(slices, dict):
+        return max((_number_of_graphs(part) for part in slices.values() if part is not None), default=0)
+    return len(slices) - 1
 
 
 # --- `.npz`: `x`, `edge_index`, and whatever else is an array of numbers; texts name nodes and classes ------------------

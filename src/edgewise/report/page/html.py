@@ -202,7 +202,7 @@ def _add_edges(plot: Any, name: str, methods: int) -> Any:
     """Add coloured lines with an outline and a head, and invisible ones on top, which are returned: they react to the mouse."""
     lines = _source(name, "edges", ("xs", "ys", "color", "width", "outline", "alpha", "dash", *_texts(methods)))
     look = {"source": lines, "line_alpha": "alpha", "line_cap": "butt"}
-    plot.multi_line("xs", "ys", line_color="#9a9a9a", line_width="outline", **look)
+    plot.multi_line("xs", "ys", line_color="#9a9a9a", line_width="outline", line_dash="dash", **look)
     plot.multi_line("xs", "ys", line_color="color", line_width="width", line_dash="dash", **look)
     heads = _source(name, "heads", ("xs", "ys", "color", "alpha"))
     plot.patches(

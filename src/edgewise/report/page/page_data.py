@@ -22,14 +22,17 @@ from edgewise.report.page.page_scene import Scene, place_nodes
 from edgewise.report.page.page_words import class_names, groups_of, names_of, outputs
 from edgewise.report.page.top_edges import Keeper, Kept
 from edgewise.report.scene import WHOLE_GRAPH
+from edgewise.report.typed_look import dash_of, relation, typed_nodes
 from edgewise.results.comparison import MEASURES
 from edgewise.results.score_rows import rows_of
+from edgewise.text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from torch import Tensor
 
+    from edgewise.graph.type_table import TypeTable
     from edgewise.question import PosedQuestion
     from edgewise.report.layout import Position
     from edgewise.report.page.page_run import Findings, PageAbout
@@ -53,8 +56,11 @@ def contents(asked: PageAbout, found: Findings, names: Names) -> dict[str, Any]:
     """The data of a page, without its title; `targets` has a record for each target, in the order of `index`."""
     question = asked.question
     labels = [one.label for one in asked.contenders]
+    records = Records(asked, found, names)
     return {
         "task": question.task,
+        "explained": "" if question.types is None else plain_text(question.types.explained),
+        "kinds": records.kinds(),
         "mode": question.target.mode,
         "of": question.target.of,
         "layers": question.num_layers,
@@ -66,7 +72,7 @@ def contents(asked: PageAbout, found: Findings, names: Names) -> dict[str, Any]:
         "classes": class_names(names.classes, question.target),
         "colours": _colours(),
         "agreement": _agreement(found, labels),
-        "targets": Records(asked, found, names).every(),
+        "targets": records.every(),
     }
 
 
@@ -126,6 +132,21 @@ class Records:
         self._weights = torch.where(torch.tensor(is_yardstick), FAINT, 1.0).double()
         self._outputs = outputs(asked.question.target)
         self._class_names = class_names(names.classes, asked.question.target)
+        self._types = [asked.question.types_of(position) for position in range(len(asked.index))]
+        self._kinds = {
+            kind: dash for types in self._types if types is not None for kind, dash in dash_of(types).items()
+        }
+
+    def kinds(self) -> list[dict[str, Any]]:
+        """The edge types of all targets: what an arrow is called, the type in words, and its dashes in pixels."""
+        return [
+            {
+                "arrow": f"–{plain_text(kind[1])}→",
+                "name": relation(kind),
+                "dash": [round(1.6 * part, 1) for part in dash],
+            }
+            for kind, dash in self._kinds.items()
+        ]
 
     def every(self) -> list[dict[str, Any]]:
         """The records, in the order of `index`."""
@@ -135,17 +156,21 @@ class Records:
         """The record of one target."""
         index, kept = self._asked.index[position], self._kept[position]
         edge_index, num_nodes = self._any_set.graph(position)
-        scene = self._scene(position, edge_index.cpu(), num_nodes)
-        compound = molecule_of(self._question.graphs[index]) if self._question.task == "graph" else None
+        scene, types = self._scene(position, edge_index.cpu(), num_nodes), self._types[position]
+        may_be_molecule = self._question.task == "graph" and types is None
+        compound = molecule_of(self._question.graphs[index]) if may_be_molecule else None
+        look = self._look(position, scene, num_nodes, compound)
         logits, chances = self._outputs
         return {
             "index": " – ".join(map(str, index)) if isinstance(index, tuple) else index,
+            "name": None if types is None or scene.root is None else look.full.get(scene.root),
             "target": int(self._question.target.column[position]),
             "value": number(float(self._any_set.value[position])),
             "logits": [number(value) for value in logits[position].tolist()],
             "chances": None if chances is None else [number(value) for value in chances[position].tolist()],
-            **_nodes(scene, self._look(position, scene, num_nodes, compound)),
+            **_nodes(scene, look),
             **_scores(scene, kept, edge_index.cpu()),
+            **({} if types is None else self._typed_edges(kept, types)),
             **self._walks_of(position, scene),
             "molecule": None if compound is None else _molecule(compound, scene),
         }
@@ -170,9 +195,21 @@ class Records:
         if names is None and compound is not None:
             names = atom_names(compound)
         groups = names_of(self._names.node_classes, task, index)
+        types = self._types[position]
+        if types is not None:
+            return typed_nodes(scene.nodes, types, names, classes=groups)
         if self._question.in_one_graph:  # nodes have the classes that are predicted
             groups = groups_of(groups, self._class_names)
         return Nodes.read(scene.nodes, num_nodes, names, groups, None)
+
+    def _typed_edges(self, kept: Kept, types: TypeTable) -> dict[str, Any]:
+        """Of the kept edges their types, as places in `kinds`, and their columns within these."""
+        place, column = types.edges_of(kept.edges.item)
+        numbers = {kind: number for number, kind in enumerate(self._kinds)}
+        return {
+            "kind": integers(torch.tensor([numbers[kind] for kind in types.edge_types])[place]),
+            "column": integers(column),
+        }
 
     def _walks_of(self, position: int, scene: Scene) -> dict[str, Any]:
         """The best walks, whether they are proven, and what an unknown one could reach at most."""
@@ -204,6 +241,7 @@ def _nodes(scene: Scene, look: Nodes) -> dict[str, Any]:
         "nodes": integers(scene.nodes),
         "inside": [look.inside(node) for node in scene.nodes],
         "outside": [look.outside(node) for node in scene.nodes] if look.long else None,
+        "names": [look.full[node] for node in scene.nodes] if look.full else None,
         "fill": [look.colour(node) for node in scene.nodes],
         "rootFill": None if scene.root is None else look.colour(scene.root, is_root=True),
         "groups": list(look.colour_of.items()),

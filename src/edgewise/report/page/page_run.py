@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
 
 from edgewise.algorithms.registry import read_settings
 from edgewise.api.check import check_question
@@ -122,7 +122,7 @@ def with_settings(contenders: Sequence[Contender], given: Mapping[str, Any]) -> 
 
 def task_of(data: Any) -> str:
     """The task of a page's data: `"node"` for one graph, `"graph"` for several."""
-    return "node" if isinstance(data, Data) and not isinstance(data, Batch) else "graph"
+    return "node" if isinstance(data, (Data, HeteroData)) and not isinstance(data, Batch) else "graph"
 
 
 def _check_number_of(targets: int) -> None:

@@ -100,10 +100,14 @@ def names_of(given: Any, task: str, index: Any) -> Any:
 
 def settings_rows(asked: PageAbout, found: Findings, given: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """The rows under "What made this page": (name, value), at the end those that the user gave."""
-    target = asked.question.target
+    target, types = asked.question.target, asked.question.types
+    of_type = f" of type {types.explained}" if types is not None and types.explained else ""
     rows = [
         ("model", type(asked.question.subject.user_model).__name__),
-        ("explained", f"{target.of} ({target.mode}), {asked.question.task} task, {asked.question.num_layers} layers"),
+        (
+            "explained",
+            f"{target.of} ({target.mode}), {asked.question.task} task{of_type}, {asked.question.num_layers} layers",
+        ),
         ("levels", ", ".join(asked.levels)),
         ("edges kept", f"the {asked.edges} strongest of every method, level and layer"),
         ("seed", str(asked.seed)),

@@ -22,6 +22,7 @@ function prepare() {
 
 function targetOption(i) {
   const raw = DATA.targets[i];
+  if (raw.name) return `${raw.name}: ${DATA.classes[raw.target]}`;
   const root = raw.root !== null && DATA.task === "node" ? raw.root : null;
   const name = root === null ? "" : raw.outside && raw.outside[root] ? raw.outside[root]
     : raw.inside[root] === String(raw.index) ? "" : raw.inside[root];

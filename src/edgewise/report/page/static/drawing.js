@@ -53,9 +53,12 @@ function crowding(ends) {
   return Math.min(1, Math.sqrt(14 / Math.max(1, ...counts.values())), Math.sqrt(30 / Math.max(1, ends.length)));
 }
 
-function strokeOf(one, largest, thinner, faded) {
+// Lines of edge types that share both ends differ by their dashes.
+function strokeOf(t, one, largest, thinner, faded) {
   const width = thinner * widthOf(one.score, largest);
-  return { color: signedColour(one.score, largest), width, outline: width + 1.4, alpha: faded ? 0.22 : 1, dash: "solid" };
+  const dash = kindOf(t, one)?.dash ?? [];
+  return { color: signedColour(one.score, largest), width, outline: width + 1.4, alpha: faded ? 0.22 : 1,
+    dash: dash.length ? dash.map((part) => Math.max(1, Math.round(part * Math.sqrt(width)))) : "solid" };
 }
 
 const headLength = (width) => 5 + 1.5 * width; // in pixels
@@ -78,7 +81,7 @@ function drawGraph(t, state) {
   const head = (one) => headLength(thinner * widthOf(one.score, largest)) / unit;
   const courses = coursesOf(scene, (radius + 1) / unit, unit, head);
   const faded = state.walk >= 0;
-  const drawn = scene.edges.map((one) => ({ ...courses.get(one), ...strokeOf(one, largest, thinner, faded),
+  const drawn = scene.edges.map((one) => ({ ...courses.get(one), ...strokeOf(t, one, largest, thinner, faded),
     ...aboutEdge(t, state, one, state.level, state.layer) }));
   fill("graph", "bands", []);
   fill("graph", "context", scene.context.map(([a, b]) => {

@@ -17,7 +17,7 @@ function drawLayers(t, state) {
       || (state.level === "layer" && state.layer !== null && one.layer !== state.layer);
     const about = one.e < 0 ? aboutNode(t, "layer", one.layer, one.source) : aboutEdge(t, state, one, "layer", one.layer);
     const room = (radius + 1) / across;
-    const stroke = strokeOf(one, largest, thinner, faded);
+    const stroke = strokeOf(t, one, largest, thinner, faded);
     const stays = one.e < 0 ? { dash: [5, 3], outline: 0 } : {};
     return { ...arrow([p[0] + room, p[1]], [q[0] - room, q[1]], headLength(stroke.width), scale), ...stroke, ...stays, ...about };
   });

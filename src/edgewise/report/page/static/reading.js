@@ -27,6 +27,7 @@ function readTarget(position) {
     known.set(position, {
       ...raw,
       ...Object.fromEntries(arrays.map((name) => [name, integers(raw[name])])),
+      kind: raw.kind ? integers(raw.kind) : null,
       ways: pairs(integers(raw.ways)),
       context: pairs(integers(raw.context)),
       place: pairs(floats(raw.place)),
@@ -109,8 +110,13 @@ function signed(value, digits = 4) {
   return (value < 0 ? "−" : "+") + text;
 }
 
-const nodeName = (t, node) => (t.outside && t.outside[node] ? `${t.inside[node]} ${t.outside[node]}` : t.inside[node]);
-const edgeName = (t, one) => `${nodeName(t, one.source)} → ${nodeName(t, one.receiver)}`;
+function nodeName(t, node) {
+  if (t.names) return t.names[node]; // with its type
+  return t.outside && t.outside[node] ? `${t.inside[node]} ${t.outside[node]}` : t.inside[node];
+}
+
+const kindOf = (t, one) => (t.kind && one.e >= 0 ? DATA.kinds[t.kind[one.e]] : null);
+const edgeName = (t, one) => `${nodeName(t, one.source)} ${kindOf(t, one)?.arrow ?? "→"} ${nodeName(t, one.receiver)}`;
 const walkName = (t, walk) => walk.nodes.map((node) => nodeName(t, node)).join(" → ");
 const walkColour = (rank) => DATA.colours.walks[rank % DATA.colours.walks.length];
 const rgb = (colour) => [1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16));

@@ -64,7 +64,8 @@ function numbersOf(title, number) {
 
 function aboutEdge(t, state, one, level, layer) {
   const where = level === "input" ? "" : layer === null ? " (sum over layers)" : ` (layer ${layer})`;
-  const parallel = Array.from(t.column).filter((_, e) => t.source[e] === one.source && t.receiver[e] === one.receiver);
+  const parallel = Array.from(t.column).filter((_, e) => t.source[e] === one.source && t.receiver[e] === one.receiver
+    && (!t.kind || t.kind[e] === t.kind[one.e]));
   const which = parallel.length > 1 ? ` [edge ${t.column[one.e]}]` : "";
   return numbersOf(edgeName(t, one) + which + where, (m) => edgeScore(t, level, m, layer, one.e));
 }

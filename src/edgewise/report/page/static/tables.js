@@ -90,8 +90,20 @@ function showPrediction(t) {
 }
 
 function targetName(t) {
+  if (t.name) return t.name;
   const named = t.root !== null && DATA.task === "node" ? nodeName(t, t.root) : String(t.index);
   return `${DATA.task} ${named === String(t.index) || named.startsWith(`${t.index} `) ? named : `${t.index} (${named})`}`;
+}
+
+// A short grey line with the dashes of an edge type.
+function lineSample(dash) {
+  const stops = [];
+  let at = 0;
+  (dash.length ? dash : [1, 0]).forEach((part, i) => {
+    const colour = i % 2 ? "transparent" : "#555555";
+    stops.push(`${colour} ${at}px`, `${colour} ${at += 2 * part}px`);
+  });
+  return make("i", null, { class: "line", style: { background: `repeating-linear-gradient(90deg, ${stops.join(", ")})` } });
 }
 
 function showLegend(id, t, shown, nodes, extra) {
@@ -109,6 +121,10 @@ function showLegend(id, t, shown, nodes, extra) {
   const used = new Set(nodes.map((node) => t.fill[node]));
   for (const [name, colour] of t.groups.filter((group) => used.has(group[1]))) {
     parts.push(make("span", null, {}, [make("i", null, { class: "dot", style: { background: colour } }), name]));
+  }
+  const kinds = new Set(shown.map((one) => kindOf(t, one)));
+  for (const kind of DATA.kinds.filter((one) => kinds.has(one))) {
+    parts.push(make("span", null, {}, [lineSample(kind.dash), kind.name]));
   }
   if (extra) parts.push(make("span", null, {}, [make("i", null, { class: "dashes" }), extra]));
   element(id).replaceChildren(...parts);
