@@ -75,7 +75,7 @@ def draw(
         shown = unrolled_picture(explanation, 30 if edges is None else edges)
     else:
         shown = flat_picture(explanation, 40 if edges is None else edges)
-    nodes = Nodes.read(shown.nodes, explanation.num_nodes, labels, classes, marked)
+    nodes = Nodes.read(shown.nodes, explanation.num_nodes, labels, classes, marked, explanation.n_id)
     figure, axes = canvas(shown, title or title_of(explanation, summed=view == "graph"))
     matplotlib_marks.draw_context(axes, shown)
     matplotlib_marks.draw_arrows(axes, shown, nodes.radius)

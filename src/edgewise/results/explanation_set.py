@@ -58,6 +58,10 @@ class ExplanationSet:
     """Standard errors of the scores, for methods that sample."""
     types: TypeTable | None = None
     """Of a typed graph: `index` are nodes of `types.explained`; `graphs` is the union of all types."""
+    n_id: Tensor | None = None
+    """`[N]`: of a sampled batch, the numbers of its nodes in the whole graph (in their types)."""
+    e_id: Tensor | None = None
+    """`[E]`: the same of its columns."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -132,8 +136,9 @@ class ExplanationSet:
             standard_errors=None
             if errors is None
             else errors.dense(position, prod(shape)).view(shape).to(edge_index.device),
+            **({} if self.types is not None else {"n_id": self.n_id, "e_id": self.e_id}),
         )
-        return flat if self.types is None else TypedExplanation.of(flat, self.types)
+        return flat if self.types is None else TypedExplanation.of(flat, self.types, self.n_id, self.e_id)
 
     def _scores(self, position: int, shape: tuple[int, ...]) -> Tensor:
         """`[E]` or `[L, E]`: the scores of one target, with their zeros."""

@@ -139,7 +139,7 @@ class Records:
         compound = molecule_of(self._question.graphs[index]) if self._question.task == "graph" else None
         logits, chances = self._outputs
         return {
-            "index": " – ".join(map(str, index)) if isinstance(index, tuple) else index,
+            "index": self._shown(index),
             "target": int(self._question.target.column[position]),
             "value": number(float(self._any_set.value[position])),
             "logits": [number(value) for value in logits[position].tolist()],
@@ -172,7 +172,14 @@ class Records:
         groups = names_of(self._names.node_classes, task, index)
         if self._question.in_one_graph:  # nodes have the classes that are predicted
             groups = groups_of(groups, self._class_names)
-        return Nodes.read(scene.nodes, num_nodes, names, groups, None)
+        return Nodes.read(scene.nodes, num_nodes, names, groups, None, self._any_set.n_id)
+
+    def _shown(self, index: Any) -> Any:
+        """The explained node, pair or graph as the page names it: nodes of a sampled batch by their numbers in the whole."""
+        n_id = self._any_set.n_id
+        if n_id is not None:
+            index = tuple(n_id[list(index)].tolist()) if isinstance(index, tuple) else int(n_id[index])
+        return " – ".join(map(str, index)) if isinstance(index, tuple) else index
 
     def _walks_of(self, position: int, scene: Scene) -> dict[str, Any]:
         """The best walks, whether they are proven, and what an unknown one could reach at most."""
@@ -201,7 +208,7 @@ def _nodes(scene: Scene, look: Nodes) -> dict[str, Any]:
     """
     place = _places(scene)
     return {
-        "nodes": integers(scene.nodes),
+        "nodes": integers([look.number(node) for node in scene.nodes]),
         "inside": [look.inside(node) for node in scene.nodes],
         "outside": [look.outside(node) for node in scene.nodes] if look.long else None,
         "fill": [look.colour(node) for node in scene.nodes],
