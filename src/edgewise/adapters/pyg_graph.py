@@ -17,8 +17,7 @@ from torch_geometric.explain.config import ModelTaskLevel
 
 from edgewise.adapters.pyg_masks import ScoreBlock, edge_block, feature_blocks
 from edgewise.adapters.pyg_question import PyGQuestion
-from edgewise.api.explain import explain
-from edgewise.api.features import features
+from edgewise.api.question import Question
 from edgewise.errors import InputError, LocalityWarning, ModelError
 from edgewise.graph.inputs import in_words
 from edgewise.model.link_call import PAIRS
@@ -47,7 +46,7 @@ class GraphAsk:
 
 def edge_scores(question: PyGQuestion, options: Mapping[str, Any]) -> tuple[Iterator[ScoreBlock], int]:
     """Scores of PyG's columns, places layer · E + column, and the number of layers (1 at input level)."""
-    found, ask = _answer(question, ways(question), explain, options)
+    found, ask = _answer(question, ways(question), lambda posed: posed.explain(**options))
     assert isinstance(found, ExplanationSet)
     layers = found.num_layers if found.level == "layer" else 1
     block, width = edge_block(found), question.edge_index.size(1)
@@ -62,7 +61,7 @@ def edge_scores(question: PyGQuestion, options: Mapping[str, Any]) -> tuple[Iter
 
 def node_scores(question: PyGQuestion, options: Mapping[str, Any]) -> Iterator[ScoreBlock]:
     """Feature scores of PyG's nodes, places node · F + feature; of `cam` and `grad_cam` nodes."""
-    found, ask = _answer(question, ways(question, of_features=True), features, options)
+    found, ask = _answer(question, ways(question, of_features=True), lambda posed: posed.features(**options))
     assert isinstance(found, FeatureSet)
     width = 1 if found.features is None else found.num_features
     for block in feature_blocks(found):
@@ -75,18 +74,16 @@ def node_scores(question: PyGQuestion, options: Mapping[str, Any]) -> Iterator[S
 def _answer(
     question: PyGQuestion,
     asks: list[Callable[[PyGQuestion], GraphAsk]],
-    verb: Callable[..., Any],
-    options: Mapping[str, Any],
+    verb: Callable[[Question], Any],
 ) -> tuple[Any, GraphAsk]:
     """The answer to the first way of asking that is about PyG's own numbers."""
     for way in asks:
-        ask = way(question)
         try:
             with warnings.catch_warnings():
                 if way is of_rows:  # every row has the whole graph anyway
                     warnings.simplefilter("ignore", LocalityWarning)
-                number = {**question.number, "task": ask.task, "forward": ask.forward}
-                found = verb(question.model, ask.data, ask.index, **number, **options)
+                ask, posed = _posed(question, way)
+                found = verb(posed)
         except ModelError:
             if way is asks[-1]:
                 raise
@@ -95,6 +92,15 @@ def _answer(
             question.check(found.value)
             return found, ask
     raise AssertionError  # the last way either answers or raises
+
+
+def _posed(question: PyGQuestion, way: Callable[[PyGQuestion], GraphAsk]) -> tuple[GraphAsk, Question]:
+    """The question of ours; edges and features are asked of the same one."""
+    if way not in question.posed:
+        ask = way(question)
+        posed = Question(question.model, ask.data, ask.index, task=ask.task, forward=ask.forward, **question.number)
+        question.posed[way] = ask, posed
+    return question.posed[way]
 
 
 def _taken(numbers: tuple[Tensor, ...], row: Tensor, place: Tensor) -> Tensor:
@@ -124,8 +130,9 @@ def ways(question: PyGQuestion, *, of_features: bool = False) -> list[Callable[[
 
 
 def _has_pairs(extras: Mapping[str, Any]) -> bool:
+    """Whether there are pairs `[2, R]`, or one pair `[2]`."""
     pairs = extras.get(PAIRS)
-    return isinstance(pairs, Tensor) and pairs.dim() == 2 and pairs.size(0) == 2
+    return isinstance(pairs, Tensor) and pairs.dim() in (1, 2) and pairs.numel() > 0 and pairs.size(0) == 2
 
 
 def _has_apart_graphs(question: PyGQuestion) -> bool:
@@ -174,7 +181,7 @@ def of_pairs(question: PyGQuestion) -> GraphAsk:
         return question.logits(_as_columns(found))
 
     data = Data(x=question.x, edge_index=question.edge_index, **tensors)
-    pairs = question.extras[PAIRS]
+    pairs = question.extras[PAIRS].view(2, -1)
     return GraphAsk(data, pairs[:, question.rows.to(pairs.device)], "link", forward)
 
 

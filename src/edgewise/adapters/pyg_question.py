@@ -5,7 +5,7 @@ PyG speaks of rows of the output, whatever they are of: nodes, pairs, graphs. Wh
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -47,6 +47,8 @@ class PyGQuestion:
     """`[T]`: the rows that are asked about."""
     classes: Tensor | None
     """`[T]`: their classes; None for a regression."""
+    posed: dict[Any, Any] = field(default_factory=dict)
+    """Questions of ours that were posed for it."""
 
     @classmethod
     def read(
