@@ -353,6 +353,35 @@ def test_what_does_not_fit_is_refused_in_our_words(arguments, message):
         inside(x, edges, **{"target": torch.zeros(8, dtype=torch.long), **arguments})
 
 
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        lambda x, edges: (x, {KINDS[0]: edges}),
+        lambda x, edges: ({"paper": x}, edges),
+        lambda x, edges: (None, edges),
+        lambda x, edges: ({}, {}),
+        lambda x, edges: (x, edges.float()),
+        lambda x, edges: (x, edges.t()),
+        lambda x, edges: (x, torch.sparse_coo_tensor(edges, torch.ones(14).double(), (8, 8))),
+        lambda x, edges: (x, edges + 1),
+        lambda x, edges: (x / 0, edges),
+        lambda x, edges: (x.long(), edges),
+        lambda x, edges: ({"paper": x}, {("paper", "cites", "venue"): edges}),
+    ],
+)
+@pytest.mark.parametrize("task", one_in(2, ["graph", "node"]))
+def test_other_kinds_of_input_are_refused_in_our_words(inputs, task):
+    model, x, edges, extras = posed(task, "multiclass_classification", "raw")
+    x, edges = inputs(x, edges)
+    algorithm = ew.EdgewiseExplainer()
+    algorithm.connect(
+        {"explanation_type": "phenomenon", "node_mask_type": "attributes", "edge_mask_type": "object"},
+        {"mode": "multiclass_classification", "task_level": task, "return_type": "raw"},
+    )
+    with pytest.raises(ew.EdgewiseError):
+        algorithm(model, x, edges, target=torch.zeros(8 if task == "node" else 3, dtype=torch.long), **extras)
+
+
 def test_a_regression_with_several_outputs_is_refused():
     model, x, edges, _ = posed("node", "multiclass_classification", "raw")
     with pytest.raises(ew.InputError, match="no one number"):

@@ -18,8 +18,7 @@ from torch_geometric.explain.config import ModelTaskLevel
 from edgewise.adapters.pyg_masks import ScoreBlock, edge_block, feature_blocks
 from edgewise.adapters.pyg_question import PyGQuestion
 from edgewise.api.question import Question
-from edgewise.errors import InputError, LocalityWarning, ModelError
-from edgewise.graph.inputs import in_words
+from edgewise.errors import LocalityWarning, ModelError
 from edgewise.model.link_call import PAIRS
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.results.feature_scores import FeatureSet
@@ -115,11 +114,6 @@ def _taken(numbers: tuple[Tensor, ...], row: Tensor, place: Tensor) -> Tensor:
 def ways(question: PyGQuestion, *, of_features: bool = False) -> list[Callable[[PyGQuestion], GraphAsk]]:
     """How the rows may be asked about, the quickest first."""
     level, extras = question.config.task_level, question.extras
-    if not isinstance(question.x, Tensor) or not isinstance(question.edge_index, Tensor):
-        raise InputError(
-            f"`x` and `edge_index` must be two tensors or two dictionaries, got {in_words(question.x)} and "
-            f"{in_words(question.edge_index)}."
-        )
     if level == ModelTaskLevel.node and len(question.output) == question.x.size(0):
         return [of_nodes, of_rows]
     if level == ModelTaskLevel.edge and question.output.size(1) == 1 and not of_features and _has_pairs(extras):

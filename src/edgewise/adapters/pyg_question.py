@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.explain.config import ModelConfig, ModelMode, ModelReturnType
 
 from edgewise.errors import InputError, ModelError
-from edgewise.graph.inputs import in_words
+from edgewise.graph.inputs import in_words, read_structure
 from edgewise.model.call import ModelCall
 from edgewise.model.twin import unwrapped, usable_model
 from edgewise.question.equality import close
@@ -61,6 +61,9 @@ class PyGQuestion:
         asked: tuple[Any, Any],
     ) -> "PyGQuestion":
         """Run the model (a twin of it) once, and read index and target, which are `asked`, against its output."""
+        _check_kinds(x, edge_index)
+        if isinstance(x, Tensor):
+            read_structure(Data(x=x, edge_index=edge_index))
         output = _output(model, x, edge_index, extras)
         target, index = asked
         rows = read_rows(index, len(output))
@@ -123,11 +126,23 @@ class PyGQuestion:
             )
 
 
+def _check_kinds(x: Any, edge_index: Any) -> None:
+    """Refuse anything but two tensors, or two dictionaries of tensors by type."""
+    if isinstance(x, Tensor) and isinstance(edge_index, Tensor):
+        return
+    tables = [part for part in (x, edge_index) if isinstance(part, dict) and part]
+    if len(tables) < 2 or not all(isinstance(one, Tensor) for part in tables for one in part.values()):
+        raise InputError(
+            f"`x` and `edge_index` must be two tensors, or two dictionaries of tensors by type, got {in_words(x)} and "
+            f"{in_words(edge_index)}. Use data.x and data.edge_index, or data.x_dict and data.edge_index_dict."
+        )
+
+
 def _output(model: nn.Module, x: Any, edge_index: Any, extras: Mapping[str, Any]) -> Tensor:
     """`[R, C]`: what the model returns for PyG's arguments; the model itself is not touched."""
     if not isinstance(model, nn.Module):
         raise ModelError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
-    some = x if isinstance(x, Tensor) else next(iter(x.values()), torch.empty(0, 0))
+    some = x if isinstance(x, Tensor) else next(iter(x.values()))
     example = Data(x=some)  # for error texts: the arguments are PyG's
 
     def run(ours: nn.Module) -> Tensor:

@@ -20,7 +20,7 @@ from edgewise.adapters.pyg_question import PyGQuestion
 from edgewise.api.explain import explain
 from edgewise.api.features import features
 from edgewise.errors import InputError, LocalityWarning, ModelError, OutputWarning
-from edgewise.graph.type_table import TypeTable, union_of
+from edgewise.graph.type_table import TypeTable, check_typed, union_of
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.results.feature_scores import FeatureSet
 
@@ -35,6 +35,7 @@ def typed_data(question: PyGQuestion) -> HeteroData:
     for name in _tables(question):
         for kind, value in question.extras[name].items():
             data[kind][name] = value
+    check_typed(data)
     return data
 
 
