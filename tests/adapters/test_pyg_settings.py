@@ -211,6 +211,30 @@ def test_a_graph_that_is_another_one_in_its_batch_is_explained_there():
     assert_close(found.node_mask, of_nodes, 1e-9)
 
 
+def test_equal_rows_by_chance_are_no_proof_that_a_graph_is_alone():
+    class Centred(Net):
+        def forward(self, x, edge_index, batch):
+            hidden = self.one(x, edge_index)
+            waves = (torch.pi * (hidden - hidden.mean(dim=0))).sin()  # the mean is that of all graphs
+            return global_add_pool(self.two(waves, edge_index), batch)
+
+    x, edges, batch = graph()
+    edges = edges[:, batch[edges[0]] == batch[edges[1]]]
+    model = trained(Centred("graph", 4, "raw"))
+    model.one.lin.weight.data.fill_(1 / 3)
+    hidden = model.one(x, edges).detach()
+    x[3:5] += (
+        (1 - (hidden[3, 0] - hidden[:, 0].mean())) * 8 / 6
+    )  # both nodes of graph 1 are now 1 above the mean of all
+    row, alone = model(x, edges, batch)[1], model(x[3:5], torch.tensor([[0, 1], [1, 0]]), batch[:2])[0]
+    assert torch.allclose(row, alone)  # the waves are 0 there, as they are at the mean of the graph alone
+    settings = ("graph", "multiclass_classification", "raw")
+    found = explainer(model, ew.EdgewiseExplainer(), *settings)(x, edges, index=1, batch=batch)
+    of_edges, of_nodes = slopes(model, x, edges, {"batch": batch}, torch.tensor([1]), found.target, *settings[1:])
+    assert_close(found.edge_mask, of_edges, 1e-9)
+    assert_close(found.node_mask, of_nodes, 1e-9)
+
+
 @pytest.mark.parametrize("returns", ["raw", "probs"])
 def test_the_given_class_of_a_phenomenon_is_explained(returns):
     model, x, edges, extras = posed("edge", "multiclass_classification", returns)

@@ -16,15 +16,19 @@ from torch_geometric.data import Data
 from torch_geometric.explain.config import ModelTaskLevel
 
 from edgewise.adapters.pyg_masks import ScoreBlock, edge_block, feature_blocks
-from edgewise.adapters.pyg_question import PyGQuestion
+from edgewise.adapters.pyg_question import PyGQuestion, model_output
 from edgewise.api.question import Question
 from edgewise.errors import LocalityWarning, ModelError
 from edgewise.model.link_call import PAIRS
+from edgewise.question.equality import close
+from edgewise.random_numbers import uniform
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.results.feature_scores import FeatureSet
 
 _OWN = "own_"
 """In front of the names of PyG's arguments in a graph task, where `batch` is the number of the copy."""
+_DRAWS, _FEW, _SEED = 2, 3, 20261116
+"""Random features with which graphs of a batch are run alone, how many graphs, and the seed of the features."""
 _CONSTANT = ("ptr", "adj_t")
 """Names under which a `Data` has tensors of another meaning."""
 
@@ -140,7 +144,46 @@ def _has_apart_graphs(question: PyGQuestion) -> bool:
     ):
         return False
     source, receiver = batch[question.edge_index]
-    return bool((source == receiver).all()) and int(batch.max()) + 1 == len(question.output)
+    if not bool((source == receiver).all()) or int(batch.max()) + 1 != len(question.output):
+        return False
+    return all(_is_alone(question, draw) for draw in range(_DRAWS))
+
+
+def _is_alone(question: PyGQuestion, draw: int) -> bool:
+    """Whether a few graphs get, with random features, the same rows by themselves as in the batch: no norm is over all of them.
+
+    That the rows are equal for the features as they are is not enough: behind a ReLU that is closed, anything is.
+    """
+    x, (data, _) = question.x, _whole(question)
+    random = uniform(_SEED, torch.tensor(draw), torch.arange(x.numel())).view(x.shape).to(x)
+    data.x = x[(random[:, 0] if x.dim() > 1 else random).argsort()]
+    if x.is_floating_point():
+        data.x = data.x + (4 * random - 2) * x.detach().abs().amax()
+    tensors, constants = _parted(question.extras)
+    rows = model_output(question.model, data.x, question.edge_index, question.extras)
+    for graph in question.rows[:_FEW].tolist():
+        part = _part(data, graph)
+        own = {name: part[name] for name in tensors}
+        try:
+            row = model_output(question.model, part.x, part.edge_index, {**own, **constants})
+        except ModelError:
+            return False
+        if not close(row, rows[graph : graph + 1]):
+            return False
+    return True
+
+
+def _whole(question: PyGQuestion) -> tuple[Data, dict[str, Any]]:
+    """PyG's graph with the arguments that belong to it, and the others."""
+    tensors, constants = _parted(question.extras)
+    return Data(x=question.x, edge_index=question.edge_index, **tensors), constants
+
+
+def _part(data: Data, graph: int) -> Data:
+    """One graph of a batch, by itself."""
+    part = data.subgraph(data.batch == graph)
+    part.batch = torch.zeros_like(part.batch)
+    return part
 
 
 def _parted(extras: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -161,8 +204,7 @@ def of_nodes(question: PyGQuestion) -> GraphAsk:
         given = {name: data[name] for name in tensors}
         return question.logits(_as_columns(model(data.x, data.edge_index, **given, **constants)))
 
-    data = Data(x=question.x, edge_index=question.edge_index, **tensors)
-    return GraphAsk(data, question.rows, "node", forward)
+    return GraphAsk(_whole(question)[0], question.rows, "node", forward)
 
 
 def of_pairs(question: PyGQuestion) -> GraphAsk:
@@ -181,18 +223,15 @@ def of_pairs(question: PyGQuestion) -> GraphAsk:
 
 def of_graphs(question: PyGQuestion) -> GraphAsk:
     """Every row is a graph of a batch without edges between its graphs: each is asked about by itself."""
-    tensors, constants = _parted(question.extras)
-    data, batch = Data(x=question.x, edge_index=question.edge_index, **tensors), question.extras["batch"]
+    names = list(_parted(question.extras)[0])
+    data, constants = _whole(question)
 
     def forward(model: nn.Module, part: Data) -> Tensor:
-        given = {name: part[name] for name in tensors}
+        given = {name: part[name] for name in names}
         return question.logits(_as_columns(model(part.x, part.edge_index, **given, **constants)))
 
-    parts, of_edge = [], batch[question.edge_index[0]]
-    for graph in question.rows.tolist():
-        part = data.subgraph(batch == graph)
-        part.batch = torch.zeros_like(part.batch)
-        parts.append(part)
+    batch, of_edge = data.batch, data.batch[question.edge_index[0]]
+    parts = [_part(data, graph) for graph in question.rows.tolist()]
     nodes, columns = (
         tuple((owner == graph).nonzero().view(-1).cpu() for graph in question.rows.tolist())
         for owner in (batch, of_edge)

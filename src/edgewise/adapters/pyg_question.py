@@ -64,7 +64,7 @@ class PyGQuestion:
         _check_kinds(x, edge_index)
         if isinstance(x, Tensor):
             read_structure(Data(x=x, edge_index=edge_index))
-        output = _output(model, x, edge_index, extras)
+        output = model_output(model, x, edge_index, extras)
         target, index = asked
         rows = read_rows(index, len(output))
         if config.mode != ModelMode.regression:
@@ -138,7 +138,7 @@ def _check_kinds(x: Any, edge_index: Any) -> None:
         )
 
 
-def _output(model: nn.Module, x: Any, edge_index: Any, extras: Mapping[str, Any]) -> Tensor:
+def model_output(model: nn.Module, x: Any, edge_index: Any, extras: Mapping[str, Any]) -> Tensor:
     """`[R, C]`: what the model returns for PyG's arguments; the model itself is not touched."""
     if not isinstance(model, nn.Module):
         raise ModelError(f"`model` must be a torch.nn.Module, got {type(model).__name__}.")
