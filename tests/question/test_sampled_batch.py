@@ -58,6 +58,8 @@ def test_scores_are_those_of_the_whole_graph_in_the_columns_of_the_batch(problem
         assert mine.scores.shape == (batch.num_edges,)
         assert_close(mine.scores, theirs.scores[batch.e_id], 1e-12)
         assert torch.equal(mine.e_id, batch.e_id)
+        assert torch.equal(mine.to_pyg().e_id, batch.e_id)
+        assert torch.equal(mine.to_pyg().n_id, batch.n_id)
 
 
 def test_top_names_the_nodes_of_the_whole_graph(problem):
@@ -156,6 +158,7 @@ def test_a_typed_batch_too(tmp_path):
             assert_close(scores, theirs.scores[kind][mine.e_id[kind]], 1e-12)
         assert [entry[1:3] for entry in mine.top(4)] == [entry[1:3] for entry in theirs.top(4)]
         assert again.top(4) == mine.top(4)
+        assert torch.equal(mine.to_pyg()["user"].n_id, batch["user"].n_id)
 
 
 def test_an_index_of_a_typed_batch_with_seeds_of_two_types_must_name_one():

@@ -230,6 +230,9 @@ class Explanation:
         )
         if self.level == "layer":
             found.layer_edge_mask = self.scores.t().contiguous()
+        for name, numbers in (("n_id", self.n_id), ("e_id", self.e_id)):
+            if numbers is not None:
+                found[name] = numbers.to(self.edge_index.device)
         return found
 
     @checked

@@ -123,6 +123,9 @@ class TypedExplanation(Explanation):
             found[kind].edge_index, found[kind].edge_mask = self.edge_index[kind], mask
             if self.level == "layer":
                 found[kind].layer_edge_mask = self.scores[kind].t().contiguous()
+        for key, numbers in (("n_id", self.n_id), ("e_id", self.e_id)):
+            for kind, part in ({} if numbers is None else numbers).items():
+                found[kind][key] = part
         found[name].index = torch.tensor([number])
         found.target = torch.tensor([self.target])
         return found
