@@ -12,7 +12,7 @@ OLDEST_PYG := 2.6.1
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-oldest lint docs-table bench clean
+.PHONY: help setup demo test test-all test-oldest pyg-suite lint docs-table bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ test-oldest: ## run a part of the tests with the oldest torch_geometric that pyp
 	    scipy torch_geometric==$(OLDEST_PYG)
 	$(ONE_THREAD) $(OLDEST)/bin/python -m pytest -n $(WORKERS) -m "not slow" \
 	    tests/adapters tests/model tests/program tests/question tests/algorithms/test_theorems.py
+
+pyg-suite: setup ## run PyG's own explain tests with ours in place of its algorithms: make pyg-suite PYG=path/of/a/checkout
+	$(ONE_THREAD) $(BIN)/python tests/support/pyg_suite.py $(PYG) -W ignore
 
 lint: setup ## check style, format and types
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ from checks import METHODS, assert_close, node_problem
 from edgewise.adapters.to_pyg import EdgewiseExplainer
 
 SETTINGS = {"gnn_explainer": {"epochs": 3}, "integrated_gradients": {"steps": 3}}
+IN_UNIT = ("gnn_explainer", "gnn_explainer_fast", "positive_gradient", "full", "random")
 PYG_MODE = {"multiclass": "multiclass_classification", "binary": "binary_classification", "regression": "regression"}
 
 
@@ -40,12 +41,13 @@ def test_the_edge_mask_is_our_score(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_at_the_layer_level_it_is_the_sum_over_the_layers(method):
+def test_at_the_layer_level_it_is_the_sum_over_the_layers_or_the_largest_of_masks(method):
     _, model, data, _ = node_problem("gcn", "everything")
     found = explainer(model, method, level="layer", **SETTINGS.get(method, {}))(data.x, data.edge_index, index=4)
     expected = ew.explain(model, data, index=4, method=method, level="layer", **SETTINGS.get(method, {}))
     assert_close(found.layer_edge_mask, expected.scores.t(), 1e-12)
-    assert_close(found.edge_mask, expected.scores.sum(dim=0), 1e-12)
+    together = expected.scores.amax(dim=0) if method in IN_UNIT else expected.scores.sum(dim=0)
+    assert_close(found.edge_mask, together, 1e-12)
 
 
 @pytest.mark.parametrize("index", [4, torch.tensor([4]), torch.tensor(4)])
@@ -150,27 +152,14 @@ def test_the_model_is_left_in_the_mode_it_was_in():
 
 
 @pytest.mark.parametrize(
-    "config",
+    "arguments",
     [
-        {"edge_mask_type": None, "node_mask_type": "attributes"},
-        {"edge_mask_type": "object", "node_mask_type": "object"},
+        {"method": "guess"},
+        {"method": "gradient", "level": "edge"},
+        {"method": "gradient", "epochs": 3},
+        {"features": "shap"},
+        {"scale": "percent"},
     ],
-)
-def test_masks_over_nodes_are_refused_the_way_pyg_does(config, caplog):
-    model = zoo.BY_NAME["gcn"].build()
-    model_config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
-    with pytest.raises(ValueError, match="does not support"):
-        Explainer(model, EdgewiseExplainer("gradient"), explanation_type="model", model_config=model_config, **config)
-    assert "node" in caplog.text
-
-
-def test_edge_level_tasks_are_refused_the_way_pyg_does():
-    with pytest.raises(ValueError, match="does not support"):
-        explainer(zoo.BY_NAME["gcn"].build(), task="edge")
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"method": "guess"}, {"method": "gradient", "level": "edge"}, {"method": "gradient", "epochs": 3}]
 )
 def test_a_typing_error_fails_when_the_algorithm_is_made(arguments):
     with pytest.raises(ew.EdgewiseError):

@@ -16,6 +16,7 @@ from edgewise.algorithms.typed_feature_copies import TypedFeatureCopies
 from edgewise.arguments import did_you_mean, one_of, whole_number
 from edgewise.contract import checked
 from edgewise.errors import InputError, SettingError
+from edgewise.graph.sample import sampled_numbers
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, estimated_blocks, read_batch_size, read_memory
@@ -240,4 +241,5 @@ def _assembled(
         feature_names=names,
         settings=Settings(story),
         device=question.source_edge_index(0).device,
+        n_id=sampled_numbers(question.data)[0] if question.in_one_graph else None,
     )

@@ -17,6 +17,7 @@ from torch_geometric.data import Batch, Data, Dataset, HeteroData
 
 from edgewise.errors import InputError
 from edgewise.graph.inputs import check_typed_store
+from edgewise.graph.sample import seed_type, seeds, typed_numbers
 
 EdgeType = tuple[str, str, str]
 
@@ -132,12 +133,17 @@ def union_of(data: HeteroData, table: TypeTable) -> Data:
         ends.append(torch.stack([source + table.node_range(kind[0]).start, receiver + table.node_range(kind[2]).start]))
     edge_index = torch.cat(ends, dim=1)
     count = sum(number for _, number in table.nodes)
-    return Data(
+    union = Data(
         x=torch.arange(count, device=edge_index.device).view(-1, 1),
         edge_index=edge_index,
         edge_number=torch.arange(edge_index.size(1), device=edge_index.device),
         num_nodes=count,
     )
+    in_order: list[Any] = sorted(table.node_types, key=lambda name: table.node_range(name).start)
+    for name, keys in (("n_id", in_order), ("e_id", table.edge_types)):
+        if (numbers := typed_numbers(data, list(keys), name)) is not None:
+            union[name] = numbers.to(edge_index.device)
+    return union
 
 
 def _device(data: HeteroData) -> torch.device:
@@ -200,6 +206,8 @@ def read_typed_index(index: Any, data: HeteroData) -> tuple[str, Any]:
     >>> read_typed_index({"paper": [3, 5]}, data), read_typed_index(("paper", 3), data)
     (('paper', [3, 5]), ('paper', 3))
     """
+    if index is None and (sampled := seed_type(data)) is not None:
+        index = (sampled, None)
     if isinstance(index, Mapping):
         if len(index) != 1:
             raise InputError(
@@ -219,4 +227,4 @@ def read_typed_index(index: Any, data: HeteroData) -> tuple[str, Any]:
         )
     if name not in data.node_types:
         raise InputError(f"`index` names the node type {name!r}; `data` has {', '.join(map(repr, data.node_types))}.")
-    return name, inside
+    return name, seeds(data[name]) if inside is None else inside

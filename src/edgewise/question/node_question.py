@@ -13,6 +13,7 @@ from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies
 from edgewise.graph.cut import Cut, columns_into, cut_out, part_of, whole, worth_cutting
 from edgewise.graph.inputs import check_values, read_structure
+from edgewise.graph.sample import seeds
 from edgewise.question.equality import warn_not_local
 from edgewise.question.locality import confirmed, is_proved
 from edgewise.question.node_model import OTHER_NODES, Known, NodeModel, rim_of
@@ -39,6 +40,7 @@ class NodeQuestion(PosedQuestion):
         check_one_graph(data, "node")
         self.asked, self._data = asked, data
         structure = read_structure(data)
+        index = seeds(data) if index is None else index
         self.index, self.single = read_index(index, self._num_targets(structure.num_nodes), "node")
         (self._graph,) = on_device([structure], asked.device)
         self._kept = {}
@@ -60,6 +62,7 @@ class NodeQuestion(PosedQuestion):
         other.__dict__.update(self.__dict__)
         other._engine = None
         other.asked, other._slope = replace(self.asked, target=target), self.slope_problem()
+        index = seeds(self._data) if index is None else index
         other.index, other.single = read_index(index, self._num_targets(self.cut.num_nodes), "node")
         if self.cut.is_whole:
             self.node_model.prove_everywhere()

@@ -18,6 +18,8 @@ from edgewise.text import plain_text, read_classes, read_labels
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from torch import Tensor
+
 SUPPORTS, OPPOSES, WHITE = "#542788", "#b35806", "#ffffff"
 OUTLINE = "#9a9a9a"
 """Around every signed line: a score near zero is nearly white and must still be seen."""
@@ -79,6 +81,8 @@ class Nodes:
     """Node → what its number is, where that is another one: in a typed graph that within its type."""
     full: Mapping[int, str] = field(default_factory=dict)
     """Node → its name in a sentence, in a typed graph: `paper 3`, `user Ann`."""
+    n_id: Tensor | None = None
+    """`[N]`: of a sampled batch, the numbers of its nodes in the whole graph; nodes are then shown by these."""
 
     @classmethod
     def read(
@@ -88,6 +92,7 @@ class Nodes:
         labels: Any,
         classes: Any,
         marked: Mapping[str, Collection[int]] | None,
+        n_id: Tensor | None = None,
     ) -> Nodes:
         """Read what the user gave, for the nodes that are shown; a group without a shown node gets no colour.
 
@@ -97,6 +102,7 @@ class Nodes:
         >>> [nodes.inside(node) for node in range(3)], list(nodes.colour_of)
         (['C0', 'C1', 'O2'], ['acid'])
         """
+        number = {node: node if n_id is None else int(n_id[node]) for node in shown}
         shown = sorted(shown)
         named, group = read_labels(labels, num_nodes), read_classes(classes, num_nodes)
         marks = {plain_text(name): _node_set(nodes) for name, nodes in (marked or {}).items()}
@@ -107,10 +113,14 @@ class Nodes:
         chosen = dict(zip(by_size, GROUPS, strict=False))
         long = any(len(named[node]) > SHORT for node in shown if node in named)
         if not long and len(shared := {named[node] for node in shown if node in named}) < len(set(shown) & set(named)):
-            named |= {node: f"{named[node]}{node}" for node in shown if named.get(node) in shared}
-        inside = (str(node) if long else named.get(node, str(node)) for node in shown)
+            named |= {node: f"{named[node]}{number[node]}" for node in shown if named.get(node) in shared}
+        inside = (str(number[node]) if long else named.get(node, str(number[node])) for node in shown)
         longest = max(map(len, inside), default=1)
-        return cls(named, group, dict(sorted(chosen.items())), long, max(8.5, 2.3 * min(longest, 8)))
+        return cls(named, group, dict(sorted(chosen.items())), long, max(8.5, 2.3 * min(longest, 8)), n_id=n_id)
+
+    def number(self, node: int) -> int:
+        """The number by which a node is shown."""
+        return node if self.n_id is None else int(self.n_id[node])
 
     def colour(self, node: int, *, is_root: bool = False) -> str:
         """The colour of a node's group; white without a group, and for the groups that no colour is left for."""
@@ -118,7 +128,7 @@ class Nodes:
 
     def inside(self, node: int) -> str:
         """What is written in the circle: the label, or the number if labels are long."""
-        number = self.numbers.get(node, str(node))
+        number = self.numbers.get(node, str(self.number(node)))
         return number if self.long else self.labels.get(node, number)
 
     def outside(self, node: int) -> str | None:

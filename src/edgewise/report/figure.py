@@ -83,7 +83,7 @@ def draw(
     else:
         shown = flat_picture(flat, 40 if edges is None else edges)
     if types is None:
-        nodes, lines = Nodes.read(shown.nodes, flat.num_nodes, labels, classes, marked), {}
+        nodes, lines = Nodes.read(shown.nodes, flat.num_nodes, labels, classes, marked, flat.n_id), {}
     else:
         nodes, lines = typed_nodes(shown.nodes, types, labels, marked, classes), _lines_of(shown, types)
     figure, axes = canvas(shown, title or title_of(explanation, summed=view == "graph"))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from edgewise.algorithms.registry import Method
+from edgewise.graph.sample import sampled_numbers
 from edgewise.graph.type_table import TypeTable
 from edgewise.question import PosedQuestion
 from edgewise.results.entries import Entries, Part, strongest
@@ -111,6 +112,7 @@ class SetBuilder:
         """Everything as one set, with the settings that the user gave; an initial mask is described, not stored."""
         question = self.question
         nodes, _ = question.sizes(torch.arange(len(question.index)))
+        n_id, e_id = sampled_numbers(question.data) if question.in_one_graph else (None, None)
         graphs = [(question.kept_edge_index(i), count) for i, count in enumerate(nodes.tolist())]
         missing = tuple(i for i, separable in enumerate(question.separable) if not separable)
         init = settings.get("init")
@@ -131,6 +133,8 @@ class SetBuilder:
             errors=Entries(self.errors, len(question.index)) if self.errors else None,
             types=question.types if question.in_one_graph else None,
             graph_types=() if question.in_one_graph else tuple(self._graph_types()),
+            n_id=n_id,
+            e_id=e_id,
         )
 
     def _graph_types(self) -> Iterator[TypeTable]:

@@ -105,6 +105,10 @@ class Explanation:
     """`[N]` or `[L, N]`: score of each node's own term (self-loop, root weight); NaN in layers where it is not separable."""
     standard_errors: Tensor | None = None
     """Standard errors of the scores, in their shape, for methods that sample (`shapley`); NaN after a single sample."""
+    n_id: Any = None
+    """`[N]`: of a batch of a `NeighborLoader`, the number of each node in the whole graph, as `top` lists it; else None."""
+    e_id: Any = None
+    """`[E]`: the same of each column, where the batch has it."""
 
     @classmethod
     def lazy(cls, make: Mapping[str, Callable[[], Any]], **fields: Any) -> "Explanation":
@@ -136,6 +140,8 @@ class Explanation:
     def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
         """The k strongest edges, best first: `(score, source, receiver, column)`, at layer level with `layer` behind.
 
+        The ends are nodes of `edge_index`, or of the whole graph (`n_id`) where this is a batch that was sampled from one.
+
         `by="support"` takes only positive scores, `"opposition"` only negative ones, `"magnitude"` all but zeros.
         """
         one_of("`by`", by, ORDERS)
@@ -147,7 +153,8 @@ class Explanation:
     def _entry(self, place: int) -> tuple[Any, ...]:
         """One row of `top`, from a place in the flattened scores (layer · E + column)."""
         layer, column = divmod(place, self.edge_index.size(1))
-        source, receiver = self.edge_index[:, column].tolist()
+        ends = self.edge_index[:, column]
+        source, receiver = ends.tolist() if self.n_id is None else self.n_id[ends.cpu()].tolist()
         entry = (float(self.scores.reshape(-1)[place]), source, receiver, column)
         return (*entry, layer) if self.level == "layer" else entry
 
@@ -238,6 +245,9 @@ class Explanation:
         )
         if self.level == "layer":
             found.layer_edge_mask = self.scores.t().contiguous()
+        for name, numbers in (("n_id", self.n_id), ("e_id", self.e_id)):
+            if numbers is not None:
+                found[name] = numbers.to(self.edge_index.device)
         return found
 
     @checked

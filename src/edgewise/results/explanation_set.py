@@ -60,6 +60,10 @@ class ExplanationSet:
     """Of a typed graph: `index` are nodes of `types.explained`; `graphs` is the union of all types."""
     graph_types: tuple[TypeTable, ...] = ()
     """Of whole typed graphs (graph task): the types of the graph of each target."""
+    n_id: Tensor | None = None
+    """`[N]`: of a sampled batch, the numbers of its nodes in the whole graph (in their types)."""
+    e_id: Tensor | None = None
+    """`[E]`: the same of its columns."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -143,9 +147,10 @@ class ExplanationSet:
             standard_errors=None
             if errors is None
             else errors.dense(position, prod(shape)).view(shape).to(edge_index.device),
+            **({} if self.types is not None else {"n_id": self.n_id, "e_id": self.e_id}),
         )
         types = self.types_of(position)
-        return flat if types is None else TypedExplanation.of(flat, types)
+        return flat if types is None else TypedExplanation.of(flat, types, self.n_id, self.e_id)
 
     def _scores(self, position: int, shape: tuple[int, ...]) -> Tensor:
         """`[E]` or `[L, E]`: the scores of one target, with their zeros."""

@@ -60,6 +60,8 @@ class FeatureScores:
     feature_names: tuple[str, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    n_id: Tensor | None = None
+    """`[N]`: of a batch of a `NeighborLoader`, the number of each node in the whole graph, as `top` lists it; else None."""
 
     @cached_property
     def scores(self) -> Tensor | None:
@@ -112,9 +114,10 @@ class FeatureScores:
         return [self._entry(int(place[i]), float(score[i])) for i in order]
 
     def _entry(self, place: int, score: float) -> tuple[Any, ...]:
+        node, feature = (place, 0) if self.stored is None else divmod(place, self.num_features)
+        node = node if self.n_id is None else int(self.n_id[node])
         if self.stored is None:
-            return score, place
-        node, feature = divmod(place, self.num_features)
+            return score, node
         named = () if self.feature_names is None else (self.feature_names[feature],)
         return (score, node, feature, *named)
 
@@ -162,6 +165,8 @@ class FeatureSet:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     types: tuple["FeatureTable", ...] = ()
     """Of typed graphs: where the features of each type stand; one for all targets, or one for each."""
+    n_id: Tensor | None = None
+    """`[N]`: of a sampled batch, the numbers of its nodes in the whole graph."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -215,6 +220,7 @@ class FeatureSet:
             feature_names=self.feature_names,
             settings=self.settings,
             device=self.device,
+            n_id=self.n_id,
         )
         return self._typed(flat, position) if self.types else flat
 

@@ -36,6 +36,7 @@ def save_features(found: FeatureSet, path: str | Path) -> None:
     arrays = {name: getattr(found, name) for name in _TENSORS}
     for name in _ROWS:
         arrays |= _arrays(name, getattr(found, name))
+    arrays |= {} if found.n_id is None else {"n_id": found.n_id}
     names = found.feature_names
     about = {"format": FEATURE_FORMAT, **{name: getattr(found, name) for name in _PLAIN}}
     about |= {"feature_names": None if names is None else list(names), "settings": as_jsonable(found.settings)}
@@ -65,7 +66,7 @@ def features_from(
     fields |= {name: about[name] for name in _PLAIN} | {name: _rows(name, tensors) for name in _ROWS}
     fields["feature_names"] = None if names is None else tuple(names)
     tables = tuple(FeatureTable.of_plain(one) for one in types)
-    return FeatureSet(**fields, settings=Settings(settings), types=tables)
+    return FeatureSet(**fields, settings=Settings(settings), types=tables, n_id=tensors.get("n_id"))
 
 
 def _rows(name: str, tensors: dict[str, Tensor]) -> FeatureRows | None:

@@ -31,6 +31,8 @@ _FORMAT = "edgewise-explanations-1"
 """Written into every file: what kind of file it is."""
 _VERSION = 1
 """Of what is in the file. 0: no number is written (Edgewise 0.1.0), layers are calls. 1: layers are those of the depth."""
+_NUMBERS = ("n_id", "e_id")
+"""Arrays that only a sampled batch has."""
 _PLAIN = ("method", "level", "num_layers", "own_missing", "settings")
 
 
@@ -99,6 +101,7 @@ def _arrays(explained: ExplanationSet) -> dict[str, np.ndarray]:
     for name, entries in (("edges", explained.edges), ("own", explained.own), ("errors", explained.errors)):
         if entries is not None:
             arrays |= {f"{name}_start": entries.start, f"{name}_place": entries.place, f"{name}_score": entries.score}
+    arrays |= {name: part for name in _NUMBERS if (part := getattr(explained, name)) is not None}
     arrays["edge_index"] = torch.cat([edge_index for edge_index, _ in explained.graphs], dim=1)
     arrays["graph_edges"] = torch.tensor([edge_index.size(1) for edge_index, _ in explained.graphs])
     arrays["graph_nodes"] = torch.tensor([nodes for _, nodes in explained.graphs])
@@ -167,6 +170,8 @@ def _assemble(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Explanati
         errors=_entries(tensors, "errors"),
         types=_types(about)[0] if "types" in about else None,
         graph_types=_types(about) if "graph_types" in about else (),
+        n_id=tensors.get("n_id"),
+        e_id=tensors.get("e_id"),
         **plain,
     )
 

@@ -62,8 +62,10 @@ class TypedExplanation(Explanation):
     types: TypeTable
 
     @classmethod
-    def of(cls, flat: Explanation, types: TypeTable) -> "TypedExplanation":
-        """The typed form of an explanation of the union."""
+    def of(
+        cls, flat: Explanation, types: TypeTable, n_id: Tensor | None = None, e_id: Tensor | None = None
+    ) -> "TypedExplanation":
+        """The typed form of an explanation of the union; `n_id` and `e_id` are those of a sampled batch."""
         nodes = {name: types.node_range(name) for name in types.node_types}
         edges = {kind: types.edge_range(kind) for kind in types.edge_types}
         ends = {kind: _local_ends(flat.edge_index, types, kind) for kind in types.edge_types}
@@ -83,6 +85,8 @@ class TypedExplanation(Explanation):
             self_scores=None if own is None else TypedScores(own, nodes),
             standard_errors=None if errors is None else TypedScores(errors, edges),
             _make={"scores": lambda: TypedScores(flat.scores, edges)},
+            n_id=None if n_id is None else TypedScores(n_id, nodes),
+            e_id=None if e_id is None else TypedScores(e_id, edges),
         )
         return why
 
@@ -95,8 +99,13 @@ class TypedExplanation(Explanation):
         found = []
         for score, source, receiver, column, *layer in self.flat.top(k, by):
             kind, place = self.types.edge(column)
-            found.append((score, self.types.node(source), self.types.node(receiver), place, *layer, kind))
+            found.append((score, self._shown(source), self._shown(receiver), place, *layer, kind))
         return found
+
+    def _shown(self, node: int) -> tuple[str, int]:
+        """A node of the union as `top` lists it: its type and its number there, or in the whole graph."""
+        name, number = self.types.node(node)
+        return name, number if self.n_id is None else int(self.n_id[name][number])
 
     def edge_scores(self) -> TypedScores:  # type: ignore[override]
         """By edge type `[E_type]`: the scores themselves, at layer level summed over the layers."""
@@ -115,6 +124,9 @@ class TypedExplanation(Explanation):
             found[kind].edge_index, found[kind].edge_mask = self.edge_index[kind], mask
             if self.level == "layer":
                 found[kind].layer_edge_mask = self.scores[kind].t().contiguous()
+        for key, numbers in (("n_id", self.n_id), ("e_id", self.e_id)):
+            for kind, part in ({} if numbers is None else numbers).items():
+                found[kind][key] = part
         if self.types.explained:
             found[self.types.explained].index = torch.tensor([self.flat.index])
         else:
@@ -134,7 +146,9 @@ class TypedExplanation(Explanation):
         return named
 
     @checked
-    def to_graphml(self, path: str | Path, *, edges: int | None = None, labels: Any = None, classes: Any = None) -> None:
+    def to_graphml(
+        self, path: str | Path, *, edges: int | None = None, labels: Any = None, classes: Any = None
+    ) -> None:
         """As for other graphs; nodes are named `type/number` and have `type`, edges have `type`. `labels` by node type.
 
         `classes` must be left out: `type` is there instead.

@@ -162,7 +162,7 @@ class Records:
         look = self._look(position, scene, num_nodes, compound)
         logits, chances = self._outputs
         return {
-            "index": " – ".join(map(str, index)) if isinstance(index, tuple) else index,
+            "index": self._shown(index),
             "name": None if types is None or scene.root is None else look.full.get(scene.root),
             "target": int(self._question.target.column[position]),
             "value": number(float(self._any_set.value[position])),
@@ -200,7 +200,14 @@ class Records:
             return typed_nodes(scene.nodes, types, names, classes=groups)
         if self._question.in_one_graph:  # nodes have the classes that are predicted
             groups = groups_of(groups, self._class_names)
-        return Nodes.read(scene.nodes, num_nodes, names, groups, None)
+        return Nodes.read(scene.nodes, num_nodes, names, groups, None, self._any_set.n_id)
+
+    def _shown(self, index: Any) -> Any:
+        """The explained node, pair or graph as the page names it: nodes of a sampled batch by their numbers in the whole."""
+        n_id = self._any_set.n_id
+        if n_id is not None:
+            index = tuple(n_id[list(index)].tolist()) if isinstance(index, tuple) else int(n_id[index])
+        return " – ".join(map(str, index)) if isinstance(index, tuple) else index
 
     def _typed_edges(self, kept: Kept, types: TypeTable) -> dict[str, Any]:
         """Of the kept edges their types, as places in `kinds`, and their columns within these."""
@@ -238,7 +245,7 @@ def _nodes(scene: Scene, look: Nodes) -> dict[str, Any]:
     """
     place = _places(scene)
     return {
-        "nodes": integers(scene.nodes),
+        "nodes": integers([look.number(node) for node in scene.nodes]),
         "inside": [look.inside(node) for node in scene.nodes],
         "outside": [look.outside(node) for node in scene.nodes] if look.long else None,
         "names": [look.full[node] for node in scene.nodes] if look.full else None,
