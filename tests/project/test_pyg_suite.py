@@ -72,6 +72,7 @@ def test_a_path_without_tests_is_refused(tmp_path):
         pyg_suite.run(tmp_path, [])
 
 
+@pytest.mark.slow  # it starts a Python of its own
 def test_a_checkout_is_run_and_left_as_it_is(tmp_path):
     folder = tmp_path / "test" / "explain"
     folder.mkdir(parents=True)
