@@ -12,6 +12,7 @@ import edgewise as ew
 from benchmarks import data, models, peers
 from benchmarks.deviation import Deviation, by_edge, by_target
 from benchmarks.timing import Case, Side
+from benchmarks.typed import typed_gradient
 
 EPOCHS, STEPS, ALONE = 100, 50, 20
 
@@ -219,6 +220,21 @@ def jobs() -> list[Job]:
             partial(graph_gradient, None),
             30,
             200,
+        ),
+        Job(
+            "typed/gradient",
+            "layer gradients, 500 nodes, typed SAGE 2×32, 21,000 edges",
+            partial(typed_gradient, 1),
+            100,
+            300,
+        ),
+        Job(
+            "typed/gradient-large",
+            "the same, 210,000 edges",
+            partial(typed_gradient, 10),
+            100,
+            1000,
+            quick=False,
         ),
         Job(
             "large/alone",

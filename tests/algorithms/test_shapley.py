@@ -194,7 +194,9 @@ def test_intervals_are_students_and_there_is_none_where_samples_do_not_differ():
     why = quietly(ew.explain, model, data, 1, method="shapley", samples=5)
     low, high = why.intervals()
     known = why.standard_errors > 0
-    assert_close((high - low)[known], 2 * 2.7764451052 * why.standard_errors[known], 1e-8)  # t with 4 degrees of freedom
+    assert_close(
+        (high - low)[known], 2 * 2.7764451052 * why.standard_errors[known], 1e-8
+    )  # t with 4 degrees of freedom
     assert bool(low[~known].isnan().all())
     with pytest.raises(ew.InputError, match="shapley"):
         ew.explain(model, data, 1).intervals()

@@ -18,6 +18,7 @@ from typed_zoo import (
     FOLLOWS,
     HIDDEN,
     KINDS,
+    LOWERED,
     NAMES,
     NOT_LOCAL,
     RATED,
@@ -57,7 +58,7 @@ def own_gradient(model, data, number, target):
 def test_gradients_of_every_node_are_those_of_the_model_itself(name, seed):
     model, data = typed_model(name, seed)
     found = explain(model, data, {"movie": range(COUNTS["movie"])}, name, level="layer")
-    assert found.settings["way"] == ("whole graph" if name in NOT_LOCAL else "copies")
+    assert found.settings["way"] == ("whole graph" if name in NOT_LOCAL else "lowered" if name in LOWERED else "copies")
     assert found.num_layers == 2  # ten calls, two layers
     moved = 0.0
     for number, why in enumerate(found):
@@ -186,7 +187,7 @@ def test_a_large_graph_is_cut_and_gives_the_same():
     torch.manual_seed(0)
     model = Stacked(lambda kind, widths: SAGEConv(widths, HIDDEN)).double().eval()
     found = ew.explain(model, data, ("movie", [7, 2999]), level="layer")
-    assert found.settings["locality"] == "confirmed"
+    assert found.settings["locality"] == "proved"
     for why in found:
         weights = {kind: torch.ones(2, data[kind].num_edges, dtype=torch.float64).requires_grad_() for kind in KINDS}
         value = weighted_value(model, data, weights, "movie", why.index[1], why.target)
@@ -319,8 +320,8 @@ def test_a_type_without_output_is_named():
 @pytest.mark.parametrize(
     ("ask", "text"),
     [
-        (lambda model, data: ew.walks(model, data, ("movie", 1)), "Walks over typed edges"),
-        (lambda model, data: ew.explain(model, data, ("movie", 1), method="lrp"), "Walks over typed edges"),
+        (lambda *_: ew.walks(*typed_model("hgt"), ("movie", 1)), "walks of this model cannot be followed"),
+        (lambda model, data: ew.walks(model, data, ("movie", 1)).to_graphml("typed.graphml"), "typed graph yet"),
         (lambda model, data: ew.explain(model, [data], task="graph"), "one row for each graph"),
     ],
 )

@@ -192,6 +192,17 @@ class Joined(nn.Module):
         return self.head(x[movies : movies + len(x_dict["movie"])])
 
 
+def _known(kind, widths):
+    convs = {
+        RATES: lambda: GATConv(widths, HIDDEN, add_self_loops=False),
+        RATED: lambda: SAGEConv(widths, HIDDEN, aggr="sum"),
+        FOLLOWS: lambda: GCNConv(widths[0], HIDDEN),
+        HAS: lambda: GraphConv(widths, HIDDEN, aggr="mean"),
+        TAGS: lambda: GATv2Conv(widths, HIDDEN, add_self_loops=False),
+    }
+    return convs[kind]()
+
+
 def _hetero(conv):
     return to_hetero(Plain(conv), (list(WIDTHS), KINDS), aggr="sum")
 
@@ -205,6 +216,7 @@ MODELS = {
         lambda kind, w: GATv2Conv(w, HIDDEN, add_self_loops=False, heads=2, concat=False), "mean"
     ),
     "mixed": lambda: Stacked(_mixed),
+    "known convs": lambda: Stacked(_known, aggr="mean"),
     "transformer edge_attr": lambda: WithAttributes(lambda kind, w: TransformerConv(w, HIDDEN, edge_dim=2)),
     "graphconv edge_weight": lambda: WithWeights(lambda kind, w: GraphConv(w, HIDDEN)),
     "gine": EqualWidth,
@@ -221,6 +233,18 @@ LATE = ("fast rgcn", "sage mean", "graphconv min", "to_hetero graphconv")
 NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in LATE else name for name in MODELS]
 """The names of all models; some of them are left to slow runs."""
 NOT_LOCAL = {"han"}
+LOWERED = {
+    "to_hetero sage",
+    "to_hetero gat",
+    "sage sum",
+    "gatv2 mean",
+    "graphconv edge_weight",
+    "known convs",
+    "by hand",
+    "sage mean",
+    "graphconv min",
+    "to_hetero graphconv",
+}
 WITH_ATTRIBUTES = {"transformer edge_attr", "graphconv edge_weight", "gine"}
 
 

@@ -10,8 +10,8 @@ from torch.nn import functional
 import edgewise as ew
 import spellings
 import zoo
+from edgewise.program.bends import Bend, bends
 from edgewise.program.intervals import Interval
-from edgewise.program.operations import Bend, bends
 from edgewise.trust import certify
 from edgewise.trust.flips import sampled_gradients
 from edgewise.trust.interval_operations import Rectify

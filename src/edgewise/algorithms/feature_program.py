@@ -54,7 +54,11 @@ class FeatureProgram:
     @staticmethod
     def proved(question: PosedQuestion, memory: int) -> "FeatureProgram | None":
         """The engine, if the model is lowered and the program is right as a function of the features; otherwise None."""
-        if not isinstance(question, NodeQuestion) or question.lowering is None:
+        if (
+            not isinstance(question, NodeQuestion)
+            or question.lowering is None
+            or not question.lowering.program.is_chain
+        ):
             return None
         kept, x = question.node_model.kept, question.lowering.data.x
         if "features" not in kept:

@@ -136,7 +136,7 @@ _SLOT_TABLE = 2**21  # slots × nodes in a block: small enough to stay in the ca
 
 def lowered_occlusion(question: PosedQuestion, level: str, memory: int) -> Iterator[tuple[int, SparseScores]]:
     """Occlusion for all targets of a lowered model: differences instead of forward passes, in blocks of edges."""
-    return lowered_drops(question, level, memory, of_self=(False, True))
+    return lowered_drops(question, level, memory, of_self=(False, True) if any(question.separable) else (False,))
 
 
 @torch.no_grad()

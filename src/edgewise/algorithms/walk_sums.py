@@ -13,17 +13,16 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import SettingError
-from edgewise.program.layers.affine import AffineLayer
 from edgewise.question import PosedQuestion
 from edgewise.score import SparseScores
-from edgewise.walk.network import Network
+from edgewise.walk.network import AnyNetwork
 from edgewise.walk.prefixes import Prefixes, starting
 from edgewise.walk.search.exhaustive import count_walks
 from edgewise.walk.sums import step_sums
 from edgewise.walk.target_blocks import TargetBlock, read_rule, target_blocks
 
 
-def _column_of_pair(network: Network, call: int) -> Tensor:
+def _column_of_pair(network: AnyNetwork, call: int) -> Tensor:
     """`[pairs]`: the column of each pair, −1 where a node stays; pairs must not be merged."""
     geometry = network.geometry(call)
     column = torch.full((len(geometry),), -1, dtype=torch.long, device=geometry.receiver.device)
@@ -126,7 +125,7 @@ def _refuse_too_many(block: TargetBlock) -> None:
         )
 
 
-def _goat_parts(network: Network, roots: Prefixes, num_edges: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _goat_parts(network: AnyNetwork, roots: Prefixes, num_edges: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Pieces of (target · E + column, relevance / factors) of every edge of every walk.
 
     Prefixes go back call by call; `pairs` `[P, steps]` are the pairs that they took, the earliest call first. What makes too
@@ -156,7 +155,7 @@ def _goat_parts(network: Network, roots: Prefixes, num_edges: int) -> Iterator[t
         waiting.append((Prefixes(call - 1, front, target, prefixes.bound[parent], prefixes.nodes[parent]), steps))
 
 
-def _shares(network: Network, target: Tensor, steps: Tensor, score: Tensor, num_edges: int) -> tuple[Tensor, Tensor]:
+def _shares(network: AnyNetwork, target: Tensor, steps: Tensor, score: Tensor, num_edges: int) -> tuple[Tensor, Tensor]:
     """The shares of n complete walks: `[m]` target · E + column, and `[m]` what that edge gets of the walk.
 
     `steps` `[n, L]` are the pairs of the walks. An adjacency entry that a walk uses twice is one factor; its share is split
@@ -167,7 +166,7 @@ def _shares(network: Network, target: Tensor, steps: Tensor, score: Tensor, num_
         geometry, pair = network.geometry(call), steps[:, call]
         column = _column_of_pair(network, call)[pair]
         entry = geometry.receiver[pair] * geometry.num_nodes + geometry.sender[pair]
-        rooted = geometry.is_own[pair] & _has_no_entry(network, call)
+        rooted = geometry.is_own[pair] & network.roots_alone(call)
         columns.append(column)
         entries.append(torch.where(rooted, -1, entry))  # a root step has no adjacency entry
     entry, column = torch.stack(entries, dim=1), torch.stack(columns, dim=1)  # [n, L] each
@@ -175,11 +174,3 @@ def _shares(network: Network, target: Tensor, steps: Tensor, score: Tensor, num_
     factors = 2 * network.num_calls + ((entry >= 0) / uses).sum(dim=1).round()
     walk, place = (column >= 0).nonzero().unbind(1)
     return target[walk] * num_edges + column[walk, place], (score / factors)[walk] / uses[walk, place]
-
-
-def _has_no_entry(network: Network, call: int) -> bool:
-    """Whether staying is a root matrix or (1 + ε), not an added loop."""
-    layer = network.chain.messages[call].layer
-    if isinstance(layer, AffineLayer):
-        return layer.loop is None
-    return getattr(layer, "loop_edge", None) is None

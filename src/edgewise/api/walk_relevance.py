@@ -47,7 +47,8 @@ def walk_relevance(
         model: The model, as for `explain`.
         data: The graph.
         index: The explained node (or graph).
-        walks: Sequences of nodes, from the source to the explained node, one more than there are layers; or a `WalkSet`.
+        walks: Sequences of nodes, from the source to the explained node, one more than there are layers; or a `WalkSet`. A
+            node of a typed graph is a pair (type, number).
         rule: `"gradient"`, `"lrp-epsilon"` or `"lrp-gamma"`.
         epsilon: The ε of `"lrp-epsilon"`, absolute.
         gamma: The γ of `"lrp-gamma"`, a number or one per layer.
@@ -107,7 +108,7 @@ def subgraph_relevance(
         model: The model, as for `explain`.
         data: The graph.
         index: The explained nodes (or, in a graph task, one graph).
-        nodes: The set: node numbers, or a mask.
+        nodes: The set: node numbers, or a mask; of a typed graph pairs (type, number).
         rule: `"gradient"`, `"lrp-epsilon"` or `"lrp-gamma"`.
         epsilon: The ε of `"lrp-epsilon"`, absolute.
         gamma: The γ of `"lrp-gamma"`, a number or one per layer.
@@ -138,7 +139,8 @@ def subgraph_relevance(
         _check_single(question, "`nodes` are numbered within one graph")
     found = torch.zeros(len(question.index), dtype=torch.double)
     for block in _blocks(question, how):
-        allowed = _read_nodes(nodes, _num_nodes(question)).to(question.device)  # [N], bool
+        listed = nodes if question.types is None else [_number(node, question) for node in nodes]
+        allowed = _read_nodes(listed, _num_nodes(question)).to(question.device)  # [N], bool
         allowed = allowed[question.nodes(torch.arange(block.network.num_nodes, device=question.device))]
         sums = inside(block.network, block.front, allowed)  # one per end of the front
         found[block.positions] = sums.new_zeros(block.num_targets).index_add_(0, block.owner, sums).cpu()
@@ -174,6 +176,7 @@ def _read_walks(walks: Any, question: PosedQuestion, block: TargetBlock) -> Tens
     length = block.network.num_calls + 1
     try:
         given = [walk.nodes if isinstance(walk, Walk) else walk for walk in listed]
+        given = [[_number(node, question) for node in walk] for walk in given]
         nodes = torch.as_tensor([list(map(int, walk)) for walk in given], dtype=torch.long).view(-1, length)
         if any(len(walk) != length for walk in given):
             raise ValueError
@@ -189,6 +192,19 @@ def _read_walks(walks: Any, question: PosedQuestion, block: TargetBlock) -> Tens
             f"{tuple(nodes[nodes[:, -1] != question.index[0]][0].tolist())}."
         )
     return nodes
+
+
+def _number(node: Any, question: PosedQuestion) -> Any:
+    """A node as a number; of a typed graph it is a pair (type, number), and becomes a number of the union."""
+    if question.types is None:
+        return node
+    if not isinstance(node, tuple) or len(node) != 2 or node[0] not in question.types.node_types:
+        example = (question.types.explained, 0)
+        raise InputError(f"A node of a typed graph is a pair (node type, number), such as {example}, got {node!r}.")
+    known = question.types.node_range(node[0])
+    if not 0 <= int(node[1]) < len(known):
+        raise InputError(f"There is no {node[0]!r} {node[1]}: it has the nodes 0 to {len(known) - 1}.")
+    return known.start + int(node[1])
 
 
 def _read_nodes(nodes: Any, size: int) -> Tensor:

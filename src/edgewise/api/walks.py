@@ -209,12 +209,17 @@ def _answer(question: PosedQuestion, asked: WalkRequest, block: TargetBlock) -> 
     counts, _ = question.sizes(block.positions)
     settings = _settings(question, asked, chosen)
     index = plain_index(question.index)
+    types = question.types
+    if types is not None:
+        rows = [[types.node(node) for node in walk] for walk in rows]
+        index = [types.node(node) for node in index]
     for number, position in enumerate(block.positions.tolist()):
         span = range(start[number], start[number + 1])
         listed = tuple(Walk(tuple(rows[i]), score[i], None if neurons is None else tuple(neurons[i])) for i in span)
         yield position, WalkSet(
             listed, exact[number], upper[number], index[position], columns[number], values[number],
             settings, question.source_edge_index(position), int(counts[number if len(counts) > 1 else 0]), expansions[number],
+            types,
         )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
 from edgewise.errors import EdgewiseError, ModelError
+from edgewise.model.data_flow import TypedTensors
 from edgewise.model.head import Head, HeadInput, logits_of
 from edgewise.model.norms import norms_of_each_graph
 from edgewise.model.shadow import Mark
@@ -52,6 +53,10 @@ class GraphForward(ABC):
     @abstractmethod
     def receivers_of(self, graph: Data, table: Any, flow: str) -> Tensor:
         """`[rows]`: the nodes of the graph that may receive its messages."""
+
+    def typed_tensors(self, graph: Data) -> TypedTensors | None:
+        """The tensors by node type and edge type, if there are types."""
+        return None
 
     @abstractmethod
     def in_double(self) -> "GraphForward":
@@ -105,6 +110,10 @@ class ModelCall:
         forward = self.forward
         found = [forward.table_of(data, one) for one in used] if isinstance(forward, GraphForward) else [None]
         return () if None in found else tuple(found)
+
+    def typed_tensors(self, data: Data) -> TypedTensors | None:
+        """Of a typed graph: what the model gets, and whose rows and columns it has."""
+        return self.forward.typed_tensors(data) if isinstance(self.forward, GraphForward) else None
 
     def in_double(self, model: nn.Module) -> "ModelCall":
         """The same call of a model in float64."""

@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
 from edgewise.arrays import Slots
+from edgewise.graph.node_kinds import NodeKinds
 from edgewise.program.operations import is_constant, is_unchanged
 from edgewise.trees import tree_leaves
 
@@ -38,6 +39,21 @@ def _leaves(tree: Any) -> list[Any]:
         if not any(isinstance(leaf, (tuple, list, dict)) for leaf in flat):
             return flat
     return tree_leaves(tree)
+
+
+@dataclass(frozen=True, eq=False)
+class TypedTensors:
+    """The tensors of a typed graph that a model gets: kinds are node types, by number."""
+
+    kinds: NodeKinds
+    rows: dict[Key, int]
+    """Tensors with a row for each node of a kind."""
+    ends: dict[Key, tuple[int, int]]
+    """Tensors `edge_index`: the kinds at the two ends of their columns."""
+    tensors: list[tuple[Key, Tensor]]
+    """All of them, with their keys: kept alive, so that no other tensor gets their identity."""
+    whole: tuple[int, ...]
+    """Per kind: how many nodes the user's graph has."""
 
 
 @dataclass(frozen=True)
@@ -179,11 +195,13 @@ def find_skips(
         for use in _uses(operations, number)
     )
     for layer, number, use in uses:
-        following = groups.get(layer + len(operations[number].calls), [])
+        calls = [layers[call] for call in operations[number].calls]
+        deep = 1 + max(calls) - min(calls)  # relations of one layer are calls side by side
+        following = groups.get(layer + deep, [])
         reached = _reached(operations, use, groups[layer])
         last = not following and not bypass and not operations[use].jumps
         goes_around = any(later in reached and use < later for later in following) or (last and _hits(reached, output))
-        if goes_around and len(operations[number].calls) == 1:
+        if goes_around and deep == 1:
             residuals[operations[use].position] = _residual(operations[use], operations[number], layer)
         elif _hits(reached, output):
             bypass.append(f"{operations[use].name} carries the input of {operations[number].name} past it")

@@ -18,7 +18,10 @@ from torch_geometric.nn import MessagePassing
 
 from edgewise.arrays import Slots, occurrence
 from edgewise.errors import ModelError
+from edgewise.model.call import GraphForward, ModelCall
 from edgewise.model.data_flow import Operation, keys_of
+from edgewise.model.hooks import Layers
+from edgewise.model.identity import FollowedCall, follow
 
 
 def match_messages(used: Tensor, given: Tensor, num_nodes: int, layer: str) -> Slots:
@@ -120,6 +123,32 @@ def _own_columns(used: Any, data: Data) -> Slots | None:
     if used.data_ptr() != given.data_ptr() or used.stride() != given.stride():
         return None
     return torch.arange(given.size(1), device=given.device)
+
+
+def followed_owners(call: ModelCall, layers: Layers, data: Data) -> tuple[list[int], list[Owners]]:
+    """Layers and owners of all calls, by a pass in which columns and nodes are followed through every operation."""
+    _, calls = follow(call.model, layers, lambda: call(data), data, call.marks(data))
+    everyone = torch.arange(data.num_nodes, device=data.edge_index.device)
+    of_types = isinstance(call.forward, GraphForward)
+    owners = [
+        Owners(
+            one.slots,
+            _against(one, data.edge_index.size(1)),
+            _each_once(one.receiver_rows) if of_types else torch.equal(one.receiver_rows, everyone),
+        )
+        for one in calls
+    ]
+    return [one.layer for one in calls], owners
+
+
+def _each_once(rows: Tensor) -> bool:
+    """Whether rows are nodes of one type, each once: then a node's own term is known by its row."""
+    return bool((rows >= 0).all()) and len(rows.unique()) == len(rows)
+
+
+def _against(call: FollowedCall, num_edges: int) -> bool:
+    """Whether messages on edges run against the direction of the layer."""
+    return bool((call.backward[call.slots < num_edges] != (call.module.flow == "target_to_source")).any())
 
 
 # --- Where a layer reads its own node: one row a layer type ------------------------------------------------------------

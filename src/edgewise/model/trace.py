@@ -17,6 +17,7 @@ from edgewise.model.data_flow import (
     Key,
     Operation,
     Residual,
+    TypedTensors,
     before_change,
     find_skips,
     keys_of,
@@ -26,8 +27,7 @@ from edgewise.model.data_flow import (
     without_no_ops,
 )
 from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
-from edgewise.model.identity import FollowedCall, follow
-from edgewise.model.messages import Owners, own_term, plain_owners
+from edgewise.model.messages import Owners, followed_owners, own_term, plain_owners
 from edgewise.trees import tree_leaves
 
 
@@ -55,13 +55,16 @@ class Trace:
     tables: tuple[Any, ...] = ()
     """Of a typed graph, per call: the edge type whose `edge_index` it got, as it was. Then nothing is followed again."""
 
+    typed: TypedTensors | None = None
+    """Of a typed graph: the tensors that the model got, and whose they are."""
+
     starts_plainly: bool | None = None
     """Whether nobody but the first layer reads x, as its features; kept when the operations are dropped."""
 
     def without_tensors(self) -> "Trace":
         """What is still needed once the program is read off."""
         calls = tuple(replace(call, arguments={}, edge_features=None) for call in self.calls)
-        return replace(self, operations=(), calls=calls, starts_plainly=self._starts_plainly())
+        return replace(self, operations=(), calls=calls, typed=None, starts_plainly=self._starts_plainly())
 
     def _starts_plainly(self) -> bool:
         readers = [operation for operation in self.operations if self.input_key in operation.inputs]
@@ -250,12 +253,16 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
     tables = call.tables(data, [used for _, used, _ in log.calls])
     operations, same = without_no_ops(recorder.operations)
     output_keys = [same.get(key, key) for key in keys_of(output)]
-    numbers = layers_of_calls(operations, origins(call.model, data), output_keys)
+    typed = call.typed_tensors(data)
+    known = origins(call.model, data) | {key for key, _ in (typed.tensors if typed else ())}
+    numbers = layers_of_calls(operations, known, output_keys)
     ours = isinstance(call.forward, GraphForward)  # the model gets other tensors than those of the graph
     owners = None if numbers is None or ours else plain_owners(log.calls, operations, data, log.names)
+    if numbers is not None and tables and typed is not None and isinstance(call.forward, GraphForward):
+        owners = [Owners(call.forward.columns_of(data, table)) for table in tables]
     followed = owners is None or numbers is None
     if owners is None or numbers is None:
-        numbers, owners = _follow(call, layers, data)
+        numbers, owners = followed_owners(call, layers, data)
     calls = log.describe(data, numbers, owners)
     residuals, bypass = find_skips(operations, output_keys, numbers)
     return Trace(
@@ -269,32 +276,7 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         input_key,
         changes_input=data.x._version != before,
         operation_names=tuple(operation.name for operation in recorder.operations),
-        is_followed=followed,
+        is_followed=followed or ours,
         tables=tables,
+        typed=typed,
     )
-
-
-def _follow(call: ModelCall, layers: Layers, data: Data) -> tuple[list[int], list[Owners]]:
-    """Layers and owners of all calls, by a pass in which columns and nodes are followed through every operation."""
-    _, calls = follow(call.model, layers, lambda: call(data), data, call.marks(data))
-    everyone = torch.arange(data.num_nodes, device=data.edge_index.device)
-    of_types = isinstance(call.forward, GraphForward)
-    owners = [
-        Owners(
-            one.slots,
-            _against(one, data.edge_index.size(1)),
-            _each_once(one.receiver_rows) if of_types else torch.equal(one.receiver_rows, everyone),
-        )
-        for one in calls
-    ]
-    return [one.layer for one in calls], owners
-
-
-def _each_once(rows: Tensor) -> bool:
-    """Whether rows are nodes of one type, each once: then a node's own term is known by its row."""
-    return bool((rows >= 0).all()) and len(rows.unique()) == len(rows)
-
-
-def _against(call: FollowedCall, num_edges: int) -> bool:
-    """Whether messages on edges run against the direction of the layer."""
-    return bool((call.backward[call.slots < num_edges] != (call.module.flow == "target_to_source")).any())

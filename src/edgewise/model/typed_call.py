@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
 
 from edgewise.errors import InputError, ModelError
+from edgewise.graph.node_kinds import NodeKinds
 from edgewise.graph.type_table import EdgeType, TypeTable
 from edgewise.model.call import Forward, GraphForward, argument_names, takes_data
+from edgewise.model.data_flow import Key, TypedTensors, keys_of
 from edgewise.model.shadow import EDGE, NODE, OWN, Mark
 
 _EXTRAS = ("edge_attr", "edge_weight")
@@ -150,6 +152,20 @@ class TypedForward(GraphForward):
         """The nodes of the type that its edges point to."""
         return self.part(graph).nodes[table[2] if flow == "source_to_target" else table[0]]
 
+    def typed_tensors(self, graph: Data) -> TypedTensors:
+        """The tensors that the model got of this part; kinds are numbered in the order of the user's node types."""
+        part = self.part(graph)
+        number = {name: kind for kind, name in enumerate(part.nodes)}
+        rows: dict[Key, int] = {}
+        for name, kind in number.items():
+            own = [v for k, v in _tensors(part.data[name]) if part.data[name].is_node_attr(k) and v.dim()]
+            rows.update(dict.fromkeys(keys_of(own), kind))
+        ends = {keys_of(part.data[k].edge_index)[0]: (number[k[0]], number[k[2]]) for k in part.columns}
+        tensors = [value for store in part.data.stores for _, value in _tensors(store)]
+        kinds = NodeKinds.of(list(part.nodes.values()), graph.num_nodes)
+        whole = tuple(len(self.table.node_range(name)) for name in part.nodes)
+        return TypedTensors(kinds, rows, ends, list(zip(keys_of(tensors), tensors, strict=True)), whole)
+
     # --- parts of the union -------------------------------------------------------------------------------------------
 
     def marks(self, graph: Data) -> Iterator[tuple[Tensor, Mark]]:
@@ -166,8 +182,8 @@ class TypedForward(GraphForward):
 
     def part(self, graph: Data) -> TypedPart:
         """The part as a typed graph; the last one is kept."""
-        if self._last is None or not self._last.is_of(graph):
-            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():  # nobody counts these
+            if self._last is None or not self._last.is_of(graph):
                 self._last = self._made(graph)
         return self._last
 

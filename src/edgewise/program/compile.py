@@ -13,19 +13,30 @@ Whatever is not known raises `Unsupported` with the reason; the model then runs 
 compares its output with the model's before it is used.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.model.data_flow import Call, Key, Operation, keys_of
 from edgewise.model.trace import Trace
+from edgewise.program.compile_calls import add_layer, constant
+from edgewise.program.hop import Part
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, Source
-from edgewise.program.layers import lower_layer
+from edgewise.program.layers import SIDE_BY_SIDE
 from edgewise.program.layers.base import Layer, Unsupported
-from edgewise.program.operations import is_aligned, out_of_place, rectifier_bend, row_arguments
+from edgewise.program.operations import (
+    folds_first_axis,
+    is_aligned,
+    is_stack_of_tables,
+    out_of_place,
+    plain_name,
+    row_arguments,
+)
 from edgewise.program.row_function import Place, RowFunction
 from edgewise.trees import tree_flatten
 
@@ -34,7 +45,7 @@ Fallback: TypeAlias = Callable[[Operation, Data], list[Any]]
 
 
 @dataclass
-class _Compiler:
+class Compiler:
     """Reads operations in order; `known` says which value a tensor is.
 
     A tensor is recognised by its key (`model/data_flow.py`): its identity and its version, so that a tensor before and after an
@@ -51,6 +62,12 @@ class _Compiler:
     known: dict[Key, int] = field(default_factory=dict)
     shape: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Per value: its dimensions, and after how many calls it was made."""
+    kind: dict[int, int] = field(default_factory=dict)
+    """Per value: the kind of nodes that have rows in it."""
+    constants: dict[Key, int] = field(default_factory=dict)
+    """The same for constants of a typed graph, where it is known."""
+    stacks: dict[Key, Operation] = field(default_factory=dict)
+    """Tables that were stacked, and wait to be summed up."""
     waiting: dict[Key, Operation] = field(default_factory=dict)
     """Operations on constants that carry a residual around the first call: they run where they are read."""
     lost: set[Key] = field(default_factory=set)
@@ -69,54 +86,44 @@ class _Compiler:
         self.values += 1
         return self.values - 1
 
-    def add_layer(self, operation: Operation) -> None:
-        """A message-passing module: its layers and row-wise functions as steps, one after the other.
+    @cached_property
+    def is_apart(self) -> bool:
+        """Whether calls work on parts of the graph: several side by side, or nodes of several kinds."""
+        split = any(type(operation.function) in SIDE_BY_SIDE for operation in self.trace.operations)
+        return not self.trace.is_chain or self.trace.typed is not None or split
 
-        Its features must be one tensor that can be followed, or a constant; edges and edge features must be constants.
-        """
-        x = operation.kwargs.get("x", operation.args[0] if operation.args else None)
-        if not isinstance(x, Tensor):
-            raise Unsupported(f"{operation.name} is called with a pair of features")
-        key = keys_of(x)[0] if operation.own_input is None else operation.own_input
-        if key in self.waiting or any(k in self.lost for k in operation.inputs):
-            raise Unsupported(f"{operation.name} reads what could not be followed")
-        if key in self.known and self.shape[self.known[key]][0] != 2:
-            raise Unsupported(f"{operation.name} reads features that are not [nodes, width]")
-        source: Source = Ref(self.known[key]) if key in self.known else Rows(_constant(x, key))
-        others = [k for k in operation.inputs if k in self.known and k != key]
-        if others:
-            raise Unsupported(f"{operation.name} reads more than node features from earlier layers")
-        calls = [self.trace.calls[i] for i in operation.calls]
-        for piece in self._pieces(operation, calls):
-            if isinstance(piece, Layer):
-                value = self.new()
-                self.steps.append(MessageStep(piece, source, value, self.calls))
-                self.calls += 1
-                self.shape[value] = (2, self.calls)
-                source = Ref(value)
-            else:
-                source = self._inline(piece, source)
-        for key in operation.outputs:
-            self.known[key] = source.value  # type: ignore[union-attr]
+    def size(self, kind: int) -> int:
+        """How many nodes a kind has."""
+        return self.data.num_nodes if self.trace.typed is None else self.trace.typed.kinds.size(kind)
 
-    def _pieces(self, operation: Operation, calls: list[Call]) -> list[Any]:
-        """The layers and row-wise functions of a module, by its lowering or else by the fallback."""
-        try:
-            return lower_layer(operation.function, calls, self.data)
-        except Unsupported:
-            if self.fallback is None:
-                raise
-            return self.fallback(operation, self.data)
+    def add_row_step(
+        self, function: Any, leaves: list[Any], form: Any, *, kind: int, dims: int = 2, least: int = 1
+    ) -> RowStep:
+        """A row-wise step; its depth is that of what it reads (at `least`), or, of a plain chain, the calls so far."""
+        refs = [leaf for leaf in leaves if isinstance(leaf, Ref)]
+        around = [leaf.own_call + 1 for leaf in leaves if isinstance(leaf, (Ref, Rows)) and leaf.own_call is not None]
+        depth = max([least, *around, *(self.shape[ref.value][1] for ref in refs)]) if self.is_apart else self.calls
+        step = RowStep(function, tuple(leaves), form, self.new(), depth, kind)
+        self.shape[step.output], self.kind[step.output] = (dims, depth), kind
+        self.steps.append(step)
+        return step
 
-    def _inline(self, network: RowFunction, source: Source) -> Source:
+    def add_message(
+        self, layer: Layer, source: Source, call: Call, part: Part | None, own: Source | None = None
+    ) -> Ref:
+        """A call as a step; the source of what it makes."""
+        step = MessageStep(layer, source, self.new(), call.layer, part, own)
+        self.calls += 1
+        self.shape[step.output], self.kind[step.output] = (2, call.layer + 1), step.kind
+        self.steps.append(step)
+        return Ref(step.output)
+
+    def apply(self, network: RowFunction, source: Source, kind: int) -> Source:
         """The operations of an inner network as steps, one for each; the source of its result."""
         values = [source]
         for function, leaves, form in network.operations:
-            value = self.new()
-            filled = tuple(values[leaf.value] if isinstance(leaf, Place) else leaf for leaf in leaves)
-            self.steps.append(RowStep(function, filled, form, value, self.calls))
-            self.shape[value] = (2, self.calls)
-            values.append(Ref(value))
+            filled = [values[leaf.value] if isinstance(leaf, Place) else leaf for leaf in leaves]
+            values.append(Ref(self.add_row_step(function, filled, form, kind=kind).output))
         return values[-1]
 
     def add_operation(self, operation: Operation) -> None:
@@ -129,12 +136,57 @@ class _Compiler:
         reads = [key for key in operation.inputs if key is not None]
         if any(key in self.lost for key in reads):
             raise Unsupported(f"{operation.name} reads a second result, such as the places of a maximum")
+        if any(key in self.stacks for key in reads):
+            self._fold(operation, next(self.stacks[key] for key in reads if key in self.stacks))
+            return
         if not any(key in self.known for key in reads):
+            self._note_constant(operation, reads)
             if carries or any(key in self.waiting for key in reads):
                 self.waiting.update(dict.fromkeys(operation.outputs[:1], operation))
                 self.lost.update(operation.outputs[1:])
             return  # otherwise a constant: its result is looked up where it is used
+        if not self.whole and is_stack_of_tables(operation.function, operation.args, operation.kwargs):
+            self.stacks[operation.outputs[0]] = operation  # the step is the sum, mean or maximum over them
+            return
         self._emit(operation)
+
+    def _note_constant(self, operation: Operation, reads: Sequence[Key]) -> None:
+        """Of which kind the rows of a constant are, if its operation worked row by row."""
+        kinds = {self.constants[key] for key in reads if key in self.constants}
+        if len(kinds) == 1 and row_arguments(operation.function, operation.args, operation.kwargs) is not None:
+            (kind,) = kinds
+            if operation.shapes and operation.shapes[0][:1] == (self.size(kind),):
+                self.constants[operation.outputs[0]] = kind
+
+    def _fold(self, operation: Operation, stack: Operation) -> None:
+        """`torch.stack(tables).sum(0)`, as a `HeteroConv` joins what a node type receives: row by row after all."""
+        leaves, _ = tree_flatten((stack.args, {}))
+        tables = [(leaf, key) for leaf, key in zip(leaves, stack.inputs, strict=False) if isinstance(leaf, Tensor)]
+        kind = self._kind_of([key for _, key in tables], operation.name)
+        sources = [self._source(leaf, key, None, kind) for leaf, key in tables]
+        name = plain_name(operation.function)
+        if not folds_first_axis(operation.function, operation.args, operation.kwargs):
+            raise Unsupported(f"{operation.name} reads tables that were stacked")
+        if name in ("max", "min"):
+            stacked = self.add_row_step(torch.stack, *tree_flatten(((sources,), {"dim": 1})), kind=kind, dims=3)
+            step = self.add_row_step(operation.function, *tree_flatten(((Ref(stacked.output),), {"dim": 1})), kind=kind)
+        else:
+            total: Source = sources[0]
+            for other in sources[1:]:
+                step = self.add_row_step(torch.add, *tree_flatten(((total, other), {})), kind=kind)
+                total = Ref(step.output)
+            if name == "mean":
+                step = self.add_row_step(torch.div, *tree_flatten(((total, len(sources)), {})), kind=kind)
+        self.known[operation.outputs[0]] = step.output
+        self.lost.update(operation.outputs[1:])
+
+    def _kind_of(self, keys: list[Key], name: str) -> int:
+        """The kind of nodes whose rows an operation reads; rows of several kinds do not mix."""
+        kinds = {self.kind[self.known[key]] for key in keys if key in self.known}
+        kinds = kinds or {self.constants[key] for key in keys if key in self.constants}
+        if len(kinds) > 1 or (not kinds and self.trace.typed is not None):
+            raise Unsupported(f"{name} reads rows of several types of nodes, or of no known type")
+        return kinds.pop() if kinds else 0
 
     def _emit(self, operation: Operation) -> None:
         """An operation as a step, after those that it waits for.
@@ -147,65 +199,53 @@ class _Compiler:
             raise Unsupported(f"{operation.name} is not known to work row by row")
         leaves, form = tree_flatten((operation.args, kwargs))
         residual = {i: r.layer for r in self.trace.residuals if r.position == operation.position for i in r.arguments}
+        waiting = [key for key in operation.inputs if key in self.waiting]
+        for key in waiting:
+            self._emit(self.waiting.pop(key))
+        kind = self._kind_of([key for key in operation.inputs if key is not None], operation.name)
         seen = 0  # tensors so far
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
                 if which == "all" or seen == 0:
-                    leaves[i] = self._source(leaf, operation.inputs[i], residual.get(i))
+                    leaves[i] = self._source(leaf, operation.inputs[i], residual.get(i), kind)
                 seen += 1
-        value = self.new()
-        step = RowStep(out_of_place(operation.function), tuple(leaves), form, value, self.calls)
+        shape = operation.shapes[0]
+        step = self.add_row_step(out_of_place(operation.function), leaves, form, kind=kind, dims=len(shape))
         self._check_shapes(operation, step)
-        self.steps.append(step)
-        self.known[operation.outputs[0]] = value
+        self.known[operation.outputs[0]] = step.output
         self.lost.update(key for key in operation.outputs[1:] if key not in self.known)
 
     def _check_shapes(self, operation: Operation, step: RowStep) -> None:
         """Rows must stay rows: [nodes, width]; other shapes only between two calls, and without constants of nodes."""
         shape = operation.shapes[0]
-        self.shape[step.output] = (len(shape), self.calls)
         if self.whole:
             return
-        nodes = self.data.num_nodes
+        nodes = self.size(step.kind)
         refs = [source for source in step.sources if isinstance(source, Ref)]
         odd = len(shape) != 2 or any(self.shape[ref.value][0] != 2 for ref in refs)
         constants = [leaf for leaf in (*operation.args, *operation.kwargs.values()) if isinstance(leaf, Tensor)]
         aligned = any(
             c.dim() and c.size(0) == nodes and nodes > 1 for c in constants if keys_of(c)[0] not in self.known
         )
-        old = any(
-            self.shape[ref.value] != (2, self.calls)
-            and self.shape[ref.value][0] != 2
-            and self.shape[ref.value][1] != self.calls
-            for ref in refs
-        )
+        old = any(self.shape[ref.value][0] != 2 and self.shape[ref.value][1] != step.calls_done for ref in refs)
         if not shape or shape[0] != nodes or (odd and (aligned or old)):
             raise Unsupported(f"{operation.name} makes {list(shape)}, which is not a row for each node")
 
-    def _source(self, leaf: Tensor, key: Key, own_call: int | None) -> Any:
+    def _source(self, leaf: Tensor, key: Key, own_call: int | None, kind: int) -> Any:
         """What stands for a tensor argument: a value, rows of nodes, or the tensor itself if it is the same for all nodes."""
-        if key in self.waiting:
-            self._emit(self.waiting.pop(key))
         if key in self.known:
             return Ref(self.known[key], own_call)
-        if own_call is not None or (not self.whole and is_aligned(leaf, self.data.num_nodes, 2)):
-            return Rows(_constant(leaf, key), own_call)
-        return _constant(leaf, key)
+        if own_call is not None or (not self.whole and is_aligned(leaf, self.size(kind), 2)):
+            return Rows(constant(leaf, key), own_call)
+        return constant(leaf, key)
 
 
-def _constant(tensor: Tensor, key: Key) -> Tensor:
-    """A tensor that no layer made; it must still be what it was when it was used."""
-    if key is not None and key[0] == id(tensor) and tensor._version != key[1]:
-        raise Unsupported("a constant is changed in place after it was used")
-    return tensor.detach()
-
-
-def _needed(trace: Trace) -> set[int]:
-    """The operations on which the output depends, and all layers."""
+def _needed(trace: Trace, *, all_layers: bool) -> set[int]:
+    """The operations on which the output depends, and perhaps all layers."""
     keys, found = {trace.output_key}, set()
     for number in range(len(trace.operations) - 1, -1, -1):
         operation = trace.operations[number]
-        if operation.is_layer or any(key in keys for key in operation.outputs if key is not None):
+        if (operation.is_layer and all_layers) or any(key in keys for key in operation.outputs if key is not None):
             found.add(number)
             keys |= {key for key in operation.inputs if key is not None}
     return found
@@ -223,32 +263,26 @@ def compile_program(
         readout: The same, but only behind the last call.
         fallback: Makes layers of modules that have no lowering.
     """
-    compiler = _Compiler(trace, data, whole, readout, fallback)
-    needed = _needed(trace)
+    compiler = Compiler(trace, data, whole, readout, fallback)
+    if trace.typed is not None:
+        compiler.constants.update(trace.typed.rows)
+    needed = _needed(trace, all_layers=not compiler.is_apart)
     for number, operation in enumerate(trace.operations):
         if number not in needed:
             continue
         if operation.is_layer:
-            compiler.add_layer(operation)
+            add_layer(compiler, operation)
         else:
             compiler.add_operation(operation)
     if trace.output_key not in compiler.known:
         raise Unsupported("the output is not made by the last layers in a way that could be followed")
-    if compiler.calls != len(trace.calls):
+    if sum(len(operation.calls) for operation in trace.operations) != len(trace.calls):
         raise Unsupported("some calls happen outside the layers")
-    return Program(tuple(compiler.steps), compiler.known[trace.output_key], compiler.calls)
+    steps = sorted(compiler.steps, key=_depth)  # stable: what came first stays first
+    kinds = None if trace.typed is None else trace.typed.kinds
+    return Program(tuple(steps), compiler.known[trace.output_key], trace.num_layers, kinds)
 
 
-def rectifier(segment: list[RowStep]) -> float | None:
-    """The slope below zero, if a segment is one ReLU (0) or leaky ReLU and nothing else; otherwise None.
-
-    Spellings whose derivative at 0 is not that below zero (`clamp(min=0)`) are left to autograd.
-    """
-    if len(segment) != 1 or len(segment[0].sources) != 1:
-        return None
-    (step,) = segment
-    (source,) = step.sources
-    if not isinstance(source, Ref) or source.own_call is not None:
-        return None
-    bend = rectifier_bend(step.function, *step.arguments)
-    return float(bend.below) if bend is not None and bend.is_off_at_kink else None
+def _depth(step: RowStep | MessageStep) -> tuple[int, bool]:
+    """Where a step belongs: the calls of a depth, then the row-wise steps behind them."""
+    return (step.call + 1, False) if isinstance(step, MessageStep) else (step.calls_done, True)

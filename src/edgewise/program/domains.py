@@ -38,16 +38,16 @@ class Domain(Generic[Value]):
         """A value as a step reads it: some of its rows only, say."""
         return value
 
-    def residual(self, value: Value, call: int) -> Value:
-        """What a node carries around a call; scaled by s where there is one."""
+    def residual(self, value: Value, call: int, kind: int) -> Value:
+        """What a node (of a kind) carries around a call; scaled by s where there is one."""
         return value
 
     def operation(self, step: RowStep, sources: list[Value]) -> Value:
         """The result of a row-wise step."""
         raise NotImplementedError
 
-    def messages(self, step: MessageStep, source: Value) -> Value:
-        """The result of a call."""
+    def messages(self, step: MessageStep, source: Value, receiver: Value | None = None) -> Value:
+        """The result of a call; `receiver` where receivers have a table of their own."""
         raise NotImplementedError
 
 
@@ -58,12 +58,12 @@ def interpret(
 
     def sources(step: RowStep | MessageStep) -> list[Value]:
         found = []
-        for source in [step.source] if isinstance(step, MessageStep) else step.sources:
+        for source in step.sources:
             if isinstance(source, Rows):
                 value = domain.constant(source, step)
             else:
                 value = domain.read(values[source.value], source, step)
-            found.append(value if source.own_call is None else domain.residual(value, source.own_call))
+            found.append(value if source.own_call is None else domain.residual(value, source.own_call, step.kind))
         return found
 
     for step in steps:
@@ -87,7 +87,7 @@ class RowNumbers(Domain[Tensor]):
         """The chosen rows of a constant."""
         return self._rows_of(source)
 
-    def residual(self, value: Tensor, call: int) -> Tensor:
+    def residual(self, value: Tensor, call: int, kind: int) -> Tensor:
         """Rows times self weights."""
         return value * self._own(call).to(value.dtype).view(-1, *[1] * (value.dim() - 1))
 

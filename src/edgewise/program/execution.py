@@ -13,6 +13,7 @@ from torch import Tensor
 from edgewise.arrays import LayerWeight, SelfWeight
 from edgewise.program.domains import Domain, interpret
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
+from edgewise.program.layers.base import joined
 from edgewise.program.levels import Levels
 from edgewise.program.reverse import ReversePass, Slope
 
@@ -36,7 +37,7 @@ class LoweredEngine:
         levels: Levels,
         prepared: dict[int, Any],
         known: dict[int, Tensor] | None = None,
-        slopes: dict[int, Slope] | None = None,
+        slopes: dict[tuple[int, int], Slope] | None = None,
     ) -> None:
         self.program, self.levels = program, levels
         self._prepared, self._known, self._slopes = prepared, known, slopes or {}
@@ -97,9 +98,9 @@ class LoweredGraphs(LoweredEngine):
 
 
 def prepare(program: Program) -> dict[int, Any]:
-    """What each call can compute once, because it reads constants only, by the number of the call."""
-    steps = [step for step in program.steps if isinstance(step, MessageStep) and isinstance(step.source, Rows)]
-    return {step.call: step.layer.prepare(step.source.tensor) for step in steps}  # type: ignore[union-attr]
+    """What each call can compute once, because it reads constants only, by the number of the value that it makes."""
+    steps = [step for step in program.messages if step.is_prepared]
+    return {step.output: step.layer.prepare(joined(*(source.tensor for source in step.sources))) for step in steps}  # type: ignore[union-attr]
 
 
 def _unbind(weight: Tensor) -> list[Tensor]:
@@ -117,7 +118,7 @@ def run(
 
     >>> from edgewise.graph.computation_graph import InEdges
     >>> from edgewise.program.layers.affine import AffineLayer
-    >>> from edgewise.program.levels import expand
+    >>> from edgewise.program.expansion import expand
     >>> plus, x = AffineLayer(coefficient=None, root=1.0), torch.tensor([[1.0], [10.0], [100.0]])
     >>> program = Program((MessageStep(plus, Rows(x), 0, call=0), MessageStep(plus, Ref(0), 1, call=1)), 1, num_calls=2)
     >>> path = InEdges.of(torch.tensor([[0, 1], [1, 2]]), 3)
@@ -144,29 +145,32 @@ class _WeightedNumbers(Domain[Any]):
     def constant(self, source: Rows, step: RowStep | MessageStep) -> Any:
         """What a call prepared of its features, or the rows of the pairs that a step reads."""
         if isinstance(step, MessageStep):
-            return self.prepared[step.call]
-        return self.levels.gather(source.tensor, step.calls_done)
+            return self.prepared[step.output] if step.is_prepared else source.tensor
+        return self.levels.gather(source.tensor, step.calls_done, step.kind)
 
     def read(self, value: Tensor, source: Ref, step: RowStep | MessageStep) -> Tensor:
         """The rows that a step reads: made several calls earlier, a value has rows that are no longer needed."""
         if self.levels.whole or isinstance(step, MessageStep):
             return value
-        return value[: self.levels.pairs_after(step.calls_done)]
+        return value[: self.levels.pairs_after(step.calls_done, step.kind)]
 
-    def residual(self, value: Tensor, call: int) -> Tensor:
+    def residual(self, value: Tensor, call: int, kind: int) -> Tensor:
         """A residual is scaled by its self weights."""
         if self.owns is None:
             return value
-        return value * self.owns[call][: len(value)].view(-1, *[1] * (value.dim() - 1))
+        mine = self.levels.of_pairs(self.owns[call], kind)[: len(value)]
+        return value * mine.view(-1, *[1] * (value.dim() - 1))
 
     def operation(self, step: RowStep, sources: list[Tensor]) -> Tensor:
         """The operation on rows of pairs."""
         return step.run(sources)
 
-    def messages(self, step: MessageStep, source: Any) -> Tensor:
-        """A call on the table that it reads."""
-        from_nodes = isinstance(step.source, Rows)
-        hop = self.levels.hop(step.call, from_nodes=from_nodes)
-        table = source if from_nodes else source[: hop.table_size]
-        mine = None if self.owns is None else self.owns[step.call][: hop.num_heads]
-        return step.layer.forward(table, hop, self.weights[step.call][: len(hop.tail)], mine)
+    def messages(self, step: MessageStep, source: Any, receiver: Any = None) -> Tensor:
+        """A call on the table that it reads, or on those of its senders and receivers."""
+        by_node = [isinstance(one, Rows) for one in step.sources]
+        hop = self.levels.hop(step.call, from_nodes=by_node[0], part=step.part, own_from_nodes=by_node[-1])
+        table = source if by_node[0] else source[: hop.table_size]
+        if receiver is not None and not step.is_prepared:
+            table = joined(table, receiver)
+        mine = None if self.owns is None else hop.of_heads(self.owns[step.call])
+        return step.layer.forward(table, hop, hop.of_edges(self.weights[step.call]), mine)

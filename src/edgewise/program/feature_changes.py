@@ -40,7 +40,7 @@ def run_changed(
 
     >>> from edgewise.graph.computation_graph import InEdges
     >>> from edgewise.program.layers.affine import AffineLayer
-    >>> from edgewise.program.levels import expand
+    >>> from edgewise.program.expansion import expand
     >>> plus, x = AffineLayer(coefficient=None, root=1.0), torch.tensor([[1.0], [10.0], [100.0]])
     >>> program = Program((MessageStep(plus, Rows(x), 0, call=0), MessageStep(plus, Ref(0), 1, call=1)), 1, num_calls=2)
     >>> path = InEdges.of(torch.tensor([[0, 1], [1, 2]]), 3)
@@ -50,7 +50,7 @@ def run_changed(
     [101.0, 21.0]
     """
     steps = [step for step in program.steps if isinstance(step, MessageStep) and isinstance(step.source, Rows)]
-    extended = {step.call: step.layer.extended(prepared[step.call], rows, node) for step in steps}
+    extended = {step.output: step.layer.extended(prepared[step.output], rows, node) for step in steps}
     values = interpret(program.steps, _ChangedNumbers(levels, extended, x, node, rows), {})
     return values[program.output][: levels.num_targets]
 
@@ -61,7 +61,7 @@ class _ChangedNumbers(Domain[Any]):
 
     levels: Levels
     extended: dict[int, Any]
-    """By call: what it prepared of the features, and behind that of the changed rows."""
+    """By value: what its call prepared of the features, and behind that of the changed rows."""
     x: Tensor
     node: Tensor
     rows: Tensor
@@ -69,7 +69,7 @@ class _ChangedNumbers(Domain[Any]):
     def constant(self, source: Rows, step: RowStep | MessageStep) -> Any:
         """The features of the pairs that a step reads, changed where they are."""
         if isinstance(step, MessageStep):
-            return self.extended[step.call]
+            return self.extended[step.output]
         pairs = self.levels.pairs_after(step.calls_done)
         node, owner = self.levels.node[:pairs], self.levels.owner[:pairs]
         found = self.x.index_select(0, node)
@@ -84,7 +84,7 @@ class _ChangedNumbers(Domain[Any]):
         """The operation on rows of pairs."""
         return step.run(sources)
 
-    def messages(self, step: MessageStep, source: Any) -> Tensor:
+    def messages(self, step: MessageStep, source: Any, receiver: Any = None) -> Tensor:
         """A call on the table that it reads."""
         by_node = isinstance(step.source, Rows)
         hop = self.levels.hop(step.call, from_nodes=by_node)

@@ -38,7 +38,8 @@ class FeaturePass(ReversePass):
 
     >>> from edgewise.graph.computation_graph import InEdges
     >>> from edgewise.program.ir import Program
-    >>> from edgewise.program.levels import deepened, expand
+    >>> from edgewise.program.expansion import expand
+    >>> from edgewise.program.levels import deepened
     >>> plus, x = AffineLayer(coefficient=None, root=1.0), torch.tensor([[1.0], [10.0], [100.0]])
     >>> program = Program((MessageStep(plus, Rows(x), 0, call=0), MessageStep(plus, Ref(0), 1, call=1)), 1, num_calls=2)
     >>> known = {0: torch.tensor([[1.0], [11.0], [110.0]]), 1: torch.tensor([[1.0], [12.0], [121.0]])}

@@ -18,6 +18,18 @@ with warnings.catch_warnings():  # torch warns once per process that sparse tens
     torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
 
 
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The part of a graph that one of several calls side by side works on: some columns, between nodes of two kinds."""
+
+    columns: Tensor
+    """`[E]`, bool: the columns on which it sends."""
+    senders: int = 0
+    """The kind of the nodes that send."""
+    receivers: int = 0
+    """The kind of the nodes that receive; each of them has a row in what the call makes."""
+
+
 @dataclass(eq=False)
 class Hop:
     """The edges of one call between copies: heads receive, tails send.
@@ -44,12 +56,24 @@ class Hop:
     own: Tensor | None
     """`[heads]`: the row of each head itself; None: the first rows of the table, in order."""
     node: Tensor
-    """`[heads]`: the node of each head."""
+    """`[heads]`: the node of each head; of nodes of several kinds, its row among those of its kind."""
     table_size: int
     """How many rows the table of senders has."""
     table_node: Tensor | None = None
-    """The node of each row of the table, from the first on, where that is not its number."""
+    """The same for each row of the table, from the first on, where that is not its number."""
     _cache: dict[str, Any] = field(default_factory=dict)
+    place: Tensor | None = None
+    """`[edges]`: the place of each edge among the copies of the call; None: the first ones, in order."""
+    head_place: Tensor | None = None
+    """`[heads]`: the place of each head among all pairs; None: the first ones, in order."""
+
+    def of_edges(self, weight: Tensor) -> Tensor:
+        """`[edges]`: the weights of the edges, from those of all copies."""
+        return weight[: len(self.tail)] if self.place is None else weight.index_select(0, self.place)
+
+    def of_heads(self, weight: Tensor) -> Tensor:
+        """`[heads]`: the self weights of the heads, from those of all pairs."""
+        return weight[: self.num_heads] if self.head_place is None else weight.index_select(0, self.head_place)
 
     def nodes_of_table(self) -> Tensor:
         """`[table]`: the node of each row of the table."""

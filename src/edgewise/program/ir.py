@@ -15,7 +15,9 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
+from edgewise.graph.node_kinds import NodeKinds
 from edgewise.model.module_copy import copied_module
+from edgewise.program.hop import Part
 from edgewise.program.layers.base import Layer
 from edgewise.trees import TreeSpec, tree_unflatten
 
@@ -64,7 +66,9 @@ class RowStep:
     output: int
     """The number of the value that it makes."""
     calls_done: int
-    """How many calls come before it."""
+    """How many calls come before it, one after the other: the depth of what it makes."""
+    kind: int = 0
+    """Whose rows it works on (`graph/node_kinds.py`)."""
 
     @property
     def sources(self) -> list[Source]:
@@ -99,7 +103,26 @@ class MessageStep:
     source: Source
     output: int
     call: int
-    """0 is the call that reads the features."""
+    """Its depth: 0 is a call that reads the features. Calls side by side share a number."""
+    part: Part | None = None
+    """The columns and kinds of nodes that it works on; None: all columns of a graph of one kind."""
+    receiver: Source | None = None
+    """The rows of the receivers, where attention reads them from another table than those of the senders."""
+
+    @property
+    def kind(self) -> int:
+        """The kind of the nodes that have rows in its output."""
+        return 0 if self.part is None else self.part.receivers
+
+    @property
+    def sources(self) -> list[Source]:
+        """What it reads."""
+        return [self.source] if self.receiver is None else [self.source, self.receiver]
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether it reads constants alone, so that its layer prepares them once for all targets."""
+        return all(isinstance(source, Rows) for source in self.sources)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,23 +138,54 @@ class Program:
     """
 
     steps: tuple[RowStep | MessageStep, ...]
+    """By depth: the calls of a depth, then the row-wise steps behind them."""
     output: int
     num_calls: int
+    """The depth: how many calls there are one after the other."""
+    kinds: NodeKinds | None = None
 
     @property
     def layers(self) -> list[Layer]:
         """The message layers, call by call."""
-        return [step.layer for step in self.steps if isinstance(step, MessageStep)]
+        return [step.layer for step in self.messages]
+
+    @property
+    def messages(self) -> list[MessageStep]:
+        """The calls, in order."""
+        return [step for step in self.steps if isinstance(step, MessageStep)]
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether there is one call of each depth, on the whole graph."""
+        return len(self.messages) == self.num_calls and all(step.part is None for step in self.messages)
+
+    def calls_of(self, depth: int) -> list[MessageStep]:
+        """The calls of a depth, side by side."""
+        return [step for step in self.messages if step.call == depth]
 
     def segments(self) -> list[list[RowStep]]:
-        """The row-wise steps after each call."""
-        found: list[list[RowStep]] = []
+        """The row-wise steps after the calls of each depth."""
+        found: list[list[RowStep]] = [[] for _ in range(self.num_calls)]
+        depth = -1
         for step in self.steps:
             if isinstance(step, MessageStep):
-                found.append([])
+                depth = step.call
             else:
-                found[-1].append(step)
+                found[depth].append(step)
         return found
+
+    def segments_by_kind(self) -> list[dict[int, list[RowStep]]]:
+        """The same, apart for each kind of nodes: their rows do not mix."""
+        found: list[dict[int, list[RowStep]]] = []
+        for segment in self.segments():
+            found.append({})
+            for step in segment:
+                found[-1].setdefault(step.kind, []).append(step)
+        return found
+
+    def rows_of(self, value: int) -> int:
+        """The kind of nodes that have rows in a value."""
+        return next(step.kind for step in self.steps if step.output == value)
 
 
 def in_double(part: Any) -> Any:
@@ -145,7 +199,7 @@ def in_double(part: Any) -> Any:
         return part.double() if part.is_floating_point() else part
     if isinstance(part, nn.Module):
         return copied_module(part).double()
-    if isinstance(part, MessageStep) and isinstance(part.source, Rows):
+    if isinstance(part, MessageStep) and part.is_prepared:
         return replace(part, layer=in_double(part.layer))  # what it reads was prepared, and is not read again
     if type(part) is tuple:
         return tuple(in_double(item) for item in part)

@@ -10,21 +10,21 @@ The path 0 → 1 → 2 with edges e0, e1, the target 2 and L = 2 calls:
     0      2      0      e1, from pair 1   after 1 call:  pairs 0 and 1, so call 0 needs e1 and e0
     1      1      1      e0, from node 0   after 2 calls: pair 0 alone,  so call 1 needs e1
 
-Node 0 has no pair: it only sends in call 0, which reads the features of the graph. `Levels` holds these arrays, `expand` makes
-them, and a `Hop` is the part of them that one call reads.
+Node 0 has no pair: it only sends in call 0, which reads the features of the graph. `Levels` holds these arrays, `expansion.py`
+makes them, and a `Hop` is the part of them that one call reads.
 """
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import cached_property
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.graph.computation_graph import InEdges
-from edgewise.program.hop import Hop
-from edgewise.program.kernels import arrays, kernels_for
+from edgewise.graph.node_kinds import NodeKinds
+from edgewise.program.hop import Hop, Part
 
 
 @dataclass(eq=False)
@@ -50,17 +50,41 @@ class Levels:
     num_nodes: int
     whole: bool = False
     """Whether every call runs on the whole graph: graph tasks."""
-    _hops: dict[tuple[int, bool], Hop] = field(default_factory=dict)
+    kinds: NodeKinds | None = None
+    """Of a typed graph: pairs of a kind are numbered apart, in the same order, so prefixes stay prefixes."""
+    _hops: dict[Any, Hop] = field(default_factory=dict)
     _head: Tensor | None = None
     _ends: dict[int, int] | None = None
+    _apart: dict[int, "KindPairs"] = field(default_factory=dict)
 
-    def pairs_after(self, calls: int) -> int:
-        """How many pairs are needed after some calls: those within L − calls hops, at most L − 1."""
+    def pairs_after(self, calls: int, kind: int = 0) -> int:
+        """How many pairs (of a kind) are needed after some calls: those within L − calls hops, at most L − 1."""
+        if self.kinds is not None:
+            return self.apart(kind).within(self._pairs_after(calls))
+        return self._pairs_after(calls)
+
+    def _pairs_after(self, calls: int) -> int:
         return self.num_nodes if self.whole else self.pair_end[min(self.num_calls - calls, self.num_calls - 1)]
+
+    def apart(self, kind: int) -> "KindPairs":
+        """The pairs of one kind of nodes."""
+        if kind not in self._apart:
+            assert self.kinds is not None
+            pairs = (self.kinds.of_node[self.node] == kind).nonzero().view(-1)
+            self._apart[kind] = KindPairs(pairs, self.kinds.place[self.node[pairs]], len(self.node))
+        return self._apart[kind]
+
+    def nodes_of(self, kind: int) -> Tensor:
+        """`[pairs of the kind]`: the row of each pair's node in a table of all nodes of the kind."""
+        return self.node if self.kinds is None else self.apart(kind).row
+
+    def of_pairs(self, weight: Tensor, kind: int) -> Tensor:
+        """Numbers of all pairs `[S]` as those of the pairs of a kind."""
+        return weight if self.kinds is None else weight.index_select(0, self.apart(kind).place)
 
     def edges_of(self, call: int) -> int:
         """How many edges a call needs."""
-        return self.edge_id.numel() if self.whole else self._edge_end[self.pairs_after(call + 1)]
+        return self.edge_id.numel() if self.whole else self._edge_end[self._pairs_after(call + 1)]
 
     @property
     def _edge_end(self) -> dict[int, int]:
@@ -70,11 +94,18 @@ class Levels:
             self._ends = dict(zip(self.pair_end, ends, strict=True))
         return self._ends
 
-    def hop(self, call: int, *, from_nodes: bool) -> Hop:
-        """The geometry of a call whose senders are nodes of the graph (features), or pairs (what earlier calls made)."""
+    def hop(self, call: int, *, from_nodes: bool, part: Part | None = None, own_from_nodes: bool | None = None) -> Hop:
+        """The geometry of a call whose senders are nodes of the graph (features), or pairs (what earlier calls made).
+
+        `part`: of a call among others, only its columns and kinds. `own_from_nodes`: the same for the table of receivers,
+        where it is another one.
+        """
+        if part is not None:
+            by_node = from_nodes if own_from_nodes is None else own_from_nodes
+            return self._hop_of_part(call, part, from_nodes=from_nodes, own_from_nodes=by_node)
         key = (call, from_nodes)
         if key not in self._hops:
-            heads, edges = self.pairs_after(call + 1), self.edges_of(call)
+            heads, edges = self._pairs_after(call + 1), self.edges_of(call)
             other = self._hops.get((call, not from_nodes))  # the same edges and heads, other rows
             start, edge_id, nodes, head = (
                 (self.start[: heads + 1], self.edge_id[:edges], self.node[:heads], self.head[:edges])
@@ -82,14 +113,47 @@ class Levels:
                 else (other.start, other.edge_id, other.node, other.head)
             )
             tail = self.sender[:edges] if from_nodes or self.whole else self.tail[:edges]  # nodes, or pairs
-            size = self.num_nodes if from_nodes or self.whole else self.pairs_after(call)
+            size = self.num_nodes if from_nodes or self.whole else self._pairs_after(call)
             own = nodes if from_nodes and not self.whole else None
             self._hops[key] = Hop(start, tail, edge_id, own, nodes, size, self.node, {"head": head})
         return self._hops[key]
 
-    def gather(self, rows: Tensor, calls: int) -> Tensor:
-        """Rows of nodes `[N, …]` as rows of the pairs that are needed after some calls."""
-        return rows if self.whole else rows.index_select(0, self.node[: self.pairs_after(calls)])
+    def _hop_of_part(self, call: int, part: Part, *, from_nodes: bool, own_from_nodes: bool) -> Hop:
+        """The same edges, heads and tails, but only those of a part; rows are counted by kind."""
+        key = (call, from_nodes, own_from_nodes, part)
+        if key in self._hops:
+            return self._hops[key]
+        near = self.hop(call, from_nodes=True)
+        twin = next((hop for (c, *_, of), hop in self._hops.items() if c == call and of is part), None)
+        place = part.columns[near.edge_id].nonzero().view(-1) if twin is None else twin.place
+        assert place is not None
+        heads = self.pairs_after(call + 1, part.receivers)
+        head_place = None if self.kinds is None else self.apart(part.receivers).place[:heads]
+        if twin is None:
+            inside = torch.zeros(len(near.edge_id) + 1, dtype=torch.long, device=place.device)
+            inside[1:] = part.columns[near.edge_id].cumsum(0)
+            start = inside[near.start]  # [all heads + 1]: heads of other kinds have no edges here
+            start = start if head_place is None else torch.cat([start[head_place], start[-1:]])
+            edge_id = near.edge_id[place]
+        else:
+            start, edge_id = twin.start, twin.edge_id
+        rows = self.nodes_of(part.senders)
+        if from_nodes or self.whole:
+            tail, size = self.sender[place], self.num_nodes if self.kinds is None else self.kinds.size(part.senders)
+            tail = tail if self.kinds is None else self.kinds.place[tail]
+        else:
+            tail, size = self.tail[place], self.pairs_after(call, part.senders)
+            tail = tail if self.kinds is None else self.apart(part.senders).number[tail]
+        nodes = self.nodes_of(part.receivers)[:heads]
+        own = nodes if own_from_nodes and not self.whole else None
+        hop = Hop(start, tail, edge_id, own, nodes, size, rows)
+        hop.place, hop.head_place = place, head_place
+        self._hops[key] = hop
+        return hop
+
+    def gather(self, rows: Tensor, calls: int, kind: int = 0) -> Tensor:
+        """Rows of nodes (of a kind) `[N, …]` as rows of the pairs that are needed after some calls."""
+        return rows if self.whole else rows.index_select(0, self.nodes_of(kind)[: self.pairs_after(calls, kind)])
 
     @property
     def head(self) -> Tensor:
@@ -100,135 +164,35 @@ class Levels:
         return self._head
 
 
-def expand(in_edges: InEdges, targets: Tensor, num_calls: int, table: Tensor, *, together: bool = False) -> Levels:
-    """The levels of some targets. `table` (targets × nodes, all −1) says which number a pair has; it is left as it was.
+@dataclass(eq=False)
+class KindPairs:
+    """The pairs of one kind of nodes among all pairs, in order."""
 
-    `together`: the targets, each once, share their copies, as if they were one: a pair is then a node.
+    place: Tensor
+    """`[n]`: where they stand among all pairs, rising."""
+    row: Tensor
+    """`[n]`: the row of each pair's node in a table of all nodes of the kind."""
+    num_pairs: int
+    _ends: dict[int, int] = field(default_factory=dict)
 
-    >>> path = InEdges.of(torch.tensor([[0, 1], [1, 2]]), 3)                    # 0 → 1 → 2
-    >>> levels = expand(path, torch.tensor([2]), 2, torch.full((3,), -1, dtype=torch.int32))
-    >>> levels.node.tolist(), levels.pair_end                                   # one pair within 0 hops, two within 1
-    ([2, 1], [1, 2])
-    >>> levels.edge_id.tolist(), levels.sender.tolist(), levels.tail.tolist()   # e0 comes from a node that has no pair
-    ([1, 0], [1, 0], [1])
-    """
-    if not targets.is_cuda and not kernels_for(targets.numel() * in_edges.num_nodes, targets):
-        return _expand_small(in_edges, targets, num_calls, table, together=together)
-    size, device = in_edges.num_nodes, targets.device
-    frontier = targets if together else torch.arange(len(targets), device=device) * size + targets  # target · N + node
-    table[frontier] = torch.arange(len(targets), device=device, dtype=table.dtype)
-    keys, ends, hops = [frontier], [len(frontier)], []  # per hop: its keys, pairs so far, its edges
-    grow = _grow if targets.is_cuda else _grow_compiled
-    for hop in range(num_calls):
-        last = hop == num_calls - 1  # its senders are read from the features: they need no number
-        hops.append(grow(in_edges, frontier, table, ends[-1], number_senders=not last))
-        frontier = hops[-1][-1]
-        if not last:
-            keys.append(frontier)
-            ends.append(ends[-1] + len(frontier))
-    key = torch.cat(keys)
-    table[key] = -1
-    count, edges, senders, tails = (
-        torch.cat(parts) for parts in list(zip(*hops, strict=True))[:4]
-    )  # [pairs], then [M]
-    start = torch.zeros(len(key) + 1, dtype=torch.long, device=device)
-    start[1:] = count.cumsum(0)
-    return Levels(num_calls, len(targets), key % size, key // size, start, edges, senders, tails, ends, size)
+    @cached_property
+    def number(self) -> Tensor:
+        """`[all pairs]`: the number of a pair among those of its kind; of other pairs it says nothing."""
+        found = torch.zeros(self.num_pairs, dtype=torch.long, device=self.place.device)
+        found[self.place] = torch.arange(len(self.place), device=self.place.device)
+        return found
 
-
-_Grown: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-
-
-def _grow(in_edges: InEdges, frontier: Tensor, table: Tensor, first: int, *, number_senders: bool) -> _Grown:
-    """One hop: in-edges of each node of the frontier (how many, columns, senders, their numbers), and the new frontier.
-
-    `first` is the number of the next new pair.
-    """
-    node = frontier % in_edges.num_nodes  # [frontier]
-    position, place = in_edges.of_nodes(node)  # [in-edges] each
-    sender = in_edges.sender[place]
-    count = in_edges.start[node + 1] - in_edges.start[node]  # [frontier]
-    if not number_senders:
-        return count, in_edges.edge[place], sender, sender[:0], sender[:0]
-    key = (frontier - node)[position] + sender  # [in-edges]: the same target, the sender
-    new = _number_new(table, key, first)
-    return count, in_edges.edge[place], sender, table[key].long(), new
-
-
-def _grow_compiled(in_edges: InEdges, frontier: Tensor, table: Tensor, first: int, *, number_senders: bool) -> _Grown:
-    """The same as a compiled loop."""
-    kernels = kernels_for(1 << 30, frontier)
-    geometry = arrays(frontier, in_edges.start, in_edges.edge, in_edges.sender)
-    grown = kernels.grow(*geometry, in_edges.num_nodes, table.numpy(), first, number_senders)
-    count, edges, senders, tails, new = (torch.from_numpy(array) for array in grown)
-    return count, edges, senders, tails, new
-
-
-def _expand_small(in_edges: InEdges, targets: Tensor, num_calls: int, table: Tensor, *, together: bool) -> Levels:
-    """The same in numpy, whose calls cost a fifth of torch's where there is little to do."""
-    start, edge, sender, numbers = arrays(in_edges.start, in_edges.edge, in_edges.sender, table)
-    size = in_edges.num_nodes
-    order, node = np.arange(targets.numel()), targets.numpy()
-    owner = np.zeros_like(order) if together else order  # of the frontier, as is `node`
-    numbers[owner * size + node] = order
-    owners, nodes, heads, edges, senders, tails, ends = [owner], [node], [], [], [], [], [len(node)]
-    first = 0  # the number of the frontier's first pair
-    for hop in range(num_calls):
-        begin = start[node]
-        count = start[node + 1] - begin
-        position = np.repeat(np.arange(len(node)), count)  # [in-edges of the frontier]
-        place = np.arange(len(position)) + (begin - count.cumsum() + count)[position]
-        heads.append(position + first)
-        edges.append(edge[place])
-        senders.append(sender[place])
-        if hop == num_calls - 1:  # these senders are read from the features: they need no number
-            break
-        first = ends[-1]
-        key = owner[position] * size + senders[-1]
-        fresh = key[numbers[key] < 0]
-        ticket = np.arange(len(fresh), dtype=numbers.dtype)
-        numbers[fresh] = ticket  # of several equal keys, the one that is written last finds its ticket there
-        new = fresh[numbers[fresh] == ticket]
-        numbers[new] = np.arange(first, first + len(new), dtype=numbers.dtype)
-        tails.append(numbers[key])
-        owner, node = np.divmod(new, size)
-        owners.append(owner)
-        nodes.append(node)
-        ends.append(first + len(new))
-    pair_owner, pair_node, head = np.concatenate(owners), np.concatenate(nodes), np.concatenate(heads)
-    numbers[pair_owner * size + pair_node] = -1
-    ends_of_pairs = np.zeros(len(pair_node) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(head, minlength=len(pair_node)), out=ends_of_pairs[1:])
-    tail = np.concatenate([*tails, head[:0]]).astype(np.int64)
-    whole = (pair_node, pair_owner, ends_of_pairs, np.concatenate(edges), np.concatenate(senders), tail, head)
-    node_, owner_, start_, edge_, sender_, tail_, head_ = (torch.from_numpy(part) for part in whole)
-    edge_ends = dict(zip(ends, ends_of_pairs[ends].tolist(), strict=True))
-    pairs = (node_, owner_, start_, edge_, sender_, tail_)
-    return Levels(num_calls, targets.numel(), *pairs, ends, size, _head=head_, _ends=edge_ends)
-
-
-def _number_new(table: Tensor, key: Tensor, first: int) -> Tensor:
-    """The keys that have no number yet, each once; they get the next numbers.
-
-    A table instead of sorting: every candidate writes its ticket into the table, and of several equal ones the one that was
-    written last finds its own ticket there.
-
-    >>> table = torch.tensor([-1, 0, -1], dtype=torch.int32)                    # key 1 has the number 0
-    >>> _number_new(table, torch.tensor([2, 1, 0, 0]), 1), table
-    (tensor([2, 0]), tensor([2, 0, 1], dtype=torch.int32))
-    """
-    candidate = key[table[key] < 0]
-    ticket = torch.arange(len(candidate), device=key.device, dtype=table.dtype)
-    table[candidate] = ticket
-    new = candidate[table[candidate] == ticket]
-    table[new] = torch.arange(first, first + len(new), device=key.device, dtype=table.dtype)
-    return new
+    def within(self, end: int) -> int:
+        """How many of the first so many pairs are of this kind."""
+        if end not in self._ends:
+            self._ends[end] = int(torch.searchsorted(self.place, end))
+        return self._ends[end]
 
 
 class DeepLevels(Levels):
     """Levels in which the senders of the first call are pairs, too: those whose features a target reads."""
 
-    def pairs_after(self, calls: int) -> int:
+    def _pairs_after(self, calls: int) -> int:
         """Those within L − calls hops; all of them before the first call."""
         return self.pair_end[self.num_calls - calls]
 
@@ -236,6 +200,7 @@ class DeepLevels(Levels):
 def deepened(levels: Levels) -> DeepLevels:
     """The same levels, with numbers for the nodes that only send in call 0.
 
+    >>> from edgewise.program.expansion import expand
     >>> path = InEdges.of(torch.tensor([[0, 1], [1, 2]]), 3)                    # 0 → 1 → 2
     >>> levels = expand(path, torch.tensor([2]), 2, torch.full((3,), -1, dtype=torch.int32))
     >>> deep = deepened(levels)

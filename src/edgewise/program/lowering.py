@@ -16,9 +16,10 @@ from edgewise.graph.copies import Copies
 from edgewise.model.trace import Trace
 from edgewise.program.compile import compile_program
 from edgewise.program.execution import LoweredEngine, LoweredGraphs, prepare, run
+from edgewise.program.expansion import expand
 from edgewise.program.ir import Program, in_double
 from edgewise.program.layers.base import Unsupported
-from edgewise.program.levels import Levels, expand, whole_levels
+from edgewise.program.levels import Levels, whole_levels
 from edgewise.program.reverse import Slope, find_slopes
 
 log = logging.getLogger("edgewise")
@@ -38,8 +39,9 @@ class Lowering:
         self._table = torch.empty(0, dtype=torch.int32, device=data.edge_index.device)
         no_owner = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device)
         self.everything = whole_levels(data, in_edges, program.num_calls, no_owner, data.num_nodes)
+        self.everything.kinds = program.kinds
         self.known: dict[int, Tensor] = {}
-        self.slopes: dict[int, Slope] = {}
+        self.slopes: dict[tuple[int, int], Slope] = {}
         self._around: Any = None
         """The levels of all targets together, if only what they depend on was run."""
         self.last_block_bytes = 0
@@ -61,15 +63,29 @@ class Lowering:
         else:
             self._around = self._expanded(targets, together=True)
             values = self._run_around(ones.expand(self.program.num_calls, len(self._around.edge_id)), None)
-            self.known = {number: self._spread(value) for number, value in values.items()}
+            kind_of = {step.output: step.kind for step in self.program.steps}
+            self.known = {number: self._spread(value, kind_of[number]) for number, value in values.items()}
         self.slopes = find_slopes(self.program, self.known)
-        output = self.known[self.program.output]
-        return output if targets is None else output.index_select(0, targets)
+        return self.output if targets is None else self.output.index_select(0, targets)
+
+    @property
+    def output(self) -> Tensor:
+        """`[N, columns]`: the output of all nodes at ω = 1; zeros for nodes of kinds that have none."""
+        found = self.known[self.program.output]
+        return self._of_nodes(found)
+
+    def _of_nodes(self, rows: Tensor) -> Tensor:
+        """Rows of the output as rows of all nodes."""
+        kinds = self.program.kinds
+        if kinds is None:
+            return rows
+        place = kinds.nodes[self.program.rows_of(self.program.output)]
+        return rows.new_zeros(self.data.num_nodes, rows.size(1)).index_copy_(0, place, rows)
 
     def output_at(self, targets: Tensor | None, weight: Tensor, own: Tensor) -> Tensor:
         """The output of the nodes that `settle` was given, under ω `[L, E]` and s `[L, N]` that all of them share."""
         if targets is None:
-            return self.run_all(weight, own)[self.program.output]
+            return self._of_nodes(self.run_all(weight, own)[self.program.output])
         around = self._around
         values = self._run_around(weight.index_select(1, around.edge_id), own.index_select(1, around.node))
         return values[self.program.output][: len(targets)]
@@ -78,10 +94,11 @@ class Lowering:
         with torch.no_grad():
             return run(self.program, self._around, self.prepared, weight, own)
 
-    def _spread(self, value: Tensor) -> Tensor:
-        """Rows of the first pairs as rows of their nodes, `[N, …]`."""
-        whole = value.new_zeros(self.data.num_nodes, *value.shape[1:])
-        whole[self._around.node[: len(value)]] = value
+    def _spread(self, value: Tensor, kind: int) -> Tensor:
+        """Rows of the first pairs (of a kind) as rows of their nodes, `[N, …]`."""
+        kinds = self.program.kinds
+        whole = value.new_zeros(self.data.num_nodes if kinds is None else kinds.size(kind), *value.shape[1:])
+        whole[self._around.nodes_of(kind)[: len(value)]] = value
         return whole
 
     def known_everywhere(self) -> dict[int, Tensor]:
@@ -105,6 +122,7 @@ class Lowering:
         # after an interrupt a half-written table must not be used again
         table, self._table = self._table, self._table[:0]
         levels = expand(self.in_edges, targets, self.program.num_calls, table, together=together)
+        levels.kinds = self.program.kinds
         self._table = table
         return levels
 
@@ -122,7 +140,7 @@ class Lowering:
         """The same in float64, to take differences: features are as float32 has them, every operation on them is exact."""
         engine = self.engine(targets)
         program = in_double(self.program)
-        prepared = {call: in_double(table) for call, table in self.prepared.items()}
+        prepared = {value: in_double(table) for value, table in self.prepared.items()}
         return LoweredEngine(program, engine.levels, prepared)
 
 
@@ -140,7 +158,7 @@ def _compiled(trace: Trace, data: Data, *, whole: bool) -> Program | None:
 
 def lower_nodes(trace: Trace, data: Data, in_edges: InEdges) -> Lowering | None:
     """A lowering for node tasks, not yet proved; None (and a line in the debug log) if a part of the model is not known."""
-    if trace.flow is None or not trace.is_chain:
+    if trace.flow is None:
         return None
     program = _compiled(trace, data, whole=False)
     if program is None:
@@ -150,7 +168,10 @@ def lower_nodes(trace: Trace, data: Data, in_edges: InEdges) -> Lowering | None:
 
 def lower_graphs(trace: Trace, copies: Copies) -> LoweredGraphs | None:
     """An engine for a batch of graphs, not yet proved; None (and a line in the debug log) if it cannot be lowered."""
-    program = _compiled(trace, copies.data, whole=True) if trace.is_chain else None
+    known = trace.typed is None and (
+        trace.is_chain or trace.flow is not None
+    )  # graphs of several types run as they are
+    program = _compiled(trace, copies.data, whole=True) if known else None
     if program is None:
         return None
     data = copies.data

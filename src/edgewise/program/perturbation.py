@@ -22,6 +22,7 @@ numbers, `trust/forward_bounds.py` in intervals; `perturbation_output.py` reads 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -158,6 +159,21 @@ class Differences:
         self.columns_only = self._columns_only()
         self.live = _live_after(self)
         self._numberings: dict[int, Numbering] = {}
+        self.kept: dict[Any, Any] = {}
+        """What blocks of slots found out about the calls, for the next ones."""
+
+    def size(self, kind: int) -> int:
+        """How many nodes a kind has."""
+        kinds = self.program.kinds
+        return self.lowering.in_edges.num_nodes if kinds is None else kinds.size(kind)
+
+    def row(self, node: Tensor) -> Tensor:
+        """The row of each node among those of its kind."""
+        return node if self.program.kinds is None else self.program.kinds.place[node]
+
+    def node(self, row: Tensor, kind: int) -> Tensor:
+        """The node of each row of a kind."""
+        return row if self.program.kinds is None else self.program.kinds.nodes[kind][row]
 
     def slots(self, level: str, *, of_self: bool) -> MissingMessages:
         """Everything that can be missing and still change a target; `level` is "input" or "layer".
@@ -184,7 +200,7 @@ class Differences:
 
     def _columns_only(self) -> bool:
         """Whether the explained numbers are (signed) columns of what the last layer sums up."""
-        affine = isinstance(self.steps[-1].layer, AffineLayer) and not self.segments[-1]
+        affine = isinstance(self.steps[-1].layer, AffineLayer) and not self.segments[-1] and self.program.is_chain
         return affine and self.target.of == "logit" and self.program.output == self.steps[-1].output
 
 
@@ -272,8 +288,7 @@ def _live_after(differences: Differences) -> list[set[int]]:
     live: list[set[int]] = [set() for _ in range(calls)]
     for step in program.steps:
         at = step.call - 1 if isinstance(step, MessageStep) else step.calls_done - 1
-        sources = [step.source] if isinstance(step, MessageStep) else step.sources
-        for source in sources:
+        for source in step.sources:
             if isinstance(source, Ref):
                 for call in range(at + 1 if isinstance(step, MessageStep) else at):
                     live[call].add(source.value)

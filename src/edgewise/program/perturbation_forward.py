@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.program.compile import rectifier
+from edgewise.program.bends import rectifier
 from edgewise.program.domains import RowNumbers, interpret
 from edgewise.program.hop import Hop
 from edgewise.program.ir import MessageStep, Ref, Rows, RowStep
@@ -170,7 +170,7 @@ class ForwardChange(Traversal):
     def table(self, step: MessageStep) -> Any:
         """What the call reads when nothing is missing, `[N, in]`, or what its layer prepared from it."""
         return (
-            self.all.lowering.prepared[step.call]
+            self.all.lowering.prepared[step.output]
             if isinstance(step.source, Rows)
             else self.all.known[step.source.value]
         )

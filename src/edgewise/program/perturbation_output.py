@@ -14,6 +14,7 @@ from torch import Tensor
 from edgewise.program.ir import MessageStep, Ref
 from edgewise.program.kernels import arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer
+from edgewise.program.part_changes import PartChange
 from edgewise.program.perturbation import Differences, Drops, MissingMessages
 from edgewise.program.perturbation_forward import ForwardChange
 
@@ -47,6 +48,8 @@ def drops(differences: Differences, slots: MissingMessages) -> Drops:
     >>> drops(differences, differences.slots("input", of_self=False)).score.tolist()         # missing in both calls
     [1.0, 21.0]
     """
+    if not differences.program.is_chain:
+        return PartChange(differences, slots).drops()
     block = ForwardChange(differences, slots)
     for step, segment in zip(differences.steps, differences.segments, strict=True):
         if step is differences.steps[-1] and differences.columns_only:

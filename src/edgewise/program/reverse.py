@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from edgewise.program.compile import rectifier
+from edgewise.program.bends import rectifier
 from edgewise.program.domains import RowNumbers, interpret
-from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, Source
+from edgewise.program.ir import MessageStep, Program, Ref, RowStep, Source
+from edgewise.program.layers.base import Tables
 from edgewise.program.levels import Levels
 from edgewise.program.operations import is_element_wise
 
@@ -36,14 +37,15 @@ class Slope:
     """`[N, width]`; for a ReLU 1 where the input is positive, otherwise 0."""
 
 
-def find_slopes(program: Program, known: dict[int, Tensor]) -> dict[int, Slope]:
+def find_slopes(program: Program, known: dict[int, Tensor]) -> dict[tuple[int, int], Slope]:
     """For the segments that are one element-wise function of one value (an activation, say): their derivatives.
 
-    By the number of the call before the segment. Element-wise means that the Jacobian of each node is diagonal, so one backward
-    pass of the sum over all nodes gives all of it, and a reverse pass only has to multiply.
+    By the depth of the call before the segment, and the kind of its nodes. Element-wise means that the Jacobian of each node is
+    diagonal, so one backward pass of the sum over all nodes gives all of it, and a reverse pass only has to multiply.
     """
     found = {}
-    for number, segment in enumerate(program.segments()):
+    parts = [((call, kind), part) for call, by in enumerate(program.segments_by_kind()) for kind, part in by.items()]
+    for number, segment in parts:
         sources = [source for step in segment for source in step.sources]
         made = {step.output for step in segment}
         outside = {source.value for source in sources if isinstance(source, Ref) and source.value not in made}
@@ -76,7 +78,7 @@ class ReversePass:
 
     >>> from edgewise.graph.computation_graph import InEdges
     >>> from edgewise.program.layers.affine import AffineLayer
-    >>> from edgewise.program.levels import expand
+    >>> from edgewise.program.expansion import expand
     >>> plus, x = AffineLayer(coefficient=None, root=1.0), torch.tensor([[1.0], [10.0], [100.0]])
     >>> program = Program((MessageStep(plus, Rows(x), 0, call=0), MessageStep(plus, Ref(0), 1, call=1)), 1, num_calls=2)
     >>> known = {0: torch.tensor([[1.0], [11.0], [110.0]]), 1: torch.tensor([[1.0], [12.0], [121.0]])}
@@ -101,7 +103,7 @@ class ReversePass:
         levels: Levels,
         prepared: dict[int, Any],
         known: dict[int, Tensor],
-        slopes: dict[int, Slope],
+        slopes: dict[tuple[int, int], Slope],
     ) -> None:
         self.program, self.levels, self.prepared, self.known, self.slopes = program, levels, prepared, known, slopes
         example = known[program.output]
@@ -117,16 +119,18 @@ class ReversePass:
         """
         levels, program = self.levels, self.program
         targets = levels.node[: levels.num_targets]  # [T]: the first pairs are the targets themselves
+        if levels.kinds is not None:
+            targets = levels.kinds.place[targets]
         self._add(program.output, of_rows(self.known[program.output].index_select(0, targets)))
-        segments = program.segments()
-        messages = [step for step in program.steps if isinstance(step, MessageStep)]
-        for step, segment in zip(reversed(messages), reversed(segments), strict=True):
-            slope = self.slopes.get(step.call)
-            if slope is not None and not any(s.output in self.gradient for s in segment[:-1]):
-                self._down_slope(slope)
-            else:
-                self._through_rows(segment)
-            self._through_messages(step)
+        for call, segments in reversed(list(enumerate(program.segments_by_kind()))):
+            for kind, segment in segments.items():
+                slope = self.slopes.get((call, kind))
+                if slope is not None and not any(s.output in self.gradient for s in segment[:-1]):
+                    self._down_slope(slope, kind)
+                else:
+                    self._through_rows(segment, kind)
+            for step in program.calls_of(call):
+                self._through_messages(step)
         return self.of_edges, self.of_own
 
     def _add(self, value: int, gradient: Tensor) -> None:
@@ -140,14 +144,14 @@ class ReversePass:
         long[: short.size(0)] += short
         self.gradient[value] = long
 
-    def _down_slope(self, slope: Slope) -> None:
+    def _down_slope(self, slope: Slope, kind: int) -> None:
         """Back through an element-wise segment: gradient times derivative, pair by pair."""
         gradient = self.gradient.pop(slope.output, None)
         if gradient is not None:
-            rows = slope.derivative.index_select(0, self.levels.node[: gradient.size(0)])
+            rows = slope.derivative.index_select(0, self.levels.nodes_of(kind)[: gradient.size(0)])
             self._add(slope.source, rows.mul_(gradient))
 
-    def _through_rows(self, segment: list[RowStep]) -> None:
+    def _through_rows(self, segment: list[RowStep], kind: int) -> None:
         """Back through the row-wise steps after a call, on the rows that matter.
 
         The segment is run again on those rows, with autograd on; `inputs` are the rows it reads from outside, `owns` the self
@@ -159,7 +163,7 @@ class ReversePass:
             return
         size = max(len(self.gradient[value]) for value in wanted)  # pairs, from the first on
         outside = {s for step in segment for s in step.sources if not (isinstance(s, Ref) and s.value in made)}
-        inputs = self._leaves(outside, size)
+        inputs = self._leaves(outside, size, kind)
         residuals = {s.own_call for step in segment for s in step.sources if s.own_call is not None}
         owns = {call: self.of_own.new_ones(size).requires_grad_() for call in sorted(residuals)}
         with torch.enable_grad():
@@ -173,17 +177,19 @@ class ReversePass:
             if gradient is not None:
                 self._of_source(source, gradient)
         for call, gradient in zip(owns, found[len(inputs) :], strict=True):
-            if gradient is not None:
+            if gradient is not None and self.levels.kinds is None:
                 self.of_own[call, :size] += gradient
+            elif gradient is not None:
+                self.of_own[call].index_add_(0, self.levels.apart(kind).place[:size], gradient)
 
     def _of_source(self, source: Source, gradient: Tensor) -> None:
         """Take the gradient of what a segment read."""
         if isinstance(source, Ref):
             self._add(source.value, gradient)
 
-    def _leaves(self, sources: set[Source], size: int) -> dict[Source, Tensor]:
-        """What a segment reads from outside: rows of the first `size` pairs."""
-        node = self.levels.node[:size]
+    def _leaves(self, sources: set[Source], size: int, kind: int) -> dict[Source, Tensor]:
+        """What a segment reads from outside: rows of the first `size` pairs of a kind."""
+        node = self.levels.nodes_of(kind)[:size]
         inputs: dict[Source, Tensor] = {}
         for source in sources:
             plain: Source = Ref(source.value) if isinstance(source, Ref) else source
@@ -201,15 +207,31 @@ class ReversePass:
         gradient = self.gradient.pop(step.output, None)
         if gradient is None:
             return
-        from_nodes = isinstance(step.source, Rows)
-        table = self.prepared[step.call] if from_nodes else self.known[step.source.value]  # type: ignore[union-attr]
-        near = self.levels.hop(step.call, from_nodes=True)
+        near = self.levels.hop(step.call, from_nodes=True, part=step.part)
         if gradient.size(0) < near.num_heads:  # read only after later calls, where fewer pairs count
             gradient = functional.pad(gradient, (0, 0, 0, near.num_heads - gradient.size(0)))
-        onto = None if from_nodes else self.levels.hop(step.call, from_nodes=False)
-        edges, own, of_table = step.layer.backward(table, near, gradient, onto)
+        if step.receiver is not None and not step.is_prepared:
+            tables = Tables(*(self._table(source) for source in step.sources))
+            onto = self.levels.hop(step.call, from_nodes=False, part=step.part)
+            found: list[Tensor | None]
+            edges, own, *found = step.layer.backward_both(tables, near, gradient, onto)
+        else:
+            table = self.prepared[step.output] if step.is_prepared else self._table(step.source)
+            back = None if step.is_prepared else self.levels.hop(step.call, from_nodes=False, part=step.part)
+            edges, own, *found = step.layer.backward(table, near, gradient, back)
         of_edges, of_own = self._rows[step.call]
-        of_edges[: edges.numel()] = edges
-        of_own[: own.numel()] += own
-        if of_table is not None:
-            self._add(step.source.value, of_table)  # type: ignore[union-attr]
+        if near.place is None:
+            of_edges[: edges.numel()] = edges
+        else:
+            of_edges.index_add_(0, near.place, edges)
+        if near.head_place is None:
+            of_own[: own.numel()] += own
+        else:
+            of_own.index_add_(0, near.head_place, own)
+        for source, of_table in zip(step.sources, found, strict=False):
+            if of_table is not None and isinstance(source, Ref):
+                self._add(source.value, of_table)
+
+    def _table(self, source: Source) -> Tensor:
+        """What a call reads, a row for each node."""
+        return self.known[source.value] if isinstance(source, Ref) else source.tensor

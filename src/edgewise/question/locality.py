@@ -18,6 +18,7 @@ from edgewise.graph.inputs import check_values
 from edgewise.model.data_flow import Key, keys_of
 from edgewise.model.trace import Trace
 from edgewise.program.compile import compile_program
+from edgewise.program.hop import Part
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.base import Unsupported
 from edgewise.program.operations import row_arguments
@@ -33,7 +34,7 @@ def is_proved(model: NodeModel, tiny: Trace, graph: Data) -> bool:
     if (
         model.lowering is None
         or model.trace.operation_names != tiny.operation_names
-        or graph.num_nodes == model.graph.num_nodes  # a constant made of the size would look the same
+        or not _sizes_differ(model, tiny, graph)  # a constant made of a size would look the same
         or not features_stay_apart(tiny, graph)
     ):
         return False
@@ -43,12 +44,24 @@ def is_proved(model: NodeModel, tiny: Trace, graph: Data) -> bool:
         return False
 
 
+def _sizes_differ(model: NodeModel, tiny: Trace, graph: Data) -> bool:
+    """Whether the tiny cut has another number of nodes, of each kind; a kind that is there as a whole need not."""
+    if tiny.typed is None:
+        return bool(graph.num_nodes != model.graph.num_nodes)
+    assert model.lowering is not None
+    kinds = model.lowering.program.kinds
+    assert kinds is not None
+    sizes = ((len(a), len(b)) for a, b in zip(tiny.typed.kinds.nodes, kinds.nodes, strict=True))
+    return all(a != b or b == whole for (a, b), whole in zip(sizes, tiny.typed.whole, strict=True))
+
+
 def features_stay_apart(trace: Trace, graph: Data) -> bool:
     """Whether what is computed from the data before the first layer works row by row: no mean over all nodes, say.
 
     What comes after the first layer is checked when the program is read off.
     """
-    tainted: dict[Key, int] = {key: len(value) for key, value in _data_tensors(graph) if value.dim() > 0}
+    tensors = _data_tensors(graph) if trace.typed is None else trace.typed.tensors
+    tainted: dict[Key, int] = {key: len(value) for key, value in tensors if value.dim() > 0}
     tainted[trace.input_key] = graph.num_nodes  # the pass had a copy of x
     made: set[Key] = set()
     for operation in trace.operations:
@@ -79,10 +92,20 @@ def _same_step(a: RowStep | MessageStep, b: RowStep | MessageStep) -> bool:
     if isinstance(a, MessageStep) or isinstance(b, MessageStep):
         if not (isinstance(a, MessageStep) and isinstance(b, MessageStep)):
             return False
-        return type(a.layer) is type(b.layer) and a.output == b.output and _same_source(a.source, b.source)
-    if _function(a.function) != _function(b.function) or a.output != b.output or len(a.leaves) != len(b.leaves):
+        sources = len(a.sources) == len(b.sources) and all(map(_same_source, a.sources, b.sources))
+        return type(a.layer) is type(b.layer) and a.output == b.output and sources and _same_part(a.part, b.part)
+    if _function(a.function) != _function(b.function) or (a.output, a.kind) != (b.output, b.kind):
+        return False
+    if len(a.leaves) != len(b.leaves):
         return False
     return all(_same_leaf(one, other) for one, other in zip(a.leaves, b.leaves, strict=True))
+
+
+def _same_part(a: Part | None, b: Part | None) -> bool:
+    """Whether two calls work between nodes of the same kinds; which columns they use is up to their graphs."""
+    if a is None or b is None:
+        return a is b
+    return (a.senders, a.receivers) == (b.senders, b.receivers)
 
 
 def _function(function: Any) -> Any:

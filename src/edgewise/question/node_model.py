@@ -122,8 +122,10 @@ class NodeModel:
         """The lowered model, if it gives the model's output for every node, at ω = 1 and at random ω and s."""
         trace = self.trace
         lowering = None
-        own = isinstance(self.call.forward, GraphForward)  # a program would not know what it makes of the graph
-        if not own and (self._known is None or self._known.is_lowered):
+        own = isinstance(
+            self.call.forward, GraphForward
+        )  # without types a program would not know what it makes of the graph
+        if (not own or trace.typed is not None) and (self._known is None or self._known.is_lowered):
             lowering = lower_nodes(trace, self.graph, self.in_edges)
         self.trace = self.weighted.trace = trace.without_tensors()
         if lowering is None:
@@ -145,7 +147,8 @@ class NodeModel:
         """Run the lowered program for all nodes, and compare it with the model there, before other targets are asked about."""
         if self._targets is None or self.lowering is None:
             return
-        plain = self.lowering.known_everywhere()[self.lowering.program.output]
+        self.lowering.known_everywhere()
+        plain = self.lowering.output
         if not close(plain, self.trace.output, self.scale):
             raise ModelError(OTHER_NODES)
         self._targets = None

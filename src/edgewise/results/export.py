@@ -238,9 +238,14 @@ def _of_set(found: ExplanationSet, what: str) -> dict[str, np.ndarray]:
 def _of_walks(walks: WalkSet) -> dict[str, np.ndarray]:
     """A row for each walk: rank, score, and a column for each of its nodes (and neurons)."""
     size = len(walks)
-    head = {**_index(walks, size), "target": np.full(size, walks.target), "rank": np.arange(1, size + 1)}
+    index = _index(walks, size) if walks.types is None else {"index": np.full(size, walks.index[1])}
+    head = {**index, "target": np.full(size, walks.target), "rank": np.arange(1, size + 1)}
     table = head | {"score": np.array([walk.score for walk in walks], dtype=float)}
     for name, places in (("node", [walk.nodes for walk in walks]), ("neuron", [walk.neurons or () for walk in walks])):
         for column in range(len(places[0]) if places else 0):
-            table[f"{name}_{column}"] = np.array([place[column] for place in places])
+            each: list[Any] = [place[column] for place in places]
+            if name == "node" and walks.types is not None:
+                table[f"{name}_{column}_type"] = np.array([kind for kind, _ in each], dtype=str)
+                each = [number for _, number in each]
+            table[f"{name}_{column}"] = np.array(each)
     return table

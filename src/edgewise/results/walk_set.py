@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, overload
 
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor
 
 from edgewise.contract import checked
+from edgewise.errors import InputError
+from edgewise.graph.type_table import TypeTable
 from edgewise.results.explanation import Settings
 from edgewise.text import counted
 
@@ -19,20 +22,28 @@ class Walk:
 
     >>> print(Walk((7, 3, 3, 5), 0.25))
     7 → 3 → 3 → 5: +0.25
+    >>> print(Walk((("user", 4), ("movie", 2)), -0.5))
+    user 4 → movie 2: -0.5
     """
 
-    nodes: tuple[int, ...]
+    nodes: tuple[Any, ...]
+    """Numbers; of a typed graph pairs (node type, number in it)."""
     score: float
     neurons: tuple[int, ...] | None = None
     """Neuron-level walks only: the neuron at each node."""
 
     @property
-    def source(self) -> int:
+    def source(self) -> Any:
         """The node whose features the walk carries."""
         return self.nodes[0]
 
     def __str__(self) -> str:
-        return f"{' → '.join(map(str, self.nodes))}: {self.score:+.4g}"
+        return f"{' → '.join(map(_named, self.nodes))}: {self.score:+.4g}"
+
+
+def _named(node: Any) -> str:
+    """A node in words: a number, or type and number."""
+    return " ".join(map(str, node)) if isinstance(node, tuple) else str(node)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +67,8 @@ class WalkSet:
     num_nodes: int = 0
     expansions: int = 0
     """How many prefixes the search expanded."""
+    types: TypeTable | None = None
+    """Of a typed graph: its types. `edge_index` is then that of the union of all types."""
 
     @overload
     def __getitem__(self, place: int) -> Walk: ...
@@ -77,31 +90,49 @@ class WalkSet:
         return len(self.walks[0].nodes) - 1 if self.walks else 0
 
     @checked
-    def edge_scores(self, level: str = "input") -> Tensor:
+    def edge_scores(self, level: str = "input") -> Any:
         """The listed walks as scores of edges: each walk's score on every edge that it takes, `[E]` or `[L, E]`.
 
         Steps that stay on a node belong to no edge, unless it has a loop. Parallel edges share a step equally. At input level
-        an edge that a walk takes twice gets its score once.
+        an edge that a walk takes twice gets its score once. Of a typed graph: a dict by edge type.
         """
+        found = self._edge_scores(level)
+        if self.types is None:
+            return found
+        ranges = {kind: self.types.edge_range(kind) for kind in self.types.edge_types}
+        return {kind: found[..., columns.start : columns.stop] for kind, columns in ranges.items()}
+
+    def _edge_scores(self, level: str) -> Tensor:
+        """The same of all columns of `edge_index`."""
         size, layers = self.edge_index.size(1), self.num_layers
         scores = torch.zeros(layers, size, dtype=torch.double)
         columns = _columns(self.edge_index, self.settings.get("flow"))
         if level == "input":
             total = torch.zeros(size, dtype=torch.double)
             for walk in self.walks:
-                for step in set(_steps(walk)):
+                for step in set(self._steps(walk)):
                     for column in columns.get(step, ()):
                         total[column] += walk.score / len(columns[step])
             return total
         for walk in self.walks:
-            for layer, step in enumerate(_steps(walk)):
+            for layer, step in enumerate(self._steps(walk)):
                 for column in columns.get(step, ()):
                     scores[layer, column] += walk.score / len(columns[step])
         return scores
 
-    def by_source(self) -> dict[int, tuple[Walk, ...]]:
+    def _steps(self, walk: Walk) -> list[tuple[int, int]]:
+        """(sender, receiver) of every step, the first layer first, as ends of `edge_index`."""
+        return list(pairwise(self.numbers_of(walk)))
+
+    def numbers_of(self, walk: Walk) -> tuple[int, ...]:
+        """The nodes of a walk as ends of `edge_index`: of a typed graph, numbers of the union of its types."""
+        if self.types is None:
+            return walk.nodes
+        return tuple(self.types.node_range(name).start + number for name, number in walk.nodes)
+
+    def by_source(self) -> dict[Any, tuple[Walk, ...]]:
         """The walks grouped by the node whose features they carry; the source with the largest |sum| first."""
-        groups: dict[int, list[Walk]] = {}
+        groups: dict[Any, list[Walk]] = {}
         for walk in self.walks:
             groups.setdefault(walk.source, []).append(walk)
         order = sorted(groups, key=lambda source: -abs(sum(walk.score for walk in groups[source])))
@@ -144,10 +175,15 @@ class WalkSet:
         """Write the network of `to_networkx` to a GraphML file, for Gephi, Cytoscape and others. Needs `edgewise[plot]`."""
         from edgewise.results.export import write_graphml
 
+        if self.types is not None:
+            raise InputError("to_graphml() does not take walks of a typed graph yet. Use to_networkx(), or to_rows().")
         write_graphml(self.to_networkx(), path, self.num_nodes, labels, classes)
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A dict for every walk: `index`, `target`, `rank` (1 is the best), `score`, `node_0` (the source) to `node_L`."""
+        """A dict for every walk: `index`, `target`, `rank` (1 is the best), `score`, `node_0` (the source) to `node_L`.
+
+        Of a typed graph `node_0_type` and so on stand beside them.
+        """
         from edgewise.results.export import rows
 
         return rows(self)
@@ -162,13 +198,9 @@ class WalkSet:
         proof = "proven" if self.exact else f"not proven: another may have up to {self.upper_bound:.4g}"
         kind = self.settings.get("task", "node")
         number = f"class {self.target}, {self.settings.get('of', 'logit')} {self.value:.4g}"
-        head = f"{counted(len(self), 'walk')} to {kind} {self.index} ({number}), {proof}"
+        end = f"{kind} {self.index}" if self.types is None else _named(self.index)
+        head = f"{counted(len(self), 'walk')} to {end} ({number}), {proof}"
         return "\n".join([head, *(f"  {walk}" for walk in self.walks)])
-
-
-def _steps(walk: Walk) -> list[tuple[int, int]]:
-    """(sender, receiver) of every step, the first layer first."""
-    return list(zip(walk.nodes[:-1], walk.nodes[1:], strict=True))
 
 
 def _columns(edge_index: Tensor, flow: str | None) -> dict[tuple[int, int], list[int]]:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from edgewise.graph.computation_graph import reach
 from edgewise.graph.copies import Copies
 from edgewise.model.hooks import Layers, OperationMode, message_hooks
-from edgewise.program.operations import Kind, kind_of, plain_name, rectifier_bend
+from edgewise.program.bends import rectifier_bend
+from edgewise.program.operations import Kind, kind_of, plain_name
 from edgewise.question import NodeQuestion, PosedQuestion
 from edgewise.question.memory import blocks
 

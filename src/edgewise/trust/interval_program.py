@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.program.bends import bends
 from edgewise.program.domains import Domain, interpret
 from edgewise.program.intervals import Interval, TwoSided
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.affine import AffineLayer
-from edgewise.program.operations import Kind, bends, kind_of, plain_name
+from edgewise.program.operations import Kind, kind_of, plain_name
 from edgewise.program.perturbation import Differences
 from edgewise.trust.interval_operations import Affine, Join, Messages, Operation, Rectify, Sum
 
@@ -41,6 +42,8 @@ class Plan(Domain[Ref]):
     @staticmethod
     def of(program: Program) -> "Plan":
         """Translate a program, or raise `NotCertifiable` with the reason."""
+        if not program.is_chain:
+            raise NotCertifiable("its layers have several message-passing calls side by side")
         plan = Plan()
         plan.output = interpret(program.steps, plan, {})[program.output].value
         return plan
@@ -62,7 +65,7 @@ class Plan(Domain[Ref]):
         self.constants[value] = source.tensor.detach().double()
         return Ref(value)
 
-    def messages(self, step: MessageStep, source: Ref) -> Ref:
+    def messages(self, step: MessageStep, source: Ref, receiver: Ref | None = None) -> Ref:
         """A message-passing call; only layers that are affine in what they receive are followed."""
         if not isinstance(step.layer, AffineLayer):
             raise NotCertifiable(f"call {step.call} is not affine in what it receives ({type(step.layer).__name__})")

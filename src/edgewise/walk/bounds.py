@@ -24,7 +24,7 @@ from edgewise.program.intervals import Interval, TwoSided
 from edgewise.program.kernels import arrays, kernels_for
 from edgewise.walk.blocks import Blocks, RowMap
 from edgewise.walk.geometry import Geometry
-from edgewise.walk.network import Network
+from edgewise.walk.network import AnyNetwork, Network
 from edgewise.walk.prefixes import Front
 
 _NUMBERS_AT_ONCE = 2**22  # entries of blocks, or of boxes of pairs, that are held together
@@ -65,7 +65,7 @@ class Box:
         return torch.linalg.vecdot(gradient.abs(), size)
 
 
-def boxes(network: Network) -> list[Box | None]:
+def boxes(network: AnyNetwork) -> list[Box | None]:
     """The boxes of the states before each call c ≥ 1; entry 0 is None."""
     found: list[Box | None] = [None]
     if network.num_calls == 1:
@@ -105,9 +105,11 @@ class _Hull:
         return Box(Interval(low, high), reached)
 
 
-def _first_box(network: Network) -> Box:
+def _first_box(network: AnyNetwork) -> Box:
     """The boxes before call 1: the hull of `first_states` over the pairs into each node, by factors where possible."""
-    first, geometry, width = network.first, network.first.geometry, network.width(1)
+    if not isinstance(network, Network):
+        return _first_hull(network)
+    first, geometry = network.first, network.first.geometry
     everyone = torch.ones(network.num_nodes, dtype=torch.bool, device=geometry.receiver.device)
     summed, _ = network.node_maps[1]
     narrow = first.scale is not None and first.scale.size(1) == 1 and first.post is None and first.sent is not None
@@ -117,7 +119,13 @@ def _first_box(network: Network) -> Box:
         points = Box(Interval.point(first.sent), everyone)
         own = None if first.root is None else Interval.point(first.root)
         return _factored(geometry, first.scale, points, own, summed)
-    pairs = torch.arange(len(geometry), device=everyone.device)
+    return _first_hull(network)
+
+
+def _first_hull(network: AnyNetwork) -> Box:
+    """The same, with what every pair brings."""
+    geometry, width = network.geometry(0), network.width(1)
+    pairs = torch.arange(len(geometry), device=geometry.receiver.device)
     hull = _Hull(network.num_nodes, width, torch.zeros(0, dtype=torch.double, device=pairs.device))
     for part in pairs.split(max(_NUMBERS_AT_ONCE // max(width, 1), 1)):
         arriving = network.first_states(part)
@@ -125,8 +133,10 @@ def _first_box(network: Network) -> Box:
     return hull.box()
 
 
-def _image(network: Network, call: int, box: Box) -> Box:
+def _image(network: AnyNetwork, call: int, box: Box) -> Box:
     """The boxes before call + 1 from those before `call`: by the cheapest of three ways that the blocks allow."""
+    if not isinstance(network, Network):
+        return _dense_image(network, call, box)
     blocks, geometry = network.blocks[call], network.geometry(call)
     assert blocks is not None
     summed, around = network.node_maps[call + 1]
@@ -142,7 +152,7 @@ def _image(network: Network, call: int, box: Box) -> Box:
     return _dense_image(network, call, box)
 
 
-def _dense_image(network: Network, call: int, box: Box) -> Box:
+def _dense_image(network: AnyNetwork, call: int, box: Box) -> Box:
     """The image with every block in full, `[n, out, in]`, some pairs at a time."""
     geometry, width = network.geometry(call), network.width(call + 1)
     hull = _Hull(network.num_nodes, width, box.low)
@@ -223,7 +233,7 @@ def reach(box: Box, gradient: Tensor, node: Tensor, sign: str) -> Tensor:
     return torch.maximum(bound, box.upper(-gradient, node)) if sign == "magnitude" else bound
 
 
-def reach_of_steps(network: Network, boxes: list[Box | None], front: Front, sign: str) -> tuple[Tensor, Tensor]:
+def reach_of_steps(network: AnyNetwork, boxes: list[Box | None], front: Front, sign: str) -> tuple[Tensor, Tensor]:
     """All steps of the explained nodes: `[n]` the place in the front, `[n]` the best that walks with this step can have."""
     call = network.num_calls - 1
     parent, pair = network.children(call, front.node)
@@ -236,14 +246,14 @@ def reach_of_steps(network: Network, boxes: list[Box | None], front: Front, sign
 
 
 def ceiling(
-    network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int, sign: str
+    network: AnyNetwork, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int, sign: str
 ) -> Tensor:
     """`[T]`: no walk of a target has more than this, in the searched order; `owner` is the target of each end."""
     parent, bound = reach_of_steps(network, boxes, front, sign)
     return bound.new_zeros(num_targets).scatter_reduce_(0, owner[parent], bound, "amax")
 
 
-def rounding(network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int) -> Tensor:
+def rounding(network: AnyNetwork, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int) -> Tensor:
     """`[T]`: how large rounding errors of a walk's score can be; a score below it counts as zero.
 
     A score is a product of L matrices and vectors of at most `width` numbers each. Its error is at most about

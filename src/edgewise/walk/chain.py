@@ -20,7 +20,7 @@ from edgewise.errors import ModelError
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.walk.tangents import Moving
 
-_WHY_NOT = (
+WHY_NOT = (
     "The model carries {what} past later layers (JumpingKnowledge, or another long skip), so its walks have different "
     "lengths and a walk of one node per layer does not describe them. Explain its edges instead: "
     "ew.explain(model, data, ..., level='layer')."
@@ -63,7 +63,7 @@ class Chain:
 def refuse_skips(bypass: tuple[str, ...]) -> None:
     """Refuse a model with long skips that the recorded pass shows already; `bypass` names what goes past later layers."""
     if bypass:
-        raise ModelError(_WHY_NOT.format(what=f"features of early layers ({bypass[0]})"))
+        raise ModelError(WHY_NOT.format(what=f"features of early layers ({bypass[0]})"))
 
 
 def cut(program: Program, moving: Moving) -> Chain:
@@ -85,7 +85,7 @@ def cut(program: Program, moving: Moving) -> Chain:
             end = program.output if following is None else following
             receiving.append(cutter.link(end, {message.output, states[call]}))
     except _EscapeError as error:
-        raise ModelError(_WHY_NOT.format(what="features of an early layer")) from error
+        raise ModelError(WHY_NOT.format(what="features of an early layer")) from error
     _check_constants(moving, receiving, sending)
     return Chain(messages, tuple(states), tuple(sending), tuple(receiving))
 
@@ -100,13 +100,13 @@ def _check_constants(moving: Moving, receiving: list[Link], sending: list[Link |
             late = isinstance(leaf, Tensor) or (isinstance(leaf, Rows) and number > 0)
             tensor = leaf.tensor if isinstance(leaf, Rows) else leaf
             if late and moving.tangent(tensor) is not None:
-                raise ModelError(_WHY_NOT.format(what="the input features"))
+                raise ModelError(WHY_NOT.format(what="the input features"))
 
 
 def _source(message: MessageStep) -> int:
     """The number of the value that a later call reads; a later call that reads the features is refused."""
     if not isinstance(message.source, Ref):
-        raise ModelError(_WHY_NOT.format(what="the input features"))
+        raise ModelError(WHY_NOT.format(what="the input features"))
     return message.source.value
 
 
@@ -153,7 +153,7 @@ class _Cutter:
             except _EscapeError:
                 continue
             return candidate
-        raise ModelError(_WHY_NOT.format(what="features of an early layer"))
+        raise ModelError(WHY_NOT.format(what="features of an early layer"))
 
 
 def _reads(step: RowStep | MessageStep) -> list[int]:

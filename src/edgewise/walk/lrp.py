@@ -124,3 +124,15 @@ class Runner(Domain[Any]):
         up = raised(weight, self.gamma)
         assert up is not None
         return Pending(true, functional.linear(rows, up, raised(bias, self.gamma)))
+
+
+class JointRunner(Runner):
+    """The same where a layer is a sum of calls side by side: linear maps that are added are one linear map."""
+
+    def operation(self, step: RowStep, sources: list[Any]) -> Any:
+        """A sum of what linear maps made stays pending: its q^γ is the sum of theirs."""
+        plain = plain_name(step.function) in ("add", "iadd", "radd") and len(sources) == len(step.leaves) == 2
+        if plain and all(isinstance(source, Pending) for source in sources):
+            a, b = sources
+            return Pending(a.true + b.true, a.raised + b.raised)
+        return super().operation(step, sources)

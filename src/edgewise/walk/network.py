@@ -21,21 +21,26 @@ The six walks sum to z₂ = 6; (0, 1, 2) is the most relevant one. Forth, `first
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
 
 from edgewise.errors import ModelError
+from edgewise.program.layers.affine import AffineLayer
 from edgewise.walk.calls import Calls
 from edgewise.walk.geometry import Geometry
 from edgewise.walk.lrp import Rule
-from edgewise.walk.node_jacobians import blocks_of_states, first_call, node_maps
+from edgewise.walk.node_jacobians import blocks_of_states, ends, first_call, node_maps
 from edgewise.walk.prefixes import Front
 from edgewise.walk.record import Recording
 
 if TYPE_CHECKING:
     from edgewise.walk.blocks import Blocks, RowMap
+    from edgewise.walk.part_network import PartNetwork
+
+AnyNetwork: TypeAlias = "Network | PartNetwork"
+"""What a search asks: both answer the same questions."""
 
 
 class Network:
@@ -63,6 +68,15 @@ class Network:
         for call in range(1, self.num_calls):
             self.node_maps.append(node_maps(self.calls, call))
             self.blocks.append(blocks_of_states(self.calls, call))
+
+    def ends(self, value: Callable[[Tensor], Tensor], nodes: Tensor | None) -> Front:
+        """Where walks end: the explained nodes (None: all), with the gradient at what they summed up."""
+        return ends(self.calls, value, nodes)
+
+    def roots_alone(self, call: int) -> bool:
+        """Whether staying in a call is a root matrix or (1 + ε), not an added loop."""
+        layer = self.chain.messages[call].layer
+        return layer.loop is None if isinstance(layer, AffineLayer) else getattr(layer, "loop_edge", None) is None
 
     def geometry(self, call: int) -> Geometry:
         """The pairs (sender, receiver) of a call."""

@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 from edgewise.errors import ModelError
 from edgewise.graph.computation_graph import InEdges
 from edgewise.model.call import ModelCall
+from edgewise.model.head import ModelOutput
 from edgewise.model.hooks import Layers
 from edgewise.model.norms import fixed_norms, norms_of_graphs
 from edgewise.model.trace import Trace, record
@@ -61,7 +62,7 @@ class Recording:
 
 
 def read_off(
-    call: ModelCall, layers: Layers, data: Data, *, graphs: Tensor | None, norm: str | None = None
+    call: ModelCall, layers: Layers, data: Data, output: ModelOutput, *, graphs: Tensor | None, norm: str | None = None
 ) -> Recording:
     """Record the model on a graph. It must be borrowed: in eval mode, with nothing of its own in the way.
 
@@ -69,12 +70,13 @@ def read_off(
         call: The model and how to call it.
         layers: Its message-passing layers.
         data: The graph, or several graphs side by side.
+        output: What the model returns: its pass is read as far as the logits.
         graphs: `[N]`, the graph of each node, in graph tasks; None in node tasks.
         norm: `"fixed"` holds the statistics of norms over whole graphs as they are in this pass.
     """
     held = fixed_norms(call.model, lambda: call(data)) if norm == "fixed" else nullcontext()
     with held:
-        return _read_off(call, layers, data, graphs)
+        return _read_off(call, layers, data, output, graphs)
 
 
 def reuse(trace: Trace, lowering: Lowering, data: Data) -> Recording | None:
@@ -83,7 +85,7 @@ def reuse(trace: Trace, lowering: Lowering, data: Data) -> Recording | None:
     It does if the first layer reads floating-point x as it is and nothing else reads x.
     """
     first = next(step for step in lowering.program.steps if isinstance(step, MessageStep))
-    if not trace.starts_plainly or trace.bypass or not isinstance(first.source, Rows):
+    if not trace.starts_plainly or trace.bypass or not isinstance(first.source, Rows) or not lowering.program.is_chain:
         return None
     x, moving = first.source.tensor, Moving()
     if not x.is_floating_point():
@@ -102,20 +104,15 @@ def reuse(trace: Trace, lowering: Lowering, data: Data) -> Recording | None:
     )
 
 
-def _read_off(call: ModelCall, layers: Layers, data: Data, graphs: Tensor | None) -> Recording:
+def _read_off(call: ModelCall, layers: Layers, data: Data, output: ModelOutput, graphs: Tensor | None) -> Recording:
     """Trace the model, compile the trace, run the program with all weights 1, and compare it with the model."""
-    trace = record(call, layers, data)
+    trace = output.shorten(record(call, layers, data))
     if trace.flow is None:
         raise ModelError(
             "The model's layers send messages in both directions (flow=), so its walks have no direction. Explain its edges "
             "instead: ew.explain(model, data, ...)."
         )
     refuse_skips(trace.bypass)
-    if not trace.is_chain:
-        raise ModelError(
-            "The model has layers of several message-passing calls side by side, so a step of a walk has no single Jacobian. "
-            "Explain its edges instead: ew.explain(model, data, ..., level='layer')."
-        )
     try:
         program = compile_program(trace, data, readout=graphs is not None, fallback=module_layer)
     except Unsupported as reason:
@@ -126,18 +123,24 @@ def _read_off(call: ModelCall, layers: Layers, data: Data, graphs: Tensor | None
     in_edges = InEdges.of(data.edge_index, data.num_nodes, trace.flow)
     owner = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device) if graphs is None else graphs
     targets = data.num_nodes if graphs is None else len(trace.output)
-    levels = whole_levels(data, in_edges, len(trace.calls), owner, targets)
+    levels = whole_levels(data, in_edges, trace.num_layers, owner, targets)
+    levels.kinds = program.kinds
     prepared = prepare(program)
-    ones = trace.output.new_ones(len(trace.calls), len(in_edges.edge))
+    ones = trace.output.new_ones(trace.num_layers, len(in_edges.edge))
     with torch.no_grad():
         known = run(program, levels, prepared, ones, None)
     _prove(WeightedModel(call, layers, trace), data, program, levels, prepared, known[program.output], trace)
-    first = next(step for step in program.steps if isinstance(step, MessageStep))
-    assert isinstance(first.source, Rows)
-    features = first.source.tensor
     moving = follow(trace, data)
+    features = _first_features(program)
     tangent = _tangent(trace, moving, features)
     return Recording(program, data, in_edges, levels, known, features, tangent, moving, trace.output)
+
+
+def _first_features(program: Program) -> Tensor:
+    """What the first call reads."""
+    first = next(step for step in program.steps if isinstance(step, MessageStep))
+    assert isinstance(first.source, Rows)
+    return first.source.tensor
 
 
 _COUPLED = (
@@ -162,13 +165,15 @@ def _prove(
     Layers that are run as modules (`ModuleLayer`) take no weights; for them only the output as it is can be compared.
     """
     edges, nodes = (torch.arange(n, device=output.device) for n in (data.edge_index.size(1), data.num_nodes))
-    weight, own = (random_weight(ids, len(trace.calls), trace.output) for ids in (edges, nodes))
+    weight, own = (random_weight(ids, trace.num_layers, trace.output) for ids in (edges, nodes))
     if any(isinstance(layer, ModuleLayer) for layer in program.layers):
         if not close(output, trace.output):
             raise ModelError(_cannot_follow("its layers do not do what their names say"))
         return
     with torch.no_grad():
         probe = model(WeightedGraph(data), weight, own)
+        if program.kinds is not None:
+            probe = probe.index_select(0, program.kinds.nodes[program.rows_of(program.output)])
         found = run(program, levels, prepared, weight[:, levels.edge_id], own)[program.output]
     if not (close(output, trace.output) and close(found, probe)):
         raise ModelError(_cannot_follow("its layers do not do what their names say"))

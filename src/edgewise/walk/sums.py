@@ -21,11 +21,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise.walk.network import Network
+from edgewise.walk.network import AnyNetwork
 from edgewise.walk.prefixes import Front
 
 
-def find_pairs(network: Network, call: int, sender: Tensor, receiver: Tensor) -> Tensor:
+def find_pairs(network: AnyNetwork, call: int, sender: Tensor, receiver: Tensor) -> Tensor:
     """`[n]`: the pairs of a call by their nodes; −1 where there is none."""
     geometry = network.geometry(call)
     size = geometry.num_nodes
@@ -37,7 +37,7 @@ def find_pairs(network: Network, call: int, sender: Tensor, receiver: Tensor) ->
     return torch.where(known[place] == key, place, -1)
 
 
-def relevance(network: Network, front: Front, root: Tensor, nodes: Tensor) -> Tensor:
+def relevance(network: AnyNetwork, front: Front, root: Tensor, nodes: Tensor) -> Tensor:
     """`[n]`: the relevance of given walks; 0 for walks that the model cannot take.
 
     Args:
@@ -61,7 +61,7 @@ def relevance(network: Network, front: Front, root: Tensor, nodes: Tensor) -> Te
     return found
 
 
-def arriving(network: Network, allowed: Tensor) -> list[Tensor | None]:
+def arriving(network: AnyNetwork, allowed: Tensor) -> list[Tensor | None]:
     """`[N, state]` per call ≥ 1: the sum of the vectors of all walks inside `allowed` that arrive in each state before it.
 
     It obeys the same recursion as the vector of a single walk (Xiong et al. 2022). `allowed` is `[N]`, bool.
@@ -79,7 +79,7 @@ def arriving(network: Network, allowed: Tensor) -> list[Tensor | None]:
     return found
 
 
-def inside(network: Network, front: Front, allowed: Tensor) -> Tensor:
+def inside(network: AnyNetwork, front: Front, allowed: Tensor) -> Tensor:
     """`[P]`: for each end of the front, the sum over all walks that stay inside a set of nodes (`[N]`, bool)."""
     call = network.num_calls - 1
     vectors = arriving(network, allowed)[call]
@@ -104,7 +104,7 @@ class StepSums:
     score: Tensor
 
 
-def step_sums(network: Network, front: Front, owner: Tensor) -> Iterator[StepSums]:
+def step_sums(network: AnyNetwork, front: Front, owner: Tensor) -> Iterator[StepSums]:
     """Sums over all walks through every step of every target, call by call, the last one first.
 
     After each call the gradients of all prefixes that have reached the same node for the same target are added up, so there

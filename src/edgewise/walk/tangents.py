@@ -10,7 +10,6 @@ differentiation): every operation before the first call is repeated on x + ε·x
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch_geometric.data import Data
@@ -56,10 +55,12 @@ def follow(trace: Trace, data: Data) -> Moving:
     Raises a `ModelError` if nodes mix before the first call (found by moving every second node only: then no other node may
     move), or if the edge inputs of a layer depend on the features.
     """
-    moving = _along(trace, data.x, None)
-    some = torch.arange(len(data.x), device=data.x.device) % 2 == 0
-    for tensor, tangent in _along(trace, data.x, some).everything():
-        if len(tangent) == len(some) and bool((tangent[~some] != 0).any()) and moving.tangent(tensor) is not None:
+    starts = {trace.input_key: data.x}
+    if trace.typed is not None:
+        starts = {key: tensor for key, tensor in trace.typed.tensors if key in trace.typed.rows}
+    moving, sizes = _along(trace, starts, every_second=False), {len(rows) for rows in starts.values()}
+    for tensor, tangent in _along(trace, starts, every_second=True).everything():
+        if len(tangent) in sizes and bool((tangent[1::2] != 0).any()) and moving.tangent(tensor) is not None:
             raise ModelError(
                 "Before the first layer the model mixes the features of different nodes (a norm over the whole graph?), so "
                 "no single node gives what a walk carries. Prepare such features outside the model."
@@ -67,14 +68,18 @@ def follow(trace: Trace, data: Data) -> Moving:
     return moving
 
 
-def _along(trace: Trace, x: Tensor, some: Tensor | None) -> Moving:
-    """Repeat the trace's operations on dual numbers, along the features of all nodes or of `some` (`[N]`, bool).
+def _along(trace: Trace, starts: dict[Key, Tensor], *, every_second: bool) -> Moving:
+    """Repeat the trace's operations on dual numbers, along the features of all nodes or of every second one.
 
     `values` holds the dual results before the first call, `made` what depends on a layer: it is not followed.
     """
     moving, made = Moving(), set[Key]()
     with forward_ad.dual_level():
-        values = {trace.input_key: _dual(x.detach(), some) if x.is_floating_point() else x}
+        values = {
+            key: _dual(x.detach(), every_second=every_second) if x.is_floating_point() else x
+            for key, x in starts.items()
+        }
+        looks_up = not all(x.is_floating_point() for x in starts.values())
         for operation in trace.operations:
             leaves = tree_leaves((operation.args, operation.kwargs))
             for leaf, key in zip(leaves, operation.inputs, strict=True):
@@ -86,14 +91,17 @@ def _along(trace: Trace, x: Tensor, some: Tensor | None) -> Moving:
                 made.update(operation.outputs)
             elif any(key in values for key in operation.inputs if key is not None):
                 for key, result in zip(operation.outputs, _again(operation, values), strict=False):
-                    looked_up = not x.is_floating_point() and result.is_floating_point() and not _moves(result)
-                    values[key] = _dual(result, some) if looked_up else result  # rows of an embedding are features
+                    found = looks_up and result.is_floating_point() and not _moves(result)
+                    values[key] = _dual(result, every_second=every_second) if found else result  # rows of an embedding
     return moving
 
 
-def _dual(rows: Tensor, some: Tensor | None) -> Tensor:
-    """Rows + ε·rows; with `some`, ε·0 at the other nodes."""
-    along = rows if some is None or len(rows) != len(some) else rows * some.view(-1, *[1] * (rows.dim() - 1))
+def _dual(rows: Tensor, *, every_second: bool) -> Tensor:
+    """Rows + ε·rows; with `every_second`, ε·0 at the others."""
+    along = rows
+    if every_second:
+        along = rows.clone()
+        along[1::2] = 0
     return forward_ad.make_dual(rows, along)
 
 
@@ -104,11 +112,20 @@ def _moves(tensor: Tensor) -> bool:
 
 def _check_layer(operation: Operation, key: Key) -> None:
     """Refuse a layer whose edge features or edge weights depend on x."""
-    if operation.is_layer and key != operation.own_input:
+    if operation.is_layer and key not in _feature_keys(operation):
         raise ModelError(
             f"{operation.name} reads more than node features from the model's input x (edge features made from it?), so its "
             f"walks would miss what passes there. Prepare such inputs outside the model, in edge_attr or edge_weight."
         )
+
+
+def _feature_keys(operation: Operation) -> set[Key]:
+    """The features that a layer reads: a tensor, or those of senders and receivers."""
+    x = operation.kwargs.get("x", operation.args[0] if operation.args else None)
+    ids = {id(one) for one in (x if isinstance(x, (tuple, list)) else [x]) if isinstance(one, Tensor)}
+    leaves = tree_leaves((operation.args, operation.kwargs))
+    found = {key for leaf, key in zip(leaves, operation.inputs, strict=False) if id(leaf) in ids}
+    return {operation.own_input, *found}
 
 
 def _again(operation: Operation, values: dict[Key, Tensor]) -> list[Tensor]:

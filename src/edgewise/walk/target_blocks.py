@@ -6,6 +6,7 @@ its own. Blocks only group targets: their size changes no result.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +18,10 @@ from edgewise.errors import InputError, SettingError
 from edgewise.question import GraphQuestion, LinkQuestion, NodeQuestion, PosedQuestion
 from edgewise.walk.bounds import Box, boxes
 from edgewise.walk.lrp import Rule
-from edgewise.walk.network import Network
-from edgewise.walk.node_jacobians import ends
+from edgewise.walk.network import AnyNetwork, Network
+from edgewise.walk.part_network import PartNetwork
 from edgewise.walk.prefixes import Front
-from edgewise.walk.record import read_off, reuse
+from edgewise.walk.record import Recording, read_off, reuse
 
 RULES = ("gradient", "lrp-epsilon", "lrp-gamma")
 _BYTES_A_PREFIX = 64 * 8  # per number of a prefix's gradient: 8 bytes, for each of about 64 steps of a prefix
@@ -38,6 +39,15 @@ class RelevanceRule:
     """`"fixed"` holds the statistics of norms over whole graphs."""
     merged: bool = True
     """Whether parallel edges, and loops with staying, count as one step."""
+
+
+def network_of(
+    recording: Recording, how: RelevanceRule, loan: Callable[[], AbstractContextManager[None]]
+) -> AnyNetwork:
+    """The network of a recorded model: by one call of each depth, or by several side by side."""
+    if recording.program.is_chain:
+        return Network(recording, how.rule, how.attention, loan, merged=how.merged)
+    return PartNetwork(recording, how.rule, how.attention, merged=how.merged)
 
 
 def read_rule(rule: Any, epsilon: Any, gamma: Any, attention: Any, norm: Any, *, merged: bool = True) -> RelevanceRule:
@@ -74,7 +84,7 @@ def _check_layers(how: RelevanceRule, num_layers: int) -> None:
 class TargetBlock:
     """T targets with their network: what a search needs, and what leads back to the user's numbering."""
 
-    network: Network
+    network: AnyNetwork
     front: Front
     """The ends of walks: the explained nodes, or every node of every graph."""
     owner: Tensor
@@ -112,16 +122,16 @@ def target_blocks(
         beam: How many prefixes a target has at once, at least; more of them make smaller blocks.
         bounded: Whether boxes are needed (searches need them, sums do not).
     """
-    if question.types is not None:
-        raise InputError(
-            "Walks over typed edges cannot be followed yet. Explain the edges of this HeteroData instead: "
-            "ew.explain(model, data, ..., level='layer')."
-        )
     _check_layers(how, question.num_layers)
     if isinstance(question, NodeQuestion):
         yield from _node_blocks(question, how, memory, beam, bounded=bounded)
     else:
         assert isinstance(question, (GraphQuestion, LinkQuestion))
+        if question.types is not None:
+            raise InputError(
+                "Walks of whole typed graphs cannot be followed yet. Explain their edges instead: "
+                "ew.explain(model, data, ..., task='graph', level='layer')."
+            )
         yield from _graph_blocks(question, how, memory, bounded=bounded)
 
 
@@ -134,13 +144,13 @@ def _node_blocks(
     for positions in torch.arange(len(question.index)).split(size):
         place = positions.to(question.device)
         with question.loan.taken():
-            front = ends(network.calls, question.target.select(place).value, question.places(positions))
+            front = network.ends(question.target.select(place).value, question.places(positions))
         zeros = torch.zeros_like(positions)
         yield TargetBlock(network, front, torch.arange(len(positions), device=question.device), positions, zeros, zeros,
                     of_graphs=False, boxes=found, columns=question.columns, nodes=question.nodes)  # fmt: skip
 
 
-def _node_network(question: NodeQuestion, how: RelevanceRule, *, bounded: bool) -> tuple[Network, list[Box | None]]:
+def _node_network(question: NodeQuestion, how: RelevanceRule, *, bounded: bool) -> tuple[AnyNetwork, list[Box | None]]:
     """The network and its boxes, kept with the subject: the next question about the same model and graph reuses them."""
     subject = question.node_model
     key = ("walks", how)
@@ -150,9 +160,11 @@ def _node_network(question: NodeQuestion, how: RelevanceRule, *, bounded: bool) 
             if subject.lowering is not None and how.norm is None:
                 recording = reuse(subject.trace, subject.lowering, subject.graph)
             if recording is None:
-                recording = read_off(subject.call, subject.layers, subject.graph, graphs=None, norm=how.norm)
-            subject.kept[key] = Network(recording, how.rule, how.attention, subject.loan.taken, merged=how.merged)
-    network: Network = subject.kept[key]
+                recording = read_off(
+                    subject.call, subject.layers, subject.graph, subject.output, graphs=None, norm=how.norm
+                )
+            subject.kept[key] = network_of(recording, how, subject.loan.taken)
+    network: AnyNetwork = subject.kept[key]
     if bounded and (*key, "boxes") not in subject.kept:
         subject.kept[(*key, "boxes")] = boxes(network)
     return network, subject.kept.get((*key, "boxes"), [])
@@ -171,9 +183,11 @@ def _graph_blocks(
         for part, copies in zip(positions.split(len(positions) // len(batches)), batches, strict=True):
             owner = copies.self_owner if copies.near_owner is None else copies.near_owner
             with question.loan.taken():
-                recording = read_off(question.call, question.layers, copies.data, graphs=owner, norm=how.norm)
-                network = Network(recording, how.rule, how.attention, question.loan.taken, merged=how.merged)
-                front = ends(network.calls, question.target.select(part.to(question.device)).value, None)
+                recording = read_off(
+                    question.call, question.layers, copies.data, question.output, graphs=owner, norm=how.norm
+                )
+                network = network_of(recording, how, question.loan.taken)
+                front = network.ends(question.target.select(part.to(question.device)).value, None)
             nodes, edges = (torch.bincount(of, minlength=len(part)).cpu() for of in (owner, copies.owner))
             starts = (nodes.cumsum(0) - nodes, edges.cumsum(0) - edges)
             in_copies = question.in_one_graph  # numbers are then those of the copies

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch_geometric.data import Data
 from torch_geometric.nn import (
+    FastRGCNConv,
     GATConv,
     GATv2Conv,
     GCNConv,
@@ -16,6 +17,7 @@ from torch_geometric.nn import (
     GINEConv,
     GraphConv,
     MessagePassing,
+    RGCNConv,
     SAGEConv,
     SGConv,
 )
@@ -25,6 +27,7 @@ from edgewise.program.layers.affine_convs import lower_gcn, lower_gin, lower_gra
 from edgewise.program.layers.attention import lower_attention
 from edgewise.program.layers.base import Unsupported
 from edgewise.program.layers.gine import lower_gine
+from edgewise.program.layers.relations import lower_fast_rgcn, lower_rgcn
 
 _KNOWN: dict[type, Callable[..., list[Any]]] = {
     GCNConv: lower_gcn,
@@ -35,7 +38,12 @@ _KNOWN: dict[type, Callable[..., list[Any]]] = {
     GINEConv: lower_gine,
     GATConv: lower_attention,
     GATv2Conv: lower_attention,
+    RGCNConv: lower_rgcn,
+    FastRGCNConv: lower_fast_rgcn,
 }
+
+SIDE_BY_SIDE = (RGCNConv, FastRGCNConv)
+"""Layers that are several layers on parts of the columns, whatever calls they make."""
 
 
 def lower_layer(module: MessagePassing, calls: list[Call], data: Data) -> list[Any]:

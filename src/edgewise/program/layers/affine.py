@@ -6,7 +6,7 @@ Everything is linear in x, ω and s, so derivatives and differences are written 
 differences.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -64,6 +64,10 @@ class AffineLayer(Layer):
         everyone = torch.arange(len(table), device=table.device)
         narrow = self.matrix is not None and self.matrix.size(0) < self.matrix.size(1)
         return _Constant(self.difference(table) if narrow else table, narrow, self.own_difference(table, everyone))
+
+    def of_kind(self, nodes: Tensor) -> "AffineLayer":
+        """Added loops of some nodes."""
+        return self if self.loop is None else replace(self, loop=self.loop.index_select(0, nodes))
 
     def extended(self, prepared: Any, rows: Tensor, node: Tensor) -> Any:
         """Further rows, through the matrix where the others are."""
@@ -144,7 +148,9 @@ class AffineLayer(Layer):
         projected = constant is not None and constant.projected
         onward = gradient if projected or self.matrix is None else gradient @ self.matrix
         own_onward: Tensor | None = None
-        if constant is None:
+        if self.loop is None and self.root is None:  # receivers may then have another table than senders
+            of_own = gradient.new_zeros(near.num_heads)
+        elif constant is None:
             of_own, own_onward = self._own_backward(near.own_rows(table), near, gradient, onward)
         elif constant.own is None:
             of_own = gradient.new_zeros(near.num_heads)

@@ -12,7 +12,7 @@ The path 0 → 1 → 2 with one attention head of width 1, B = 1, x = (1, 10, 10
 ω(e1) = 0 it is 50, not 100: the loop keeps its ½.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,8 +23,7 @@ from torch_geometric.nn import GATConv, GATv2Conv
 
 from edgewise.model.data_flow import Call
 from edgewise.program.hop import Hop, weighted_sum
-from edgewise.program.layers.affine_convs import check_every_edge
-from edgewise.program.layers.base import Layer, Unsupported
+from edgewise.program.layers.base import Layer, Tables, Unsupported
 
 
 @dataclass(frozen=True)
@@ -55,15 +54,19 @@ class AttentionLayer(Layer):
     is_loop: Tensor | None
     """`[E]`: explicit loops, which the layer replaces by its own."""
 
-    def prepare(self, table: Tensor) -> Any:
-        """Both projections of the rows `[rows, in]`, once."""
+    def prepare(self, table: Any) -> Any:
+        """Both projections of the rows `[rows, in]`, once; senders and receivers may have tables of their own."""
         conv, shape = self.conv, (-1, self.conv.heads, self.conv.out_channels)
-        if isinstance(conv, GATv2Conv):
-            sent = conv.lin_l(table).view(shape)
-            receiving = sent if conv.share_weights else conv.lin_r(table).view(shape)
-        else:
-            sent = receiving = conv.lin(table).view(shape)
-        return _Sides(sent, receiving, conv.res(table) if conv.res is not None else None)
+        rows, own = table if isinstance(table, Tables) else (table, table)
+        by_sender, by_receiver = _projections(conv)
+        sent = by_sender(rows).view(shape)
+        receiving = sent if own is rows and by_receiver is by_sender else by_receiver(own).view(shape)
+        return _Sides(sent, receiving, conv.res(own) if conv.res is not None else None)
+
+    def of_kind(self, nodes: Tensor) -> "AttentionLayer":
+        """Added loops of some nodes."""
+        part, edge = (None if of is None else of.index_select(0, nodes) for of in (self.loop_part, self.loop_edge))
+        return replace(self, loop_part=part, loop_edge=edge)
 
     def extended(self, prepared: Any, rows: Tensor, node: Tensor) -> Any:
         """Both projections of further rows."""
@@ -94,7 +97,7 @@ class AttentionLayer(Layer):
     @property
     def sender_matrix(self) -> Tensor:
         """`[H · channels, in]`: what every message is multiplied with."""
-        found: Tensor = (self.conv.lin_l if isinstance(self.conv, GATv2Conv) else self.conv.lin).weight.detach()
+        found: Tensor = _projections(self.conv)[0].weight.detach()
         return found
 
     def attention(self, table: Tensor, hop: Hop) -> tuple[Tensor, Tensor | None]:
@@ -149,6 +152,13 @@ class AttentionLayer(Layer):
         return received if self.conv.bias is None else received + self.conv.bias
 
 
+def _projections(conv: Any) -> tuple[Any, Any]:
+    """The maps of senders and of receivers, which may be one."""
+    if isinstance(conv, GATv2Conv):
+        return conv.lin_l, conv.lin_l if conv.share_weights else conv.lin_r
+    return (conv.lin_src, conv.lin_dst) if conv.lin is None else (conv.lin, conv.lin)
+
+
 def _softmax(logits: Tensor, loop: Tensor | None, hop: Hop) -> tuple[Tensor, Tensor | None]:
     """α of the edges `[edges, H]` and of the loops `[heads of the hop, H]`: over all that a node receives, per attention head.
 
@@ -182,21 +192,24 @@ def _sum_by_head(weight: Tensor, sent: Tensor, hop: Hop) -> Tensor:
 
 def lower_attention(conv: GATConv | GATv2Conv, calls: list[Call], data: Data) -> list[Any]:
     """An attention layer: edge features go through their matrix once, loops are as the layer makes them."""
-    if conv.aggr not in ("add", "sum") or getattr(conv, "lin", True) is None:
-        raise Unsupported(f"{type(conv).__name__} with aggr={conv.aggr!r} or two sides")
-    check_every_edge(calls[0], data)
+    if conv.aggr not in ("add", "sum"):
+        raise Unsupported(f"{type(conv).__name__} with aggr={conv.aggr!r}")
     loop_edge = is_loop = None
     if conv.add_self_loops:
-        loop_edge, is_loop = _loops(data)
+        loop_edge, is_loop = _loops(data, calls[0])
     edge_part, loop_part = _edge_parts(conv, calls[0], data)
     return [AttentionLayer(conv, edge_part, loop_part, loop_edge, is_loop)]
 
 
-def _loops(data: Data) -> tuple[Tensor, Tensor | None]:
-    """`[N]`: the column of each node's explicit loop (the last of several), or −1; and `[E]`: which columns are loops."""
+def _loops(data: Data, call: Call) -> tuple[Tensor, Tensor | None]:
+    """`[N]`: the column of each node's explicit loop (the last of several), or −1; and `[E]`: which columns are loops.
+
+    Only loops that the call was given: that of another relation owns no message here.
+    """
     source, receiver = data.edge_index
     owner = torch.full((data.num_nodes,), -1, device=source.device)
-    loops = (source == receiver).nonzero().view(-1)
+    used = call.slots[call.slots < len(source)]
+    loops = used[source[used] == receiver[used]]
     if len(loops) == 0:
         return owner, None
     return owner.scatter_reduce(0, receiver[loops], loops, "amax"), source == receiver  # the last one owns the message
@@ -219,7 +232,7 @@ def _edge_parts(conv: Any, call: Call, data: Data) -> tuple[Tensor | None, Tenso
     whole = part.new_zeros(num_edges + data.num_nodes, *part.shape[1:])  # by owner: edges, then nodes' loops
     whole[call.slots] = part
     loops = whole[num_edges:].clone()
-    own, _ = _loops(data)
+    own, _ = _loops(data, call)
     has = own >= 0
     loops[has] = whole[own[has]]  # the message of an explicit loop stands at that loop's column
     return whole[:num_edges], loops

@@ -1,12 +1,25 @@
 """What every lowered layer can do: one message-passing call, forwards and backwards."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from edgewise.program.hop import Hop
+
+
+class Tables(NamedTuple):
+    """Senders and receivers that have tables of their own: `[rows, in]` each, which may differ in both."""
+
+    sent: Tensor
+    own: Tensor
+
+
+def joined(sent: Any, own: Any = None) -> Any:
+    """The table of a call, or the two that it reads."""
+    return sent if own is None else Tables(sent, own)
 
 
 class Layer(ABC):
@@ -23,6 +36,10 @@ class Layer(ABC):
         """What can be computed once for a table that no weight changes (the features); passed to `forward` as its table."""
         return table
 
+    def of_kind(self, nodes: Tensor) -> "Layer":
+        """The same layer with its numbers of nodes (added loops) for those of one kind, in the order of their rows."""
+        return self
+
     def extended(self, prepared: Any, rows: Tensor, node: Tensor) -> Any:
         """What was prepared for a table, with further rows behind it: other features `[n, in]` of some nodes `[n]`."""
         found: Tensor = torch.cat([prepared, rows])
@@ -31,6 +48,21 @@ class Layer(ABC):
     @abstractmethod
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """The outputs of the heads, `[heads, width]`, under ω `[edges]` and s `[heads]` (None: 1)."""
+
+    def backward_both(
+        self, tables: Tables, near: Hop, gradient: Tensor, onto: Hop
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """As `backward`, for senders and receivers with tables of their own: the last two are the gradients of both."""
+        weight = torch.ones(len(near.tail), dtype=gradient.dtype, device=gradient.device).requires_grad_()
+        own = torch.ones(near.num_heads, dtype=gradient.dtype, device=gradient.device).requires_grad_()
+        sent = tables.sent.detach().index_select(0, onto.nodes_of_table()).requires_grad_()
+        received = near.own_rows(tables.own.detach()).clone().requires_grad_()
+        inputs = [weight, own, sent, received]
+        with torch.enable_grad():
+            output = self.forward(Tables(sent, received), onto, weight, own)
+        found = torch.autograd.grad(output, inputs, gradient, allow_unused=True)
+        full = [torch.zeros_like(i) if g is None else g for i, g in zip(inputs, found, strict=True)]
+        return full[0], full[1], full[2], full[3]
 
     def backward(
         self, table: Any, near: Hop, gradient: Tensor, onto: Hop | None
@@ -51,6 +83,26 @@ class Layer(ABC):
         found = torch.autograd.grad(output, inputs, gradient, allow_unused=True)
         full = [torch.zeros_like(i) if g is None else g for i, g in zip(inputs, found, strict=True)]
         return full[0], full[1], full[2] if onto is not None else None
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """Calls on the same rows, whose results are added (the relations of an `RGCNConv`)."""
+
+    layers: tuple["OfColumns", ...]
+    unweighted: Tensor | None = None
+    """`[out, in]`: what a node adds of itself, where that is not known to be an own term: s does not scale it."""
+
+
+@dataclass(frozen=True, eq=False)
+class OfColumns:
+    """A layer that is one of several calls of a module, or works on some columns of a call."""
+
+    layer: "Layer"
+    call: int = 0
+    """Which of the module's calls."""
+    columns: Tensor | None = None
+    """`[E]`, bool; None: those of the call."""
 
 
 class Unsupported(Exception):  # noqa: N818 (not an error: another way is taken)

@@ -11,7 +11,7 @@ from torch_geometric.nn import GINEConv
 from edgewise.model.data_flow import Call
 from edgewise.program.hop import Hop
 from edgewise.program.layers.affine_convs import inner_network
-from edgewise.program.layers.base import Layer, Unsupported
+from edgewise.program.layers.base import Layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +39,9 @@ class EdgeReluLayer(Layer):
 def lower_gine(conv: GINEConv, calls: list[Call], data: Data) -> list[Any]:
     """The sum over edges, then the network inside; edge features go through their matrix once, and are put in column order."""
     network = inner_network(conv, calls[0], data)
-    if calls[0].slots.numel() != data.edge_index.size(1):
-        raise Unsupported(f"{calls[0].name} is called with some of the edges only")
     features = calls[0].arguments["edge_attr"]
     with torch.no_grad():
         features = features if conv.lin is None else conv.lin(features)
-    features = torch.empty_like(features).index_copy_(0, calls[0].slots, features)
+    by_column = features.new_zeros(data.edge_index.size(1), features.size(1))
+    features = by_column.index_copy_(0, calls[0].slots, features)
     return [EdgeReluLayer(features, (1 + conv.eps).detach()), network]

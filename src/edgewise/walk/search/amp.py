@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.arrays import rank_in_group
 from edgewise.walk.bounds import Box, ceiling
-from edgewise.walk.network import Network
+from edgewise.walk.network import AnyNetwork
 from edgewise.walk.prefixes import Front, signed
 from edgewise.walk.search.order import SearchResult, by_size, keys, largest_of_each
 from edgewise.walk.sums import relevance
@@ -47,7 +47,7 @@ def _keep(receiver: Tensor, nodes: Tensor, key: Tensor, vectors: Tensor | None, 
 
 
 def amp_ave(
-    network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int, k: int, sign: str
+    network: AnyNetwork, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int, k: int, sign: str
 ) -> SearchResult:
     """AMP-ave: beginnings carry their vectors and are ranked by the mean over the neurons, in the order that `sign` asks for.
 
@@ -55,7 +55,7 @@ def amp_ave(
     """
     if network.num_calls == 1:
         return _finish(network, boxes, front, owner, num_targets, k, sign, None)
-    geometry = network.first.geometry
+    geometry = network.geometry(0)
     everything = torch.arange(len(geometry), device=owner.device)
     vectors = network.first_states(everything)
     nodes = torch.stack([geometry.sender, geometry.receiver], dim=1)
@@ -72,7 +72,7 @@ def amp_ave(
 
 
 def amp_ave_additive(
-    network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int, k: int, sign: str
+    network: AnyNetwork, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int, k: int, sign: str
 ) -> SearchResult:
     """The additive variant, a longest path: the mean contributions of the steps add up.
 
@@ -80,7 +80,7 @@ def amp_ave_additive(
     """
     if network.num_calls == 1:
         return _finish(network, boxes, front, owner, num_targets, k, sign, None)
-    geometry = network.first.geometry
+    geometry = network.geometry(0)
     everything = torch.arange(len(geometry), device=owner.device)
     key = keys(network.first_states(everything).mean(dim=1), sign)
     nodes = torch.stack([geometry.sender, geometry.receiver], dim=1)
@@ -97,7 +97,7 @@ def amp_ave_additive(
 
 
 def _finish(
-    network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int,
+    network: AnyNetwork, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int,
     k: int, sign: str, kept: _Kept | None,
 ) -> SearchResult:  # fmt: skip
     """The last call, for each target: what is kept at the senders, weighed by the gradient of the explained number.

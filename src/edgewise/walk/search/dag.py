@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.question.memory import growing_blocks
 from edgewise.walk.bounds import Box, ceiling
-from edgewise.walk.network import Network
+from edgewise.walk.network import AnyNetwork
 from edgewise.walk.prefixes import Front, Prefixes, signed, starting
 from edgewise.walk.search.order import SearchResult, largest_of_each
 
@@ -24,7 +24,7 @@ _BYTES_A_NUMBER = 32  # of a step's gradient: with the one before the node's map
 
 
 def dag(
-    network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int,
+    network: AnyNetwork, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int,
     k: int, sign: str, width: int, *, graphs: bool,
 ) -> SearchResult:  # fmt: skip
     """The best k walks among the prefixes that were kept.
@@ -84,7 +84,7 @@ def dag(
 
 
 def dag_in_pieces(
-    network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int,
+    network: AnyNetwork, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int,
     k: int, sign: str, width: int, *, graphs: bool, memory: int,
 ) -> SearchResult:  # fmt: skip
     """`dag` for as many targets at once as fit into memory; how much a target needs is seen on the first few.

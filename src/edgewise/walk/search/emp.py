@@ -17,7 +17,7 @@ from torch import Tensor
 from edgewise.arrays import rank_in_group
 from edgewise.errors import ModelError
 from edgewise.walk.bounds import Box
-from edgewise.walk.network import Network
+from edgewise.walk.network import AnyNetwork
 from edgewise.walk.prefixes import Front
 from edgewise.walk.search.order import SearchResult, by_size, keys
 
@@ -52,7 +52,7 @@ def _extreme(neuron: Tensor, value: Tensor, k: int) -> Tensor:
 
 
 def emp_neu(
-    network: Network, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int, k: int, sign: str
+    network: AnyNetwork, boxes: list[Box | None], front: Front, owner: Tensor, num_targets: int, k: int, sign: str
 ) -> SearchResult:
     """The top k neuron-level walks, exactly; their node walks need not be the most relevant ones.
 
@@ -80,7 +80,7 @@ def emp_neu(
     )
 
 
-def _needed(network: Network, ends: Tensor) -> list[Tensor]:
+def _needed(network: AnyNetwork, ends: Tensor) -> list[Tensor]:
     """`[N]` per call, and for the end: the nodes whose states before the call can reach an explained node."""
     found = [torch.zeros(network.num_nodes, dtype=torch.bool, device=ends.device) for _ in range(network.num_calls + 1)]
     found[-1][ends] = True
@@ -90,9 +90,9 @@ def _needed(network: Network, ends: Tensor) -> list[Tensor]:
     return found
 
 
-def _first(network: Network, needed: Tensor, k: int) -> _Table:
+def _first(network: AnyNetwork, needed: Tensor, k: int) -> _Table:
     """One step from the features: an entry of the block times one feature."""
-    geometry, start = network.first.geometry, network.state(0)
+    geometry, start = network.geometry(0), network.state(0)
     pairs = needed[geometry.receiver].nonzero().view(-1)
     width, features = network.width(1), start.size(1)
     parts = []
@@ -107,7 +107,7 @@ def _first(network: Network, needed: Tensor, k: int) -> _Table:
     return _table(parts, network, 1, k)
 
 
-def _table(parts: Sequence[tuple[Tensor, ...]], network: Network, call: int, k: int) -> _Table:
+def _table(parts: Sequence[tuple[Tensor, ...]], network: AnyNetwork, call: int, k: int) -> _Table:
     """The table before a call from the walks of several parts: the k largest and smallest of each neuron."""
     neuron, value, nodes, columns = (torch.cat(column) for column in zip(*parts, strict=True))
     kept = _extreme(neuron, value, k)
@@ -134,7 +134,7 @@ def _step(table: _Table, blocks: Tensor, sender: Tensor, width: int, k: int) -> 
     return pair[kept], column[kept], value[kept], place[kept]
 
 
-def _next(network: Network, call: int, table: _Table, needed: Tensor, k: int) -> _Table:
+def _next(network: AnyNetwork, call: int, table: _Table, needed: Tensor, k: int) -> _Table:
     """The table before call + 1 from the one before `call`."""
     geometry, inner, outer = network.geometry(call), network.width(call), network.width(call + 1)
     pairs = needed[geometry.receiver].nonzero().view(-1)
@@ -148,7 +148,7 @@ def _next(network: Network, call: int, table: _Table, needed: Tensor, k: int) ->
     return _table(parts, network, call + 1, k)
 
 
-def _last(network: Network, front: Front, owner: Tensor, table: _Table | None, k: int) -> tuple[Tensor, ...]:
+def _last(network: AnyNetwork, front: Front, owner: Tensor, table: _Table | None, k: int) -> tuple[Tensor, ...]:
     """The last call, weighed by the gradients of the explained numbers: target, value, nodes and columns of candidates."""
     call = network.num_calls - 1
     parent, pair = network.children(call, front.node)

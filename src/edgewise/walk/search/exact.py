@@ -27,7 +27,7 @@ from torch import Tensor
 
 from edgewise.arrays import rank_in_group
 from edgewise.walk.bounds import Box, reach, reach_of_steps
-from edgewise.walk.network import Network
+from edgewise.walk.network import AnyNetwork
 from edgewise.walk.prefixes import Front, Prefixes, joined, signed
 from edgewise.walk.search.order import Incumbents, SearchResult, by_size, largest_of_each
 
@@ -45,7 +45,7 @@ class Search:
     """
 
     def __init__(
-        self, network: Network, boxes: list[Box | None], num_targets: int, k: int, sign: str, budget: int | None,
+        self, network: AnyNetwork, boxes: list[Box | None], num_targets: int, k: int, sign: str, budget: int | None,
         slack: Tensor, at_once: int,
     ) -> None:  # fmt: skip
         self.network, self.boxes, self.sign, self.budget, self.at_once = network, boxes, sign, budget, at_once

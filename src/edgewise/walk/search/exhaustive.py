@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import InputError
-from edgewise.walk.network import Network
+from edgewise.walk.network import AnyNetwork
 from edgewise.walk.prefixes import Front
 from edgewise.walk.search.order import SearchResult, best, keys
 
@@ -16,7 +16,7 @@ LIMIT = 1_000_000  # walks of one target
 _NUMBERS_AT_ONCE = 2**22  # entries of blocks in full
 
 
-def count_walks(network: Network, front: Front, owner: Tensor, num_targets: int) -> Tensor:
+def count_walks(network: AnyNetwork, front: Front, owner: Tensor, num_targets: int) -> Tensor:
     """`[T]`: how many walks lead to each target (as floating-point numbers: there may be very many).
 
     The number of walks into a node is the sum over its pairs of the numbers at the senders, call by call. In the triangle they
@@ -29,7 +29,7 @@ def count_walks(network: Network, front: Front, owner: Tensor, num_targets: int)
     return ways.new_zeros(num_targets).index_add_(0, owner, ways[front.node])
 
 
-def all_walks(network: Network, front: Front, root: int) -> tuple[Tensor, Tensor]:
+def all_walks(network: AnyNetwork, front: Front, root: int) -> tuple[Tensor, Tensor]:
     """Nodes `[n, L + 1]` and scores `[n]` of every walk that ends at one place of the front."""
     pairs: list[Tensor] = []  # [n] each, the last call first
     node = front.node[root : root + 1]
@@ -43,14 +43,14 @@ def all_walks(network: Network, front: Front, root: int) -> tuple[Tensor, Tensor
     return torch.stack([*columns, last], dim=1), scores
 
 
-def _split(network: Network, pairs: list[Tensor]) -> list[list[Tensor]]:
+def _split(network: AnyNetwork, pairs: list[Tensor]) -> list[list[Tensor]]:
     """Walks, given as one column of pairs per call, in parts whose blocks fit into memory."""
     width = network.widest
     size = max(_NUMBERS_AT_ONCE // width**2, 1)
     return [list(part) for part in zip(*(column.split(size) for column in pairs), strict=True)]
 
 
-def _relevance(network: Network, front: Front, root: int, pairs: list[Tensor]) -> Tensor:
+def _relevance(network: AnyNetwork, front: Front, root: int, pairs: list[Tensor]) -> Tensor:
     """`[n]`: g · J_L … J_2 · (J_1 x) of walks that are given as pairs `[n]` per call, the last call first."""
     first = pairs[-1]
     if network.num_calls == 1:
@@ -69,7 +69,7 @@ def _relevance(network: Network, front: Front, root: int, pairs: list[Tensor]) -
 
 
 def exhaustive(
-    network: Network,
+    network: AnyNetwork,
     front: Front,
     owner: Tensor,
     num_targets: int,
