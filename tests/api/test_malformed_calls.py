@@ -5,6 +5,7 @@
 
 import os
 import warnings
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
@@ -19,7 +20,11 @@ EXAMPLES = int(os.environ.get("EDGEWISE_FUZZ", "120"))
 
 @pytest.fixture(scope="module")
 def problem(tmp_path_factory):
-    return Problem(tmp_path_factory.mktemp("malformed"))
+    """The calls, in a folder of their own: a text is a good name for a file."""
+    folder, before = tmp_path_factory.mktemp("malformed"), Path.cwd()
+    os.chdir(folder)
+    yield Problem(folder)
+    os.chdir(before)
 
 
 def refusal(function, arguments):

@@ -241,6 +241,9 @@ LOWERED = {
     "graphconv edge_weight",
     "known convs",
     "by hand",
+    "sage mean",
+    "graphconv min",
+    "to_hetero graphconv",
 }
 WITH_ATTRIBUTES = {"transformer edge_attr", "graphconv edge_weight", "gine"}
 

@@ -168,7 +168,10 @@ def lower_nodes(trace: Trace, data: Data, in_edges: InEdges) -> Lowering | None:
 
 def lower_graphs(trace: Trace, copies: Copies) -> LoweredGraphs | None:
     """An engine for a batch of graphs, not yet proved; None (and a line in the debug log) if it cannot be lowered."""
-    program = _compiled(trace, copies.data, whole=True) if trace.is_chain or trace.flow else None
+    known = trace.typed is None and (
+        trace.is_chain or trace.flow is not None
+    )  # graphs of several types run as they are
+    program = _compiled(trace, copies.data, whole=True) if known else None
     if program is None:
         return None
     data = copies.data

@@ -122,10 +122,13 @@ class WalkSet:
 
     def _steps(self, walk: Walk) -> list[tuple[int, int]]:
         """(sender, receiver) of every step, the first layer first, as ends of `edge_index`."""
-        nodes = walk.nodes
-        if self.types is not None:
-            nodes = tuple(self.types.node_range(name).start + number for name, number in nodes)
-        return list(pairwise(nodes))
+        return list(pairwise(self.numbers_of(walk)))
+
+    def numbers_of(self, walk: Walk) -> tuple[int, ...]:
+        """The nodes of a walk as ends of `edge_index`: of a typed graph, numbers of the union of its types."""
+        if self.types is None:
+            return walk.nodes
+        return tuple(self.types.node_range(name).start + number for name, number in walk.nodes)
 
     def by_source(self) -> dict[Any, tuple[Walk, ...]]:
         """The walks grouped by the node whose features they carry; the source with the largest |sum| first."""

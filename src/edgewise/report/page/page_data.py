@@ -180,7 +180,8 @@ class Records:
         matters = torch.zeros(edge_index.size(1))
         matters[self._matter.column[self._matter.row == position]] = 1.0
         root: Any = self._asked.index[position] if self._question.in_one_graph else None
-        walks = [walk.nodes for walk in self._walks[position]] if self._walks else []
+        found = self._walks[position] if self._walks else None
+        walks = [found.numbers_of(walk) for walk in found] if found is not None else []
         if self._question.task == "link":  # drawn around its first end; the second one is shown whatever reaches it
             root, other = root
             walks = [*walks, (other,)]
@@ -223,7 +224,7 @@ class Records:
         if self._walks is None:
             return {"walks": [], "certain": True, "bound": None}
         found, place = self._walks[position], _places(scene)
-        walks = [{"score": number(walk.score), "nodes": [place[node] for node in walk.nodes]} for walk in found]
+        walks = [{"score": number(walk.score), "nodes": [place[n] for n in found.numbers_of(walk)]} for walk in found]
         return {"walks": walks, "certain": found.exact, "bound": number(found.upper_bound)}
 
 
