@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, real_number
-from edgewise.errors import SettingError
+from edgewise.errors import InputError, SettingError
 from edgewise.question import GraphQuestion, LinkQuestion, NodeQuestion, PosedQuestion
 from edgewise.walk.bounds import Box, boxes
 from edgewise.walk.lrp import Rule
