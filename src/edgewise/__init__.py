@@ -46,6 +46,7 @@ _WHERE = {
     "FileError": "edgewise.errors",
     "MissingExtraError": "edgewise.errors",
     "StaleQuestionError": "edgewise.errors",
+    "IncompleteWarning": "edgewise.errors",
     "LocalityWarning": "edgewise.errors",
     "OutputWarning": "edgewise.errors",
 }
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from edgewise.api.write_page import write_page as write_page
     from edgewise.errors import EdgewiseError as EdgewiseError
     from edgewise.errors import FileError as FileError
+    from edgewise.errors import IncompleteWarning as IncompleteWarning
     from edgewise.errors import InputError as InputError
     from edgewise.errors import LocalityWarning as LocalityWarning
     from edgewise.errors import MissingExtraError as MissingExtraError

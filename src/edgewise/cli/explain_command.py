@@ -151,7 +151,8 @@ def _save_parts(work: "Work[ew.ExplanationSet]", question: "CliQuestion", path: 
     """
     from edgewise.cli.session import joined
     from edgewise.results.export import columns
-    from edgewise.results.storage import named_columns, save
+    from edgewise.results.score_table import named_columns
+    from edgewise.results.storage import save
 
     explained = joined(work.parts)
     node_names = question.graphs.names if question.graphs.is_one else None
