@@ -18,14 +18,15 @@ from torch import Tensor, nn
 
 from edgewise.arrays import asked_index
 from edgewise.cli.options import CommonOptions, read_pairs
-from edgewise.cli.output import digest_of
 from edgewise.cli.read.data import PARTS, Graphs, read_data
 from edgewise.cli.read.links import read_links
 from edgewise.cli.read.trained_model import load_weights, make_model
 from edgewise.cli.terminal import Voice
 from edgewise.errors import InputError, ModelError
+from edgewise.files import digest_of
 from edgewise.question import pose
 from edgewise.question.target import Target
+from edgewise.text import plain_line
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _FEW = 5
@@ -75,7 +76,7 @@ class CliQuestion:
 
     def node_name(self, node: int) -> str:
         """The data's name of a node, safe to print; its number if it has none."""
-        return printable(self.graphs.names[node]) if self.graphs.names else str(node)
+        return plain_line(self.graphs.names[node]) if self.graphs.names else str(node)
 
     def target_name(self, index: Any) -> str:
         """The name of a node that is explained, of both ends of a link, or the number of a graph."""
@@ -86,16 +87,7 @@ class CliQuestion:
     def class_name(self, number: int) -> str:
         """The data's name of a class, safe to print; its number if it has none."""
         known = self.graphs.class_names
-        return printable(known[number]) if known and number < len(known) else str(number)
-
-
-def printable(text: str) -> str:
-    r"""A text of the data, without characters that would steer the terminal.
-
-    >>> printable("a\x1b[31mb")
-    'a�[31mb'
-    """
-    return "".join(letter if letter.isprintable() else "�" for letter in text)
+        return plain_line(known[number]) if known and number < len(known) else str(number)
 
 
 def read_question(asked: CommonOptions, voice: Voice) -> CliQuestion:

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from edgewise.cli.output import digest_of
 from edgewise.cli.read.data import PARTS, Graphs
 from edgewise.errors import FileError, InputError, missing_extra
+from edgewise.files import digest_of
 
 _NAME_COLUMNS, _CLASS_COLUMNS = ("label", "name"), ("y", "class")
 _MASK_COLUMNS = {name for part in PARTS for name in (part, f"{part}_mask")}

@@ -22,10 +22,10 @@ from torch_geometric.data import Batch, Data
 from edgewise import datasets
 from edgewise.arguments import did_you_mean
 from edgewise.cli import options
-from edgewise.cli.output import digest_of_tensors
 from edgewise.errors import FileError, InputError
 from edgewise.files import VARIABLE, user_cache
 from edgewise.graph.inputs import read_graph
+from edgewise.jobs.digests import digest_of_tensors
 
 PARTS = ("train", "val", "test")
 _ENDINGS = (".pt", ".npz")
