@@ -51,12 +51,13 @@ _WHERE = {
     "OutputWarning": "edgewise.errors",
 }
 
-_PACKAGES = {"metrics": "edgewise.metrics", "trust": "edgewise.trust", "datasets": "edgewise.datasets"}
+_PACKAGES = {name: f"edgewise.{name}" for name in ("metrics", "trust", "datasets", "jobs")}
 
 __all__ = ["__version__", *_WHERE]
 
 if TYPE_CHECKING:
     from edgewise import datasets as datasets
+    from edgewise import jobs as jobs
     from edgewise import metrics as metrics
     from edgewise import trust as trust
     from edgewise.adapters.from_pyg import from_pyg as from_pyg

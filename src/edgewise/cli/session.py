@@ -67,7 +67,8 @@ class Session:
     def work(self, method: str, title: str, work: ShardWork[Part]) -> list[Part]:
         """The parts of a method, shard by shard; those that are finished are not done again."""
         shards = self.shards[method]
-        parts = {} if self.folder is None else finished(self.folder, shards, work, self.key)
+        known = () if self.folder is None else finished(self.folder, shards, work, self.key)
+        parts = {shard.name: part for shard, part in known}
         earlier = sum(len(shard) for shard in shards if shard.name in parts)
         total = sum(map(len, shards))
         self.done += earlier

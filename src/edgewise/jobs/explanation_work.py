@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,7 +42,15 @@ class ExplanationWork:
             return None
         ours = isinstance(part, ExplanationSet) and owner == job and "lacks" not in part.settings
         same = ours and (part.method, part.level) == (self.method, self.level)
-        return part if same and torch.equal(part.index, self.index[shard.positions]) else None
+        return part if same and self._of_shard(part, shard) else None
+
+    def describe(self, part: ExplanationSet) -> dict[str, Any]:
+        """Nothing more."""
+        return {}
+
+    def _of_shard(self, part: ExplanationSet, shard: Shard) -> bool:
+        """Whether the targets are those of the shard, in their order."""
+        return torch.equal(part.index, self.index[shard.positions])
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,3 +77,7 @@ class WalkWork:
             return None
         same = owner == job and torch.equal(torch.tensor([one.index for one in part]), self.index[shard.positions])
         return part if same else None
+
+    def describe(self, part: Sequence[WalkSet]) -> dict[str, Any]:
+        """Nothing more."""
+        return {}

@@ -57,6 +57,14 @@ class JobFolder:
         self._make(self.shards)
         remove_unfinished(self.path)
 
+    def complete(self, digests: Mapping[str, str]) -> None:
+        """Write the digests of all shards into the manifest, if it does not have them."""
+        found = self.manifest
+        assert found is not None
+        if found.get("digests") != dict(digests):
+            rest = {name: value for name, value in found.items() if name not in ("format", "key")}
+            self._write(found["key"], {**rest, "digests": dict(digests)}, {})
+
     def _write(self, key: str, asked: Mapping[str, Any], more: Mapping[str, Any]) -> None:
         content = {"format": FORMAT, "key": key, **asked, **more}
         text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"

@@ -61,6 +61,18 @@ class FolderLock:
         self.release()
 
 
+def owner_of(folder: Path) -> str | None:
+    """Who works in a folder, in words; None if nobody does."""
+    try:
+        handle = os.open(folder / _NAME, os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        return None if lock(handle) else _owner(os.read(handle, 4096))
+    finally:
+        os.close(handle)
+
+
 def _is(handle: int, path: Path) -> bool:
     """Whether the open file is the one that has the name now."""
     try:

@@ -7,7 +7,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from edgewise.arguments import one_of
 from edgewise.jobs.job_folder import JobFolder
@@ -31,6 +31,9 @@ class ShardWork(Protocol[Part]):
 
     def load(self, path: Path, shard: Shard, job: str) -> Part | None:
         """Read it back; None if the file is damaged, of another job, or about other targets."""
+
+    def describe(self, part: Part) -> dict[str, Any]:
+        """What the journal says about a part besides its digest and its time."""
 
 
 class ShardEngine(Protocol):
@@ -62,9 +65,11 @@ def engine_named(name: str) -> ShardEngine:
     return ENGINES[one_of("engine", name, ENGINES)]()
 
 
-def finished(folder: JobFolder, shards: Sequence[Shard], work: ShardWork[Part], job: str) -> dict[str, Part]:
-    """The parts that are on the disk and prove themselves, by the names of their shards; anything else is removed."""
-    known, parts = folder.known(), {}
+def finished(
+    folder: JobFolder, shards: Sequence[Shard], work: ShardWork[Part], job: str
+) -> Iterator[tuple[Shard, Part]]:
+    """The shards that are on the disk and prove themselves, one at a time; what does not is removed."""
+    known = folder.known()
     for shard in shards:
         name = shard.name + work.ending
         kept = folder.is_kept(name, known)
@@ -73,9 +78,8 @@ def finished(folder: JobFolder, shards: Sequence[Shard], work: ShardWork[Part], 
             (folder.shards / name).unlink(missing_ok=True)
             continue
         if kept is None:  # the process ended before the journal was written
-            folder.note(name)
-        parts[shard.name] = part
-    return parts
+            folder.note(name, **work.describe(part))
+        yield shard, part
 
 
 def run_shards(
@@ -87,7 +91,8 @@ def run_shards(
         start = perf_counter()
         part = work.compute(shard)
         seconds = round(perf_counter() - start, 3)
-        folder.keep(shard.name + work.ending, lambda path: work.save(part, path, job), seconds=seconds)
+        told = {"seconds": seconds, **work.describe(part)}
+        folder.keep(shard.name + work.ending, lambda path: work.save(part, path, job), **told)
 
     for shard in engine.run(shards, do):
         part = work.load(folder.shards / (shard.name + work.ending), shard, job)
