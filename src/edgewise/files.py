@@ -59,6 +59,14 @@ def write_whole(path: Path, write: Callable[[Any], None]) -> None:
         Path(name).unlink(missing_ok=True)
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; no where the system says that there cannot be (a name that is too long, a null in it)."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def _temporary(path: Path) -> tuple[int, str]:
     """A new file beside the final one, locked as long as it is open: so others see that somebody writes it."""
     while True:

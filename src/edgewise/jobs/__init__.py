@@ -4,9 +4,11 @@ A job is a folder (`job_folder.py`) with a manifest, a journal, a lock and a fil
 `--out` is such a job, too, in a hidden folder that goes when its results are there (`publication.py`).
 """
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgewise._lazy import lazy_names
+from edgewise.contract import checked
 
 _WHERE = {"run": "edgewise.jobs.front_door", "Job": "edgewise.jobs.job", "JobStatus": "edgewise.jobs.job"}
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from edgewise.jobs.job import JobStatus as JobStatus
 
 
-def open(path: Any) -> "Job":  # noqa: A001 - ew.jobs.open reads as it should
+@checked
+def open(path: str | Path) -> "Job":  # noqa: A001 - ew.jobs.open reads as it should
     """Open the folder of a job, finished or not, to read it: `[i]`, `.of(node)`, `.to_frame(...)`, `.status`.
 
     >>> import tempfile

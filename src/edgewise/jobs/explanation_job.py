@@ -75,7 +75,11 @@ def work_off(
 
 def refuse_other_folder(out: Path) -> None:
     """Refuse a file, and a folder with things in it that are not ours."""
-    if out.exists() and not out.is_dir():
+    try:
+        taken = out.exists() and not out.is_dir()
+    except (OSError, ValueError) as error:
+        raise FileError(f"{out} cannot be a folder: {getattr(error, 'strerror', None) or error}.") from error
+    if taken:
         raise FileError(f"{out} is a file. Use the name of a folder.")
     ours = {"manifest.json", "journal.jsonl", "lock", "shards", "index.npy"}
     others = [one.name for one in out.iterdir() if one.name not in ours] if out.is_dir() else []

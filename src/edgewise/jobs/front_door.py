@@ -11,6 +11,7 @@ from torch_geometric.data import Data, HeteroData
 from edgewise.algorithms.registry import Method, find_method, read_settings
 from edgewise.api.explain import explain
 from edgewise.arrays import asked_index
+from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.files import versions
 from edgewise.jobs.digests import digest_of_index, digest_of_model, digest_of_tensors
@@ -24,12 +25,13 @@ from edgewise.results.container import as_jsonable
 from edgewise.results.explanation_set import ExplanationSet
 
 
+@checked
 def run(
     model: nn.Module,
     data: Any,
     index: Any = None,
     *,
-    out: Any,
+    out: str | Path,
     method: str | Method = "gradient",
     level: str = "input",
     engine: str = "here",
@@ -90,8 +92,8 @@ def run(
     ...     len(job), job[1].scores
     (2, tensor([6., 6.]))
     """
-    out, shards_go_to = Path(out), engine_named(engine)
-    refuse_other_folder(out)
+    folder, shards_go_to = Path(out), engine_named(engine)
+    refuse_other_folder(folder)
     own = read_settings(find_method(method, level), settings)
     asked: dict[str, Any] = {
         "task": task, "mode": mode, "of": of, "output": output, "forward": forward, "device": device,
@@ -124,8 +126,8 @@ def run(
     costs = costs_of(data, targets, task)
     question = JobQuestion(identity, targets, costs, find_method(method, level).name, level, explain_some)
     with progress_bar(progress, len(targets), f"{question.method} ({level})") as advance:
-        work_off(out, question, shards_go_to, _counting(advance), retry=retry)
-    return open_job(out)
+        work_off(folder, question, shards_go_to, _counting(advance), retry=retry)
+    return open_job(folder)
 
 
 def _counting(advance: Callable[[float], Any]) -> Callable[[int, int], None]:

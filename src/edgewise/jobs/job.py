@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.arguments import whole_number
-from edgewise.arrays import plain_index
-from edgewise.errors import FileError, InputError, missing_extra
-from edgewise.files import digest_of
+from edgewise.arguments import shown, whole_number
+from edgewise.arrays import plain_index, positions_of
+from edgewise.contract import checked
+from edgewise.errors import FileError, InputError, SettingError, missing_extra
+from edgewise.files import digest_of, is_file
 from edgewise.jobs.digests import digest_of_index
 from edgewise.jobs.explanation_job import FAILED, good_positions
 from edgewise.jobs.job_folder import finished_files, read_manifest
@@ -80,16 +81,15 @@ class Job:
     def __iter__(self) -> Iterator[Explanation]:
         return (self._at(position) for position in range(len(self)))
 
+    @checked
     def of(self, index: Any) -> Explanation:
         """The explanation of the node or graph with that number, or of a link, a pair; of a typed graph `("paper", 3)`."""
-        number = index[1] if isinstance(index, tuple) and isinstance(index[0], str) else index
-        same = self.index == torch.tensor(number)
-        found = (same.all(dim=1) if same.dim() == 2 else same).nonzero()
-        if len(found) == 0:
-            raise InputError(
-                f"{index} is not among the {len(self)} targets ({plain_index(self.index[:5])} …) of this job."
-            )
-        return self._at(int(found[0]))
+        typed = isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], str)
+        found = positions_of(self.index, index[1] if typed else index)
+        if not found or (typed and self._at(found[0]).index != index):
+            some = plain_index(self.index[:5])
+            raise InputError(f"{shown(index)} is not among the {len(self)} targets ({some} …) of this job.")
+        return self._at(found[0])
 
     def _at(self, position: int) -> Explanation:
         shard = self.shards[int(np.searchsorted(self._begins, position, side="right")) - 1]
@@ -137,6 +137,7 @@ class Job:
         failed = sum(lines[f"{shard.name}{_ENDING}"].get("failed", 0) for shard in done)
         return JobStatus(len(self), count, failed, owner_of(self.path), rate, left)
 
+    @checked
     def to_frame(self, *, columns: Sequence[str] | None = None, filters: Any = None) -> Any:
         """The scores of all finished targets as a pandas data frame, a row each, as `ExplanationSet.to_frame` gives it.
 
@@ -155,7 +156,12 @@ class Job:
             if part is None:
                 continue
             path = self.path / "shards" / f"{shard.name}{_ENDING}"
-            frame = arrow.parquet.read_table(path, columns=wanted, filters=filters).to_pandas()
+            try:
+                frame = arrow.parquet.read_table(path, columns=wanted, filters=filters).to_pandas()
+            except (ValueError, TypeError, arrow.ArrowException) as error:
+                raise SettingError(
+                    f"`filters` must be like [('index', '==', 42)] and `columns` names of columns: {error}."
+                ) from error
             frame["position"] = good_positions(shard, part.settings).numpy()[frame["position"].to_numpy()]
             frames.append(frame if columns is None else frame[list(columns)])
         return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=columns)
@@ -186,11 +192,11 @@ def _read(path: Path, digest: str, key: str) -> ExplanationSet:
     return part
 
 
-def open_job(path: Any) -> Job:
+def open_job(path: str | Path) -> Job:
     """Open the folder of a job: `ew.jobs.open`."""
     path = Path(path)
     found = read_manifest(path)
-    if found is None or not (path / "index.npy").is_file():
+    if found is None or not is_file(path / "index.npy"):
         raise FileError(
             f"{path} is not the folder of a job. Make one with ew.jobs.run(model, data, out={str(path)!r})."
         )

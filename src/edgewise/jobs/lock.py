@@ -45,8 +45,11 @@ class FolderLock:
                     break
                 os.close(handle)  # the last owner removed it while we waited
             _sign(handle)
-        except OSError as error:
-            raise FileError(f"{folder} cannot be used: {error.strerror or error}. Use another folder.") from error
+        except FileError:
+            raise
+        except (OSError, ValueError) as error:
+            said = getattr(error, "strerror", None) or error
+            raise FileError(f"{folder} cannot be used: {said}. Use another folder.") from error
         return cls(handle, path)
 
     def release(self) -> None:

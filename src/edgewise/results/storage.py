@@ -17,7 +17,7 @@ from torch import Tensor
 
 from edgewise.contract import checked
 from edgewise.errors import EdgewiseError, FileError, IncompleteWarning, MissingExtraError
-from edgewise.files import write_whole
+from edgewise.files import is_file, write_whole
 from edgewise.graph.type_table import TypeTable
 from edgewise.results.container import (
     VERSION,
@@ -85,7 +85,7 @@ def load_part(path: Any) -> tuple[Any, str | None]:
     readers = {".npz": _read_npz, ".parquet": _read_parquet}
     if path.suffix not in readers:
         raise FileError(f"The name must end in .npz or .parquet, got {path.name!r}.")
-    if not path.is_file():
+    if not is_file(path):
         raise FileError(f"There is no file {path}. Write one with explain(...).save(path).")
     try:
         found, about = readers[path.suffix](path)
