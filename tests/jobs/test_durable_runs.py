@@ -231,6 +231,14 @@ def test_two_runs_for_one_result_do_not_meet(stopped, tmp_path):
     call("explain", *MINE, "--out", "result.npz")
 
 
+def test_a_hidden_folder_that_is_not_ours_is_not_touched(tmp_path):
+    (tmp_path / ".result.npz.job").mkdir()
+    (tmp_path / ".result.npz.job" / "thesis.txt").write_text("precious")
+    said = call("explain", *MINE, "--out", "result.npz", code=1).stderr
+    assert ".result.npz.job holds other things (thesis.txt). Use a folder that is empty or new." in said
+    assert (tmp_path / ".result.npz.job" / "thesis.txt").read_text() == "precious"
+
+
 # The real thing #######################################################################################################
 
 

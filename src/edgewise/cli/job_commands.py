@@ -114,7 +114,8 @@ def _work(asked: CommonOptions, out: Path, how: dict[str, Any], *, retry: bool) 
     """Read everything, do what is left, and say how far it is."""
     import edgewise as ew
     from edgewise.cli.read.cli_question import read_question
-    from edgewise.jobs.explanation_job import JobQuestion, refuse_other_folder, work_off
+    from edgewise.jobs.explanation_job import JobQuestion, work_off
+    from edgewise.jobs.job_folder import refuse_other_folder
     from edgewise.jobs.plan import costs_of
     from edgewise.jobs.shard_run import engine_named
 

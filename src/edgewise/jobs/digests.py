@@ -1,11 +1,14 @@
 """Digests of what a job is about: the tensors of graphs, the parameters of a model, the targets."""
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def digest_of_tensors(graphs: Iterable[Any]) -> str:
@@ -46,7 +49,8 @@ def digest_of_model(model: nn.Module) -> str:
     (True, False)
     """
     kind = type(model)
-    whole = hashlib.sha256(f"{kind.__module__}.{kind.__qualname__}\n{model!r}".encode())
+    structure = _ADDRESS.sub("", repr(model))  # a function prints where it is in memory
+    whole = hashlib.sha256(f"{kind.__module__}.{kind.__qualname__}\n{structure}".encode())
     for name, value in sorted(model.state_dict().items()):
         if isinstance(value, Tensor):
             _add(whole, name, value)

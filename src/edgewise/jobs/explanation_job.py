@@ -18,7 +18,7 @@ from edgewise.errors import FileError, ModelError
 from edgewise.files import write_whole
 from edgewise.jobs.digests import digest_of_index
 from edgewise.jobs.explanation_work import ExplanationWork
-from edgewise.jobs.job_folder import JobFolder, differences, key_of
+from edgewise.jobs.job_folder import JobFolder, differences, key_of, refuse_other_folder
 from edgewise.jobs.plan import Shard, plan
 from edgewise.jobs.shard_run import ShardEngine, finished, run_shards
 from edgewise.results.concatenation import joined
@@ -71,21 +71,6 @@ def work_off(
         shards = plan("shard", asked.costs) if found is None else [Shard(*one) for one in found["shards"]]
         _begin(folder, identity, shards, asked)
         _work(folder, shards, asked, engine, tell, retry=retry)
-
-
-def refuse_other_folder(out: Path) -> None:
-    """Refuse a file, and a folder with things in it that are not ours."""
-    try:
-        taken = out.exists() and not out.is_dir()
-    except (OSError, ValueError) as error:
-        raise FileError(f"{out} cannot be a folder: {getattr(error, 'strerror', None) or error}.") from error
-    if taken:
-        raise FileError(f"{out} is a file. Use the name of a folder.")
-    ours = {"manifest.json", "journal.jsonl", "lock", "shards", "index.npy"}
-    others = [one.name for one in out.iterdir() if one.name not in ours] if out.is_dir() else []
-    others = [name for name in others if not name.endswith(".unfinished")]
-    if others:
-        raise FileError(f"{out} holds other things ({', '.join(others[:_FEW])}). Use a folder that is empty or new.")
 
 
 def _begin(folder: JobFolder, identity: Mapping[str, Any], shards: list[Shard], asked: JobQuestion) -> None:

@@ -15,8 +15,9 @@ from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.files import versions
 from edgewise.jobs.digests import digest_of_index, digest_of_model, digest_of_tensors
-from edgewise.jobs.explanation_job import JobQuestion, refuse_other_folder, work_off
+from edgewise.jobs.explanation_job import JobQuestion, work_off
 from edgewise.jobs.job import Job, open_job
+from edgewise.jobs.job_folder import refuse_other_folder
 from edgewise.jobs.plan import costs_of
 from edgewise.jobs.shard_run import engine_named
 from edgewise.progress import progress_bar

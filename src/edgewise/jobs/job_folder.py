@@ -22,6 +22,7 @@ from edgewise.jobs.journal import Journal
 from edgewise.jobs.lock import FolderLock
 
 FORMAT = "edgewise-job-1"
+_OURS = {"manifest.json", "journal.jsonl", "lock", "shards", "index.npy", "stage", "commit.json"}
 Identity = Mapping[str, Any]
 """What must be the same for a job to go on, ready for JSON."""
 
@@ -30,6 +31,7 @@ class JobFolder:
     """A folder whose lock we have; use it in a `with` block."""
 
     def __init__(self, path: Path) -> None:
+        refuse_other_folder(path)
         self.path = path
         self._lock = FolderLock.take(path)
         self.journal = Journal(path / "journal.jsonl")
@@ -126,6 +128,26 @@ class JobFolder:
         except OSError:  # somebody has come in already
             return
         sync_folder(self.path.parent)
+
+
+def refuse_other_folder(path: Path) -> None:
+    """Refuse a file, and a folder with things in it that are not ours: what we clear must be ours.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     refuse_other_folder(Path(folder))                 # empty
+    """
+    try:
+        taken = path.exists() and not path.is_dir()
+        others = [one.name for one in path.iterdir() if one.name not in _OURS] if path.is_dir() else []
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise FileError(f"{path} cannot be a folder: {said}. Use another name.") from error
+    if taken:
+        raise FileError(f"{path} is a file. Use the name of a folder.")
+    others = [name for name in others if not name.endswith(".unfinished")]
+    if others:
+        raise FileError(f"{path} holds other things ({', '.join(others[:3])}). Use a folder that is empty or new.")
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
