@@ -46,7 +46,9 @@ _PLAIN = ("method", "level", "num_layers", "own_missing", "settings")
 _FEW = 5
 
 
-def save(explained: ExplanationSet, path: str | Path, node_names: Sequence[str] | None = None, job: str | None = None) -> None:
+def save(
+    explained: ExplanationSet, path: str | Path, node_names: Sequence[str] | None = None, job: str | None = None
+) -> None:
     """Write a set to a file; its ending, `.npz` or `.parquet`, says how.
 
     With `node_names` (of the one graph of nodes or links) the rows of a `.parquet` also carry the names of the nodes. `job` is
