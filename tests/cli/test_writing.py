@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from torch_geometric.nn import global_add_pool
 
 import edgewise as ew
 from checks import scores_of
-from command_line import MINE, call, error, network, printed, read_until, ring, running, workshop
+from command_line import MINE, call, error, network, printed, ring, running, workshop
 from edgewise.cli.terminal import Voice
 from edgewise.results.concatenation import joined
 
@@ -286,11 +287,13 @@ def test_an_error_in_the_middle_keeps_finished_parts_too(monkeypatch, few):
 
 @pytest.mark.parametrize("kill", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_ctrl_c_and_sigterm_on_the_real_command_end_in_one_sentence(tmp_path, kill):
-    data = ring(1500)
+    data = ring(5000)
     np.savez("large.npz", x=data.x.numpy(), edge_index=data.edge_index.numpy())
     slow = ("--method", "gnn_explainer", "--set", "epochs=200", "--out", "result.npz")
     with running("explain", *MINE[:-1], "large.npz", *slow, cwd=tmp_path) as process:
-        read_until(process, " of 1500")  # the first shard is finished
+        journal = Path(".result.npz.job/journal.jsonl")
+        while not (journal.is_file() and journal.stat().st_size) and process.poll() is None:
+            time.sleep(0.01)  # until the first shard is finished
         process.send_signal(kill)
         _, said = process.communicate()
     assert process.returncode == 130

@@ -145,6 +145,26 @@ def test_a_disk_that_is_full_between_result_and_manifest_leaves_what_the_same_co
     assert contents(tmp_path, mine) == undisturbed
 
 
+@pytest.mark.parametrize("moment", ["write_whole", "digest_of", "add"])
+def test_a_stop_right_after_a_step_of_the_first_shard_loses_nothing(monkeypatch, moment, tmp_path):
+    from edgewise.jobs import job_folder
+    from edgewise.jobs.journal import Journal
+    from edgewise.results import storage
+
+    owner = {"write_whole": storage, "digest_of": job_folder, "add": Journal}[moment]
+    function = getattr(owner, moment)
+
+    def stopping(*arguments, **options):
+        function(*arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, moment, stopping)
+        said = call("explain", *MINE, "--out", "result.npz", code=130).stderr
+    assert f"{5 if moment == 'add' else 0} of 12 targets are finished and kept in .result.npz.job." in said
+    assert "5 of 12 targets are finished" in call("explain", *MINE, "--out", "result.npz").stderr
+
+
 # Parts that are not what they should be ###############################################################################
 
 

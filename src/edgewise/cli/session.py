@@ -50,8 +50,6 @@ class Session:
     """The job beside the result; `None` without one."""
     key: str = ""
     """The job's own."""
-    done: int = 0
-    """Targets that are finished, of all methods together."""
     begun: float = field(default_factory=perf_counter)
 
     @property
@@ -71,7 +69,6 @@ class Session:
         parts = {shard.name: part for shard, part in known}
         earlier = sum(len(shard) for shard in shards if shard.name in parts)
         total = sum(map(len, shards))
-        self.done += earlier
         if earlier and self.folder is not None:
             self.voice.note(f"Resuming from {self.folder.path}: {title}, {earlier} of {total} targets are finished.")
         left = [shard for shard in shards if shard.name not in parts]
@@ -79,7 +76,6 @@ class Session:
             with self.voice.progress(title, total, earlier) as tell:
                 for shard, part in self._run(left, work):
                     parts[shard.name] = part
-                    self.done += len(shard)
                     earlier += len(shard)
                     tell(earlier)
         return [parts[shard.name] for shard in shards]
@@ -173,8 +169,10 @@ def _begin(folder: JobFolder, destination: Destination, session: Session) -> str
 def _end_early(session: Session, stop: BaseException) -> None:
     """Raise what stopped the work, with a sentence about what is kept; a job in which nothing is finished is removed."""
     kept, folder = "", session.folder
-    if folder is not None and session.done:
-        kept = f" {session.done} of {session.total} targets are finished and kept in {folder.path}."
+    if folder is not None and folder.has_files():  # what counts is what is on the disk: the stop may have come any time
+        done = {Path(name).stem for name in folder.known()}
+        count = sum(len(shard) for some in session.shards.values() for shard in some if shard.name in done)
+        kept = f" {count} of {session.total} targets are finished and kept in {folder.path}."
         kept += " The same command resumes from there."
     elif folder is not None:
         folder.remove()

@@ -85,6 +85,10 @@ class JobFolder:
         """Where the files of finished shards are."""
         return self.path / "shards"
 
+    def has_files(self) -> bool:
+        """Whether anything is finished: the file of a shard is there."""
+        return self.shards.is_dir() and any(not path.name.endswith(".unfinished") for path in self.shards.iterdir())
+
     def known(self) -> dict[str, str]:
         """The files that the journal knows as finished, and their digests."""
         return finished_files(self.journal)
