@@ -73,22 +73,22 @@ def for_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def printable(text: str) -> str:
+def printable_lines(text: str) -> str:
     r"""A text that may come from data, without characters that would steer a terminal; line breaks stay.
 
-    >>> printable("a\x1b[31mb\n\x9bc")
+    >>> printable_lines("a\x1b[31mb\n\x9bc")
     'a�[31mb\n�c'
     """
     return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in text)
 
 
-def plain_line(text: str) -> str:
+def printable(text: str) -> str:
     r"""The same as one line: line breaks go, too.
 
-    >>> plain_line("a\nb")
+    >>> printable("a\nb")
     'a�b'
     """
-    return printable(text).replace("\n", "�")
+    return printable_lines(text).replace("\n", "�")
 
 
 # --- Labels and classes of nodes, as the user gave them ---------------------------------------------------------------

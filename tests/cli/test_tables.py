@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from command_line import MINE, call, workshop
-from edgewise.cli.tables import plain_cell, safe_cell, write_columns
+from edgewise.cli.table_files import plain_cell, safe_cell, write_columns
 
 NASTY = ["=1+1", "+2", "-3", "@SUM(A1)", "\t=1", "\r=2", "'=3", "''", "plain", "=cmd|' /C calc'!A0", "", "5"]
 

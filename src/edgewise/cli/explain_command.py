@@ -15,7 +15,7 @@ import typer
 from edgewise.cli import options, terminal
 from edgewise.cli.options import CommonOptions, Force, PageOption, read_pairs, split_names, with_common_options
 from edgewise.cli.output import Output
-from edgewise.cli.tables import write_columns
+from edgewise.cli.table_files import write_columns
 from edgewise.cli.terminal import Voice
 from edgewise.errors import SettingError
 

@@ -19,7 +19,7 @@ import typer
 from edgewise.errors import EdgewiseError
 from edgewise.jobs.signals import terminable
 from edgewise.progress import Pace, Progress, log_lines, terminal_bar
-from edgewise.text import for_json, plain_line, printable
+from edgewise.text import for_json, printable, printable_lines
 
 if TYPE_CHECKING:
     from edgewise.cli.read.cli_question import CliQuestion
@@ -52,7 +52,7 @@ class Voice:
     def note(self, text: str) -> None:
         """Write one line."""
         if not self.quiet:
-            typer.echo(printable(text), err=True)
+            typer.echo(printable_lines(text), err=True)
 
     @contextmanager
     def progress(self, title: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
@@ -114,7 +114,7 @@ def _end(text: str, code: int, *, debug: bool) -> None:
         import traceback
 
         traceback.print_exc(file=sys.stderr)
-    typer.echo(printable(text), err=True)
+    typer.echo(printable_lines(text), err=True)
     raise typer.Exit(code)
 
 
@@ -130,7 +130,7 @@ def _show_once() -> Callable[..., None]:
         what = str(message) if category is UserWarning else category
         if what not in said:
             said.add(what)
-            typer.echo(printable(f"Warning: {message}"), err=True)
+            typer.echo(printable_lines(f"Warning: {message}"), err=True)
 
     return show
 
@@ -259,7 +259,7 @@ def _cell(text: str) -> Any:
     """A cell of a table: the data's names are never read as markup, and cannot steer the terminal."""
     from rich.text import Text
 
-    return Text(plain_line(text))
+    return Text(printable(text))
 
 
 def _probability(one: dict[str, Any]) -> str:

@@ -26,7 +26,7 @@ from edgewise.errors import InputError, ModelError
 from edgewise.files import digest_of
 from edgewise.question import pose
 from edgewise.question.target import Target
-from edgewise.text import plain_line
+from edgewise.text import printable
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _FEW = 5
@@ -76,7 +76,7 @@ class CliQuestion:
 
     def node_name(self, node: int) -> str:
         """The data's name of a node, safe to print; its number if it has none."""
-        return plain_line(self.graphs.names[node]) if self.graphs.names else str(node)
+        return printable(self.graphs.names[node]) if self.graphs.names else str(node)
 
     def target_name(self, index: Any) -> str:
         """The name of a node that is explained, of both ends of a link, or the number of a graph."""
@@ -87,7 +87,7 @@ class CliQuestion:
     def class_name(self, number: int) -> str:
         """The data's name of a class, safe to print; its number if it has none."""
         known = self.graphs.class_names
-        return plain_line(known[number]) if known and number < len(known) else str(number)
+        return printable(known[number]) if known and number < len(known) else str(number)
 
 
 def read_question(asked: CommonOptions, voice: Voice) -> CliQuestion:
