@@ -46,16 +46,18 @@ _WHERE = {
     "FileError": "edgewise.errors",
     "MissingExtraError": "edgewise.errors",
     "StaleQuestionError": "edgewise.errors",
+    "IncompleteWarning": "edgewise.errors",
     "LocalityWarning": "edgewise.errors",
     "OutputWarning": "edgewise.errors",
 }
 
-_PACKAGES = {"metrics": "edgewise.metrics", "trust": "edgewise.trust", "datasets": "edgewise.datasets"}
+_PACKAGES = {name: f"edgewise.{name}" for name in ("metrics", "trust", "datasets", "jobs")}
 
 __all__ = ["__version__", *_WHERE]
 
 if TYPE_CHECKING:
     from edgewise import datasets as datasets
+    from edgewise import jobs as jobs
     from edgewise import metrics as metrics
     from edgewise import trust as trust
     from edgewise.adapters.from_pyg import from_pyg as from_pyg
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from edgewise.api.write_page import write_page as write_page
     from edgewise.errors import EdgewiseError as EdgewiseError
     from edgewise.errors import FileError as FileError
+    from edgewise.errors import IncompleteWarning as IncompleteWarning
     from edgewise.errors import InputError as InputError
     from edgewise.errors import LocalityWarning as LocalityWarning
     from edgewise.errors import MissingExtraError as MissingExtraError

@@ -5,7 +5,7 @@ for every target that it can reach (`graph/copies.py`). Ranks within groups are 
 first, second, …".
 """
 
-from typing import Any, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias
 
 import torch
 from torch import Tensor
@@ -67,6 +67,28 @@ def plain_index(index: Tensor) -> list[Any]:
     ([4, 7], [(4, 7)])
     """
     return list(map(tuple, index.tolist())) if index.dim() == 2 else index.tolist()
+
+
+def positions_of(index: Tensor, asked: Any) -> list[int]:
+    """Where in an `index` a node, a graph or a pair stands; empty if it does not, or if it is none of them.
+
+    >>> positions_of(torch.tensor([4, 7, 4]), 4), positions_of(torch.tensor([[4, 7]]), (4, 7))
+    ([0, 2], [0])
+    """
+    numbers = asked if isinstance(asked, (tuple, list)) else [asked.item() if _is_one(asked) else asked]
+    if len(numbers) != (2 if index.dim() == 2 else 1) or (index.dim() == 1 and numbers is asked):
+        return []
+    if not all(isinstance(one, SupportsIndex) and not isinstance(one, (bool, Tensor)) for one in numbers):
+        return []
+    same = index.view(len(index), -1) == torch.tensor([min(int(one), 2**62) for one in numbers])
+    found: list[int] = same.all(dim=1).nonzero().view(-1).tolist()
+    return found
+
+
+def _is_one(asked: Any) -> bool:
+    return (
+        isinstance(asked, Tensor) and asked.dim() == 0 and not asked.is_floating_point() and asked.dtype != torch.bool
+    )
 
 
 def asked_index(index: Tensor) -> Tensor:

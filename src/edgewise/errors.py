@@ -33,6 +33,10 @@ class OutputWarning(UserWarning):
     """What the model returns looks like probabilities, but nothing says so."""
 
 
+class IncompleteWarning(UserWarning):
+    """A table of results was filtered: some targets are not in it."""
+
+
 class StaleQuestionError(EdgewiseError):
     """The model or the data have changed since the question was asked."""
 

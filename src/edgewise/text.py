@@ -73,13 +73,22 @@ def for_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def printable(text: str) -> str:
-    r"""A text of the data, without characters that would steer the terminal.
+def printable_lines(text: str) -> str:
+    r"""A text that may come from data, without characters that would steer a terminal; line breaks stay.
 
-    >>> printable("a\x1b[31mb")
-    'a�[31mb'
+    >>> printable_lines("a\x1b[31mb\n\x9bc")
+    'a�[31mb\n�c'
     """
-    return "".join(letter if letter.isprintable() else "�" for letter in text)
+    return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in text)
+
+
+def printable(text: str) -> str:
+    r"""The same as one line: line breaks go, too.
+
+    >>> printable("a\nb")
+    'a�b'
+    """
+    return printable_lines(text).replace("\n", "�")
 
 
 def typed_name(kind: str, number: int, names: Sequence[str] | Mapping[int, str] | None = None) -> str:

@@ -4,13 +4,10 @@
 only what is missing.
 """
 
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import FrameType
-from typing import Any
 
+from edgewise.jobs.signals import terminable
 from edgewise_paper.registry import Experiment, choose
 from edgewise_paper.store import Store
 from edgewise_paper.task import PaperOptions, Task, TaskOutcome
@@ -119,7 +116,7 @@ class _Schedule:
             return []
         workers: list[Worker] = []
         try:
-            with _signals_raise():
+            with terminable():
                 for _ in range(min(self.options.workers, len(self.waiting))):
                     workers.append(Worker(self.options))
                 self._work(workers)
@@ -180,24 +177,6 @@ def _longest_first(tasks: list[Task]) -> list[Task]:
         if task.after is not None:
             behind[task.after.key] = max(behind.get(task.after.key, 0.0), task.cost)
     return sorted(tasks, key=lambda task: -(task.cost + behind.get(task.key, 0.0)))
-
-
-@contextmanager
-def _signals_raise() -> Iterator[None]:
-    """Inside this block SIGTERM raises KeyboardInterrupt, as Ctrl-C does; only the main thread can arrange that."""
-
-    def stop(_signal: int, _frame: FrameType | None) -> Any:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 # --- The time left -----------------------------------------------------------------------------------------------------

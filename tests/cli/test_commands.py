@@ -13,7 +13,7 @@ from command_line import MINE, ROOT, SOURCE, call, error, printed, ring, worksho
 from edgewise.cli import options
 from edgewise.cli.options import CommonOptions, one_pair_each
 
-COMMANDS = ("explain", "walks", "features", "compare", "check", "ask", "methods", "demo", "reproduce")
+COMMANDS = ("explain", "walks", "features", "compare", "check", "ask", "job", "methods", "demo", "reproduce")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,9 +19,9 @@ from torch_geometric.nn import global_add_pool
 
 import edgewise as ew
 from checks import scores_of
-from command_line import MINE, call, error, network, printed, read_until, ring, running, workshop
-from edgewise.cli.session import in_pieces, joined
+from command_line import MINE, call, error, network, printed, ring, running, workshop
 from edgewise.cli.terminal import Voice
+from edgewise.results.concatenation import joined
 
 ENDINGS = ("parquet", "npz", "csv")
 
@@ -138,9 +139,6 @@ def test_a_place_that_cannot_be_written_is_said_before_the_work(no_work, tmp_pat
         assert sentence in error("explain", *MINE, "--out", place)
     assert "--page must end in .html, got why.pdf" in error("explain", *MINE, "--page", "why.pdf")
     assert "There is no folder nowhere" in error("explain", *MINE, "--page", "nowhere/why.html")
-    assert "--out holds the scores of one method" in error(
-        "explain", *MINE, "--method", "full,random", "--out", "result.csv"
-    )
 
 
 def test_a_missing_extra_is_said_before_the_work(no_work, monkeypatch):
@@ -170,9 +168,7 @@ def test_only_files_that_we_wrote_are_replaced(mine, tmp_path, pages):
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_on_a_full_disk_nothing_is_left_under_the_final_name(monkeypatch, ending):
     monkeypatch.setattr("edgewise.files.os.fdopen", full_disk)
-    assert f"result.{ending} could not be written: No space left on device" in error(
-        "explain", *MINE, "--out", f"result.{ending}"
-    )
+    assert "could not be written: No space left on device" in error("explain", *MINE, "--out", f"result.{ending}")
     assert files() == []
 
 
@@ -187,58 +183,85 @@ def test_an_earlier_result_survives_a_full_disk(monkeypatch):
 # Interruptions ########################################################################################################
 
 
+JOB = ".result.{}.job"
+
+
 @pytest.fixture
-def interrupted(monkeypatch):
-    """Ctrl-C after the first piece, once; how many targets each piece had."""
-    explain, pieces, stop = ew.explain, [], [KeyboardInterrupt()]
+def few(monkeypatch):
+    """Shards of at most eight targets."""
+    monkeypatch.setattr("edgewise.jobs.plan.MOST_TARGETS", 8)
+
+
+@pytest.fixture
+def interrupted(monkeypatch, few):
+    """Ctrl-C after the first shard, once; how many targets each shard had."""
+    explain, shards, stop = ew.explain, [], [KeyboardInterrupt()]
 
     def interrupting(*arguments, **options):
-        if pieces and stop:
+        if shards and stop:
             raise stop.pop()
-        pieces.append(len(arguments[2]))
+        shards.append(len(arguments[2]))
         return explain(*arguments, **options)
 
     monkeypatch.setattr(ew, "explain", interrupting)
-    return pieces
+    return shards
 
 
-@pytest.mark.parametrize("ending", ENDINGS[:2])
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_after_ctrl_c_finished_parts_are_kept_and_the_same_command_goes_on(mine, interrupted, ending):
     command = ("explain", *MINE, "--out", f"result.{ending}", "--level", "layer")
     stopped = call(*command, code=130)
-    assert (
-        f"8 of 12 targets are finished and kept in result.partial.{ending}. The same command resumes" in stopped.stderr
-    )
-    assert files() == ["result.partial.json", f"result.partial.{ending}"]
-    assert json.loads(Path("result.partial.json").read_text())["finished"] == {"targets": 8, "of": 12}
-    assert len(ew.load(f"result.partial.{ending}")) == 8
+    assert f"8 of 12 targets are finished and kept in {JOB.format(ending)}. The same command resumes" in stopped.stderr
+    assert files() == [JOB.format(ending)]
+    assert len(ew.load(f"{JOB.format(ending)}/shards/gradient-00000.npz")) == 8
     assert "Resuming from" in call(*command).stderr
     assert interrupted == [8, 4]
-    assert files() == ["result.json", f"result.{ending}"]
-    torch.testing.assert_close(
-        scores_of(ew.load(f"result.{ending}")), scores_of(ew.explain(mine, ring(), range(12), level="layer"))
+    assert files() == sorted(["result.json", f"result.{ending}"])
+    if ending != "csv":
+        torch.testing.assert_close(
+            scores_of(ew.load(f"result.{ending}")), scores_of(ew.explain(mine, ring(), range(12), level="layer"))
+        )
+
+
+def test_several_methods_have_a_file_each_and_one_manifest(mine):
+    call("explain", *MINE, "--method", "gradient,shapley", "--set", "samples=3", "--out", "result.npz", "--quiet")
+    assert files() == ["result.gradient.npz", "result.json", "result.shapley.npz"]
+    story = json.loads(Path("result.json").read_text())
+    assert story["files"] == {"gradient": "result.gradient.npz", "shapley": "result.shapley.npz"}
+    assert torch.equal(scores_of(ew.load("result.gradient.npz")), scores_of(ew.explain(mine, ring())))
+    assert ew.load("result.shapley.npz").settings["samples"] == 3
+    assert "None of gradient, full has a setting 'samples'" in error(
+        "explain", *MINE, "--method", "gradient,full", "--set", "samples=3", "--out", "result.npz"
     )
+    call("explain", *MINE, "--method", "gradient,shapley", "--out", "result.npz", "--quiet")  # they are ours
 
 
 def test_parts_of_another_question_are_not_taken(interrupted):
     call("explain", *MINE, "--out", "result.npz", code=130)
-    assert "Resuming" not in call("explain", *MINE, "--out", "result.npz", "--level", "layer").stderr
+    said = call("explain", *MINE, "--out", "result.npz", "--level", "layer").stderr
+    assert "Resuming" not in said
+    assert "Parts of another question in .result.npz.job are given up: question.level was 'input', is 'layer'" in said
     assert len(ew.load("result.npz")) == 12
 
 
-def test_after_ctrl_c_walks_are_kept_and_nobody_promises_that_they_resume(monkeypatch):
-    walks, pieces = ew.walks, []
+def test_after_ctrl_c_walks_go_on_too(monkeypatch, few):
+    walks, shards = ew.walks, []
 
     def interrupting(*arguments, **options):
-        if pieces:
+        shards.append(len(arguments[2]))
+        if len(shards) == 2:
             raise KeyboardInterrupt
-        pieces.append(len(arguments[2]))
         return walks(*arguments, **options)
 
     monkeypatch.setattr(ew, "walks", interrupting)
-    stopped = call("walks", *MINE, "--out", "walks.npz", code=130)
-    assert "8 of 12 targets are finished and kept in walks.partial.npz." in stopped.stderr
-    assert "resumes" not in stopped.stderr
+    stopped = call("walks", *MINE, "--out", "result.csv", code=130)
+    assert "8 of 12 targets are finished and kept in .result.csv.job." in stopped.stderr
+    call("walks", *MINE, "--out", "result.csv")
+    assert shards == [8, 4, 4]
+    resumed = Path("result.csv").read_bytes()
+    call("walks", *MINE, "--out", "result.csv")
+    assert Path("result.csv").read_bytes() == resumed
+    assert files() == ["result.csv", "result.json"]
 
 
 def test_after_ctrl_c_without_a_file_nothing_is_written(interrupted):
@@ -246,7 +269,7 @@ def test_after_ctrl_c_without_a_file_nothing_is_written(interrupted):
     assert files() == []
 
 
-def test_an_error_in_the_middle_keeps_finished_parts_too(monkeypatch):
+def test_an_error_in_the_middle_keeps_finished_parts_too(monkeypatch, few):
     explain = ew.explain
 
     def failing(model, data, index, **options):
@@ -256,24 +279,27 @@ def test_an_error_in_the_middle_keeps_finished_parts_too(monkeypatch):
 
     monkeypatch.setattr(ew, "explain", failing)
     said = error("explain", *MINE, "--out", "result.csv")
-    assert said == "Error: The model failed. 8 of 12 targets are finished and kept in result.partial.csv."
+    assert said == (
+        "Error: The model failed. 8 of 12 targets are finished and kept in .result.csv.job. The same command resumes "
+        "from there."
+    )
 
 
-def test_ctrl_c_on_the_real_command_ends_in_one_sentence(tmp_path):
-    data = ring(400)
+@pytest.mark.parametrize("kill", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_ctrl_c_and_sigterm_on_the_real_command_end_in_one_sentence(tmp_path, kill):
+    data = ring(5000)
     np.savez("large.npz", x=data.x.numpy(), edge_index=data.edge_index.numpy())
-    slow = ("--method", "gnn_explainer", "--set", "epochs=300", "--out", "result.npz")
+    slow = ("--method", "gnn_explainer", "--set", "epochs=200", "--out", "result.npz")
     with running("explain", *MINE[:-1], "large.npz", *slow, cwd=tmp_path) as process:
-        read_until(process, " of 400")  # the first piece is finished
-        process.send_signal(signal.SIGINT)
+        journal = Path(".result.npz.job/journal.jsonl")
+        while not (journal.is_file() and journal.stat().st_size) and process.poll() is None:
+            time.sleep(0.01)  # until the first shard is finished
+        process.send_signal(kill)
         _, said = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in said
-    assert "targets are finished and kept in result.partial.npz" in said
-    kept = ew.load("result.partial.npz")
-    assert 8 <= len(kept) < 400
-    assert json.loads(Path("result.partial.json").read_text())["finished"] == {"targets": len(kept), "of": 400}
-    assert files() == ["result.partial.json", "result.partial.npz"]
+    assert "targets are finished and kept in .result.npz.job. The same command resumes from there." in said
+    assert files() == [".result.npz.job"]
 
 
 METHODS = [{}, {"level": "layer"}, {"method": "random"}, {"method": "shapley", "samples": 3}, {"method": "full"}]
@@ -306,24 +332,6 @@ def _assert_same(ours, theirs):
         torch.testing.assert_close(one.scores, other.scores)
         for name in ("self_scores", "standard_errors"):
             torch.testing.assert_close(getattr(one, name), getattr(other, name), equal_nan=True)
-
-
-def test_pieces_grow_while_larger_ones_do_more_in_the_same_time(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr("edgewise.cli.session.perf_counter", lambda: now[0])
-
-    def sizes(cost, total=2000):
-        def work(positions):
-            size = positions.stop - positions.start
-            now[0] += cost(size)
-            return size
-
-        return list(in_pieces(total, work, lambda _: None))
-
-    assert sizes(lambda _: 3.0)[:4] == [8, 16, 32, 64]  # targets share everything
-    assert set(sizes(lambda size: 1.0 * size, 100)[1:-1]) == {16}  # and nothing
-    assert len(sizes(lambda size: 1e-4 * size)) == 5
-    assert sum(sizes(lambda size: 0.1 + 0.01 * size)) == 2000
 
 
 class Terminal(io.StringIO):

@@ -15,7 +15,7 @@ from places import ROOT
 from source_tree import PACKAGES, Import, Source, sources
 
 WORDS_OF_THE_FIELD = {"lowering", "training"}
-PUBLIC = ("edgewise", "edgewise.metrics", "edgewise.trust", "edgewise.datasets", "edgewise.report")
+PUBLIC = ("edgewise", "edgewise.metrics", "edgewise.trust", "edgewise.datasets", "edgewise.report", "edgewise.jobs")
 PYTREE = "torch.utils._pytree"
 STORE = re.compile(r"\._store\b|\._mapping\b")
 

@@ -117,15 +117,23 @@ def with_about(source, path, **changed):
 
 
 @pytest.mark.parametrize("ending", [".npz", ".parquet"])
-@pytest.mark.parametrize("version", [2, 17, "new"])
+@pytest.mark.parametrize("version", [3, 17, "new"])
 def test_a_version_from_the_future_is_refused_with_a_sentence(tmp_path, ending, version):
     with_about(FOLDER / f"node_full{ending}", tmp_path / f"new{ending}", version=version)
-    with pytest.raises(ew.FileError, match=rf"version 1 of the format.*{version!r}.*pip install -U edgewise"):
+    with pytest.raises(ew.FileError, match=rf"version 2 of the format.*{version!r}.*pip install -U edgewise"):
         ew.load(tmp_path / f"new{ending}")
 
 
 @pytest.mark.parametrize("ending", [".npz", ".parquet"])
-def test_what_is_saved_today_has_version_1_and_counts_layers_by_depth(tmp_path, ending):
+def test_a_file_of_version_1_has_no_digest_and_loads(tmp_path, ending):
+    with_about(FOLDER / f"node_layer_occlusion{ending}", tmp_path / f"one{ending}", version=1)
+    found, old = ew.load(tmp_path / f"one{ending}"), ew.load(FOLDER / f"node_layer_occlusion{ending}")
+    assert "layers" not in found.settings  # they are those of the depth
+    assert torch.equal(found[0].scores, old[0].scores)
+
+
+@pytest.mark.parametrize("ending", [".npz", ".parquet"])
+def test_what_is_saved_today_has_version_2_and_counts_layers_by_depth(tmp_path, ending):
     if ending == ".parquet":
         pytest.importorskip("pyarrow")
     old, _ = load("node_layer_occlusion.npz")
@@ -137,7 +145,7 @@ def test_what_is_saved_today_has_version_1_and_counts_layers_by_depth(tmp_path, 
     for name in ("old", "new"):
         path = tmp_path / f"{name}{ending}"
         with_about(path, tmp_path / f"again{ending}")  # reads it
-        assert re.search(rb'"version": 1', about_bytes(path))
+        assert re.search(rb'"version": 2', about_bytes(path))
 
 
 def about_bytes(path):

@@ -4,7 +4,7 @@ The first phase, `eig_search`, is a method of `explain`: how far the explained n
 second, `best_subgraph`, takes the scores of any method and tries the strongest 1, 2, 3, … edges.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +84,7 @@ class KnownScores:
     target: Tensor
     """`[T]`: the explained classes."""
     settings: Mapping[str, Any]
-    graphs: tuple[tuple[Tensor, int], ...]
+    graphs: Sequence[tuple[Tensor, int]]
     """Per graph: `edge_index` and the number of nodes."""
     row: Tensor
     """`[n]`: the target of a score, 0 to T − 1."""

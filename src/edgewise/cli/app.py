@@ -1,8 +1,8 @@
 """The command line's table of contents: every command, the version, and `methods`, which is small enough to be here.
 
 The other commands are in `explain_command`, `walks_command`, `features_command`, `question_commands` (`compare`, `check`,
-`ask`) and `demo_command`, each with its options, its help and its work. Those files import nothing heavy when they are
-loaded: torch is imported inside the functions that work, never for help or completion.
+`ask`), `job_commands` and `demo_command`, each with its options, its help and its work. Those files import nothing heavy when
+they are loaded: torch is imported inside the functions that work, never for help or completion.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 import edgewise
-from edgewise.cli import demo_command, explain_command, features_command, question_commands, walks_command
+from edgewise.cli import demo_command, explain_command, features_command, job_commands, question_commands, walks_command
 from edgewise.cli.options import PairsCommand
 from edgewise.cli.terminal import guarded
 
@@ -95,5 +95,6 @@ app.command(cls=PairsCommand, epilog=features_command.EPILOG)(features_command.f
 app.command(cls=PairsCommand, epilog=question_commands.COMPARE_EPILOG)(question_commands.compare)
 app.command(cls=PairsCommand, epilog=question_commands.CHECK_EPILOG)(question_commands.check)
 app.command(cls=PairsCommand, epilog=question_commands.ASK_EPILOG)(question_commands.ask)
+app.add_typer(job_commands.job_app, name="job", epilog=job_commands.JOB_EPILOG)
 app.command(epilog=METHODS_EPILOG)(methods)
 app.command(epilog=demo_command.EPILOG)(demo_command.demo)

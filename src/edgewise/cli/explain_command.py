@@ -1,11 +1,11 @@
 """`edgewise explain`: a signed score for every edge.
 
-First the command with its options and help, then its work: read, explain piece by piece, write, show. The library is imported
+First the command with its options and help, then its work: read, explain shard by shard, write, show. The library is imported
 inside the functions that work, so `edgewise explain --help` needs no torch. The order matters for users too: files that could
 not be written are refused (`Output.claim`) before anything slow is loaded.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,14 +14,17 @@ import typer
 
 from edgewise.cli import options, terminal
 from edgewise.cli.options import CommonOptions, Force, PageOption, read_pairs, split_names, with_common_options
-from edgewise.cli.output import Output, write_columns
+from edgewise.cli.output import Output
+from edgewise.cli.table_files import write_columns
 from edgewise.cli.terminal import Voice
 from edgewise.errors import SettingError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import edgewise as ew
     from edgewise.cli.read.cli_question import CliQuestion
-    from edgewise.cli.session import Session, Work
+    from edgewise.cli.session import Session
 
 EPILOG = """Examples:
 
@@ -30,7 +33,7 @@ edgewise explain --data infection --index 22 --page why.html
 edgewise explain --model my_model:GCN --model-args hidden=16 --weights weights.pt --data graph.npz --index test
 --method occlusion --level layer --out result.parquet
 
-Exit codes: 0 done, 1 bad input, 2 wrong usage, 130 Ctrl-C (what is finished is kept in result.partial.parquet)."""
+Exit codes: 0 done, 1 bad input, 2 wrong usage, 130 Ctrl-C or SIGTERM (the same command goes on from what is finished)."""
 
 
 @with_common_options
@@ -40,8 +43,8 @@ def explain(
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"One of {', '.join(options.METHODS)}; for a page also several, separated by commas. Default: gradient; on a "
-            f"page {', '.join(options.PAGE_METHODS)}.",
+            help=f"One of {', '.join(options.METHODS)}, or several, separated by commas: each gets a file "
+            f"(result.gradient.parquet). Default: gradient; on a page {', '.join(options.PAGE_METHODS)}.",
             autocompletion=options.completing_list(options.METHODS),
         ),
     ] = None,
@@ -66,15 +69,12 @@ def explain(
 ) -> None:
     """Why does the model predict this? A signed score for every edge: positive supports the class, negative opposes it."""
     chosen = split_names(method or "gradient")
-    if out is not None and len(chosen) > 1:
-        raise SettingError(
-            f"--out holds the scores of one method, got {', '.join(chosen)}. Run the command once for each."
-        )
-    voice, output = Voice(quiet=asked.quiet), Output(out, page, force)
+    voice, output = Voice(quiet=asked.quiet), Output(out, page, force, chosen if out is not None else chosen[:1])
     output.claim(asked)
     paged = {} if method is None else {"methods": chosen}
     paged |= {} if level is None else {"levels": [level]}
-    _run(asked, voice, output, ExplainOptions(chosen[0], level or "input", top, read_pairs(set_, "--set")), paged)
+    how = ExplainOptions(chosen[0], level or "input", top, read_pairs(set_, "--set"))
+    _run(asked, voice, output, how, paged)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class ExplainOptions:
     """What `explain` asks besides the shared options; part of the manifest."""
 
     method: str
-    """A name of `options.METHODS`."""
+    """A name of `options.METHODS`; of several, the first."""
     level: str
     """`"input"` or `"layer"`."""
     top: int | None
@@ -101,24 +101,44 @@ def _run(asked: CommonOptions, voice: Voice, output: Output, how: ExplainOptions
         how: The command's own options.
         paged: Arguments of `ew.write_page` that only concern a page: methods and levels, if they were named.
     """
-    from edgewise.cli.session import Session, joined
+    from edgewise.cli.session import started
+    from edgewise.results.concatenation import joined
 
-    session = Session.start("explain", asked, voice, output, asdict(how))
-    work = _explain(session, how)
-    written = session.finish(work, partial(_save_parts, work, session.question), paged | how.settings)
-    _show(session.question, joined(work.parts), how, written)
+    methods = _own_settings(output.methods, how)
+    told = {**asdict(how), **({"methods": list(methods)} if len(methods) > 1 else {})}
+    with started("explain", asked, voice, output, told, paged) as session:
+        found = {method: joined(_explain(session, one)) for method, one in methods.items()}
+        saves = {method: partial(_save, explained, session.question) for method, explained in found.items()}
+        written = session.finish(saves, how.settings)
+    _show(session.question, found[how.method], how, written)
 
 
-def _explain(session: "Session", how: ExplainOptions) -> "Work[ew.ExplanationSet]":
-    """Explain the targets, piece by piece, after those that an earlier run has finished.
+def _own_settings(methods: "Sequence[str]", how: ExplainOptions) -> dict[str, ExplainOptions]:
+    """The options of each method; of several, each takes those of `--set` that it knows, and one that none knows is refused."""
+    from edgewise.algorithms.registry import find_method
 
-    Parts of an earlier run count only if the question, the files and the versions are the same (`Destination.kept`). Each
-    piece is one call of `ew.explain`, which decides itself how many targets fit the memory.
+    if len(methods) < 2:
+        return {how.method: how}
+    known = {method: find_method(method, how.level).settings for method in methods}
+    if unknown := sorted(set(how.settings) - {name for names in known.values() for name in names}):
+        raise SettingError(
+            f"None of {', '.join(methods)} has a setting {unknown[0]!r}. Use edgewise methods to see them."
+        )
+    return {
+        method: replace(how, method=method, settings={n: v for n, v in how.settings.items() if n in known[method]})
+        for method in methods
+    }
+
+
+def _explain(session: "Session", how: ExplainOptions) -> "list[ew.ExplanationSet]":
+    """Explain the targets, shard by shard, after those that an earlier run has finished.
+
+    Each shard is one call of `ew.explain`, which decides itself how many targets fit the memory.
     """
     import edgewise as ew
-    from edgewise.cli.session import work_through
+    from edgewise.jobs.explanation_work import ExplanationWork
 
-    question, destination = session.question, session.destination
+    question = session.question
 
     def explain_some(positions: slice) -> ew.ExplanationSet:
         found = ew.explain(
@@ -136,25 +156,19 @@ def _explain(session: "Session", how: ExplainOptions) -> "Work[ew.ExplanationSet
         assert isinstance(found, ew.ExplanationSet)  # a list was asked for
         return found
 
-    kept = destination.kept() if destination is not None else None
-    earlier = [ew.load(kept)] if kept is not None else []
-    done = sum(map(len, earlier))
-    if kept is not None:
-        session.voice.note(f"Resuming from {kept}: {done} of {len(question.index)} targets are finished.")
-    return work_through(session.voice, f"{how.method} ({how.level})", session.targets, explain_some, earlier, done)
+    work = ExplanationWork(explain_some, question.index, how.method, how.level)
+    return session.work(how.method, f"{how.method} ({how.level})", work)
 
 
-def _save_parts(work: "Work[ew.ExplanationSet]", question: "CliQuestion", path: Path) -> None:
+def _save(explained: "ew.ExplanationSet", question: "CliQuestion", path: Path) -> None:
     """Write the scores in the format of the file's ending, with the names of the nodes if the data has them.
 
     A `.npz` or `.parquet` can be read back by `ew.load`; a `.csv` has a row for every score that is not zero.
     """
-    from edgewise.cli.session import joined
     from edgewise.results.export import columns
     from edgewise.results.storage import save
     from edgewise.results.typed_tables import named_columns
 
-    explained = joined(work.parts)
     node_names = question.graphs.node_names if question.graphs.is_one else None
     if path.suffix == ".csv":
         write_columns(path, named_columns(columns(explained), node_names))

@@ -11,7 +11,8 @@ import typer
 
 from edgewise.cli import options, terminal
 from edgewise.cli.options import CommonOptions, Force, read_pairs, story_of, with_common_options
-from edgewise.cli.output import Destination, Output, write_columns
+from edgewise.cli.output import Destination, Output
+from edgewise.cli.table_files import write_columns
 from edgewise.cli.terminal import Voice
 
 if TYPE_CHECKING:

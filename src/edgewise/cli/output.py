@@ -1,40 +1,35 @@
 """Where results go: claimed before the long work, written whole or not at all, with the story of the run beside them.
 
-In the order of a run: `Output.claim` refuses files that could not be written in the end, or that are not ours;
-`Destination` writes the result, or keeps finished parts as `result.partial.parquet` until then; `write_columns` writes a
-table; `manifest` is the JSON beside a result: what was asked, of what, with which versions, and how long it took.
+In the order of a run: `Output.claim` refuses files that could not be written in the end, or that are not ours; `Destination`
+knows where everything goes and makes it visible in one step; `manifest` is the JSON beside a result: what was asked, of what,
+with which versions, and how long it took.
 
 After `edgewise explain --out result.parquet ...` the folder has
 
     result.parquet            the scores
     result.json               the manifest
 
-and, while the work is interrupted, `result.partial.parquet` and `result.partial.json` instead: the same command finds them,
-checks that they answer the same question, and goes on from there.
+and, as long as the work is not finished, the hidden folder `.result.parquet.job`: a job (`edgewise.jobs`) with what is done.
+With several methods there is a file for each: `result.gradient.parquet`, `result.occlusion.parquet`.
 """
 
-import csv
-import hashlib
 import importlib.util
-import io
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgewise.cli.options import CommonOptions
 from edgewise.errors import FileError, SettingError, missing_extra
 from edgewise.files import versions, write_whole
-
-if TYPE_CHECKING:
-    import numpy as np
+from edgewise.jobs.job_folder import JobFolder
+from edgewise.jobs.publication import complete, publish
 
 FORMAT = "edgewise-manifest-1"
 ENDINGS = (".parquet", ".csv", ".npz")
-_SAME = ("format", "command", "question", "hashes", "versions")  # of a manifest, if its parts can be used
 
 
 # --- Before the work ---------------------------------------------------------------------------------------------------
@@ -50,12 +45,14 @@ class Output:
     """An HTML page."""
     force: bool
     """Whether files that we did not write may be replaced."""
+    methods: Sequence[str] = ()
+    """If the results are those of several methods, their names: each has a file."""
 
     def claim(self, asked: CommonOptions) -> None:
         """Refuse what could not be written in the end: wrong endings, folders, foreign files, missing packages."""
         inputs = [Path(asked.data).expanduser(), *([asked.weights] if asked.weights else [])]
         if self.out is not None:
-            claim_result(self.out, inputs, force=self.force)
+            claim_result(self.out, inputs, self.methods, force=self.force)
             if self.out.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
                 raise missing_extra("pyarrow", "table", "A .parquet file")
         if self.page is not None:
@@ -64,8 +61,8 @@ class Output:
                 raise missing_extra("bokeh", "page", "A page")
 
 
-def claim_result(path: Path, inputs: Iterable[Path], *, force: bool) -> None:
-    """Refuse a result file that could not be written, or that would replace a file which we did not write.
+def claim_result(path: Path, inputs: Iterable[Path], methods: Sequence[str] = (), *, force: bool) -> None:
+    """Refuse result files that could not be written, or that would replace files which we did not write.
 
     A file is ours if a manifest beside it names it.
     """
@@ -73,11 +70,11 @@ def claim_result(path: Path, inputs: Iterable[Path], *, force: bool) -> None:
         raise SettingError(
             f"--out must end in {', '.join(ENDINGS)}, got {path}. Use --out result.parquet, for example."
         )
-    beside = manifest_of(path)
+    beside, inputs = manifest_of(path), list(inputs)
     found = read_manifest(beside)
-    ours = found is not None and found.get("file") == path.name
-    for file in (path, beside):
-        _claim(file, inputs, taken=not ours and not force)
+    ours = set() if found is None else {beside.name, found.get("file"), *found.get("files", {}).values()}
+    for file in (*files_of(path, methods).values(), beside):
+        _claim(file, inputs, taken=file.name not in ours and not force)
 
 
 def claim_page(path: Path, inputs: Iterable[Path], *, force: bool) -> None:
@@ -122,12 +119,26 @@ def manifest_of(path: Path) -> Path:
     return path.with_suffix(".json")
 
 
-def partial(path: Path) -> Path:
-    """Where finished parts of a result are kept: `result.partial.parquet` for `result.parquet`."""
-    return path.with_suffix(f".partial{path.suffix}")
+def files_of(path: Path, methods: Sequence[str]) -> dict[str, Path]:
+    """Where the results of each method go: with several, each has a file of its own.
+
+    >>> [str(file) for file in files_of(Path("result.csv"), ["gradient", "full"]).values()]
+    ['result.gradient.csv', 'result.full.csv']
+    """
+    if len(methods) < 2:
+        return dict.fromkeys(methods or [""], path)
+    return {method: path.with_suffix(f".{method}{path.suffix}") for method in methods}
+
+
+def hidden(path: Path) -> Path:
+    """The folder of the job that makes a result: `.result.parquet.job` for `result.parquet`."""
+    return path.with_name(f".{path.name}.job")
 
 
 # --- The result ---------------------------------------------------------------------------------------------------------
+
+Save = Callable[[Path], None]
+"""Writes a file to a path, whole or not at all."""
 
 
 @dataclass(frozen=True)
@@ -143,81 +154,40 @@ class Destination:
     total: int
     """The number of targets."""
 
-    def write(self, save: Callable[[Path], None], **more: Any) -> dict[str, Any]:
-        """Write the complete result and its manifest, and remove kept parts; `more` goes into the manifest."""
-        content = self._write(self.path, save, self.total, more)
-        unfinished = partial(self.path)
-        for path in (unfinished, manifest_of(unfinished)):
-            path.unlink(missing_ok=True)
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for an interrupted run to go on."""
+        head = {"command": self.command, "question": dict(self.question), "hashes": dict(self.hashes)}
+        return {**head, "versions": versions()}
+
+    def write(self, save: Save, **more: Any) -> dict[str, Any]:
+        """Write a result that was computed in one go, and its manifest, as one step; `more` goes into the manifest."""
+        with JobFolder(hidden(self.path)) as folder:
+            complete(folder.path)
+            try:
+                return self.publish(folder, {"": save}, {}, more)
+            finally:
+                complete(folder.path)  # if it was decided, it is done
+                folder.remove()
+
+    def publish(
+        self, folder: JobFolder, saves: Mapping[str, Save], beside: Mapping[Path, Save], more: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Make results, what belongs `beside` them and their manifest visible in one step; what the manifest says.
+
+        Args:
+            folder: The folder of the job.
+            saves: What writes the result of each method, by its name; one result may be called "".
+            beside: Further files, such as a page.
+            more: Goes into the manifest.
+        """
+        files = files_of(self.path, list(saves))
+        named = {"file": self.path.name} if len(files) == 1 else {"files": {m: file.name for m, file in files.items()}}
+        finished = {"targets": self.total, "of": self.total}
+        content = manifest(self.command, self.question, self.hashes, **named, finished=finished, **more)
+        results = {file: saves[method] for method, file in files.items()}
+        publish(folder.path, {manifest_of(self.path): lambda path: write_manifest(path, content), **results, **beside})
         return content
-
-    def keep(self, save: Callable[[Path], None], done: int, **more: Any) -> Path:
-        """Write what is finished, `done` targets, under a name that says that it is not all."""
-        path = partial(self.path)
-        self._write(path, save, done, more)
-        return path
-
-    def kept(self) -> Path | None:
-        """Parts of the same question that an earlier run has kept; `None` if there are none that can be read back."""
-        path = partial(self.path)
-        found = read_manifest(manifest_of(path))
-        if found is None or not path.is_file() or path.suffix == ".csv":
-            return None
-        asked = manifest(self.command, self.question, self.hashes)
-        return path if all(found[name] == asked[name] for name in _SAME) else None
-
-    def _write(self, path: Path, save: Callable[[Path], None], done: int, more: Mapping[str, Any]) -> dict[str, Any]:
-        """Write a file and its manifest; what the manifest says."""
-        finished = {"targets": done, "of": self.total}
-        content = manifest(self.command, self.question, self.hashes, file=path.name, finished=finished, **more)
-        save(path)
-        write_manifest(manifest_of(path), content)
-        return content
-
-
-# --- Tables -------------------------------------------------------------------------------------------------------------
-
-
-Columns = Mapping[str, "np.ndarray | Sequence[Any]"]
-"""A table, column by column."""
-
-
-def write_columns(path: Path, columns: Columns) -> None:
-    """Write a table as `.csv`, `.parquet` or `.npz`, as the ending says: whole, or not at all."""
-    writers = {".csv": _csv, ".parquet": _parquet, ".npz": _npz}
-    write_whole(path, lambda file: writers[path.suffix](file, columns))
-
-
-def _csv(file: Any, columns: Columns) -> None:
-    """Write rows of texts in UTF-8, the names of the columns first."""
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    rows = csv.writer(text)
-    rows.writerow(columns)
-    rows.writerows(zip(*(_plain(column) for column in columns.values()), strict=True))
-    text.flush()
-    text.detach()  # the file is closed by who opened it
-
-
-def _plain(column: "np.ndarray | Sequence[Any]") -> Sequence[Any]:
-    """Python's own numbers, which `csv` writes without the names of numpy's types."""
-    return column.tolist() if hasattr(column, "tolist") else column
-
-
-def _parquet(file: Any, columns: Columns) -> None:
-    """Write with pyarrow, which the extra `table` brings."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise missing_extra("pyarrow", "table", "A .parquet file") from error
-    parquet.write_table(pyarrow.table(dict(columns)), file)
-
-
-def _npz(file: Any, columns: Columns) -> None:
-    """Write an array for every column."""
-    import numpy as np
-
-    np.savez_compressed(file, **dict(columns))  # type: ignore[arg-type]
 
 
 # --- The manifest -------------------------------------------------------------------------------------------------------
@@ -247,24 +217,3 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) and found.get("format") == FORMAT else None
-
-
-def digest_of(*files: Path) -> str:
-    """SHA-256 of the files, one after another; for one file, what `sha256sum` prints."""
-    whole = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as content:
-            for block in iter(lambda: content.read(2**20), b""):
-                whole.update(block)
-    return whole.hexdigest()
-
-
-def digest_of_tensors(graphs: Iterable[Any]) -> str:
-    """SHA-256 of every tensor of some graphs, in the order of their names; with names, types and shapes."""
-    whole = hashlib.sha256()
-    for graph in graphs:
-        for name, value in sorted(graph.to_dict().items()):
-            if hasattr(value, "numpy"):
-                array = value.detach().cpu().contiguous().numpy()
-                whole.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
-    return whole.hexdigest()

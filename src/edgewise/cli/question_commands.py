@@ -17,8 +17,10 @@ import typer
 
 from edgewise.cli import options
 from edgewise.cli.options import CommonOptions, Force, split_names, story_of, with_common_options
-from edgewise.cli.output import Destination, Output, write_columns
+from edgewise.cli.output import Destination, Output
+from edgewise.cli.table_files import write_columns
 from edgewise.cli.terminal import DOUBTFUL, Voice, print_json
+from edgewise.text import printable_lines
 
 ASK_EPILOG = """Examples:
 
@@ -48,7 +50,7 @@ def ask(asked: CommonOptions) -> None:
         about = {"layers": question.num_layers, "way": question.way, "settings": dict(question.settings)}
         print_json({"command": "ask", **about, "targets": targets})
     elif not asked.quiet:
-        typer.echo(str(question))
+        typer.echo(printable_lines(str(question)))
 
 
 COMPARE_EPILOG = """Examples:
@@ -122,7 +124,7 @@ def _compare(asked: CommonOptions, voice: Voice, out: Path | None, how: dict[str
     if asked.json:
         print_json({"command": "compare", **found.to_dict()})
     elif not asked.quiet:
-        typer.echo(str(found))
+        typer.echo(printable_lines(str(found)))
 
 
 CHECK_EPILOG = """Examples:
@@ -164,7 +166,7 @@ def check(
     if asked.json:
         print_json({"command": "check", **report.to_dict()})
     elif not asked.quiet:
-        typer.echo(str(report))
+        typer.echo(printable_lines(str(report)))
     required = [report.statement(name) for name in require or () if name != "all"]
     required += report.statements if "all" in (require or ()) else ()
     doubtful = [f"{one.name} ({one.verdict})" for one in required if one.verdict not in _GOOD]

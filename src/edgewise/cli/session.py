@@ -1,155 +1,39 @@
-"""A run of `explain` or `walks`: read everything, work in pieces, write the result and the page.
+"""A run of `explain` or `walks`: read everything, work in shards, write the results and the page as one step.
 
-`Session.start` reads. `work_through` runs a function on slice after slice of the targets and hands back a `Work`: the
-pieces that were finished, and what stopped the rest; `joined` makes one `ExplanationSet` of the pieces. `Session.finish`
-writes the result, or keeps what is finished if the work stopped early. Loaded when a command runs: it needs torch.
+`started` reads and opens the job beside the result (`edgewise.jobs`); `Session.work` goes through the shards of one method:
+those that an earlier run has finished are read, the others are done and kept as they finish; `Session.finish` writes. Whatever
+ends it early (Ctrl-C, SIGTERM, an error, a full disk) leaves finished shards where the same command finds them. Without
+`--out` there is no job, and shards are only how progress shows. Loaded when a command runs: it needs torch.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Generic, TypeVar
-
-import torch
+from typing import Any, TypeVar
 
 from edgewise.cli.options import CommonOptions, story_of
-from edgewise.cli.output import Destination, Output
+from edgewise.cli.output import Destination, Output, Save, files_of, hidden
 from edgewise.cli.read.cli_question import CliQuestion, read_question
 from edgewise.cli.terminal import SHOWN_TARGETS, Interrupted, Voice
 from edgewise.errors import EdgewiseError
-from edgewise.results.entries import Entries
-from edgewise.results.explanation import Settings
-from edgewise.results.explanation_set import ExplanationSet
+from edgewise.jobs.digests import digest_of_index
+from edgewise.jobs.job_folder import JobFolder, differences, key_of
+from edgewise.jobs.plan import Shard, costs_of, plan
+from edgewise.jobs.publication import complete, copy
+from edgewise.jobs.shard_run import Here, ShardWork, finished, run_shards
 
-Result = TypeVar("Result")
+Part = TypeVar("Part")
 
 PAGE_TARGETS = 50
 """How many targets a page of the command line is about: more are too many to look at."""
-RESUMABLE = ("explain",)
-"""Commands that go on from the parts that an earlier run has kept."""
-_FIRST = 8  # targets in the first piece
-_SECONDS = 2.0  # a piece that takes less is too short to be worth a look
-_PAYS = 1.2  # many targets share a pass: larger pieces are taken as long as they do so much more in the same time
-
-
-# --- Work in pieces -----------------------------------------------------------------------------------------------------
+_PAGE = "page.html"
 
 
 @dataclass
-class Work(Generic[Result]):
-    """Pieces that were finished, and what stopped the rest."""
-
-    parts: list[Result]
-    done: int
-    """Targets in `parts`."""
-    seconds: float
-    stopped: BaseException | None = None
-    """Ctrl-C, or the error; `None` if everything is finished."""
-
-
-def work_through(
-    voice: Voice, title: str, total: int, work: Callable[[slice], Result], earlier: Sequence[Result] = (), done: int = 0
-) -> Work[Result]:
-    """Do all pieces; an interruption or an error ends it early and is handed back with what is finished.
-
-    Args:
-        voice: Shows the progress.
-        title: What is done, for the progress.
-        total: The number of targets.
-        work: Does the targets of one slice.
-        earlier: Pieces that an earlier run has finished.
-        done: The number of targets in `earlier`.
-    """
-    found = Work(list(earlier), done, 0.0)
-    start = perf_counter()
-    try:
-        with voice.progress(title, total, done) as tell:
-
-            def told(finished: int) -> None:
-                found.done = finished
-                tell(finished)
-
-            for piece in in_pieces(total, work, told, done):
-                found.parts.append(piece)
-    except (KeyboardInterrupt, Exception) as stop:
-        found.stopped = stop
-    found.seconds = round(perf_counter() - start, 3)
-    return found
-
-
-def in_pieces(
-    total: int, work: Callable[[slice], Result], tell: Callable[[int], None], done: int = 0
-) -> Iterator[Result]:
-    """`work` on slice after slice of `total` targets; `tell` is called with how many are done.
-
-    The first piece is small, so that progress shows early. A piece that took less than two seconds is followed by one four
-    times as large; a slower one by one twice as large, as long as the larger piece did more targets per second.
-    """
-    size, rate = _FIRST, 0.0
-    while done < total:
-        start = perf_counter()
-        end = min(done + size, total)
-        yield work(slice(done, end))
-        done = end
-        tell(done)
-        seconds = max(perf_counter() - start, 1e-6)
-        before, rate = rate, size / seconds
-        if seconds < _SECONDS:
-            size *= 4
-        elif rate > _PAYS * before:
-            size *= 2
-
-
-def joined(sets: Sequence[ExplanationSet]) -> ExplanationSet:
-    """The pieces of one question as one set, as if it had been asked at once.
-
-    Nodes and links share one graph, so the first piece's is kept; graph tasks bring the graphs of every piece. If the pieces
-    were computed in different ways, `settings["way"]` lists all of them.
-    """
-    first = sets[0]
-    if len(sets) == 1:
-        return first
-    ways = dict.fromkeys(way for one in sets for way in str(one.settings.get("way", "")).split(", "))
-    shared = first.settings.get("task", "node") != "graph"
-    return replace(
-        first,
-        index=torch.cat([one.index for one in sets]),
-        target=torch.cat([one.target for one in sets]),
-        value=torch.cat([one.value for one in sets]),
-        graphs=first.graphs if shared else tuple(graph for one in sets for graph in one.graphs),
-        graph_types=tuple(types for one in sets for types in one.graph_types),
-        edges=_joined([one.edges for one in sets], sets),
-        own=_joined([one.own for one in sets], sets),
-        own_missing=tuple(sorted({layer for one in sets for layer in one.own_missing})),
-        errors=_joined([one.errors for one in sets], sets),
-        settings=Settings({**first.settings, "way": ", ".join(ways)}),
-    )
-
-
-def _joined(parts: Sequence[Entries | None], sets: Sequence[ExplanationSet]) -> Entries | None:
-    """The stored entries of all pieces, row after row; a piece without such entries still has its (empty) rows.
-
-    For example, pieces with 2 and 1 targets, the second one without entries: the counts per row are `[3, 1, 0]`, and the
-    rows start at `[0, 3, 4, 4]`.
-    """
-    known = [part for part in parts if part is not None]
-    if not known:
-        return None
-    counts = [
-        torch.zeros(len(one), dtype=torch.long) if part is None else part.start.diff()
-        for part, one in zip(parts, sets, strict=True)
-    ]
-    start = torch.cat([torch.zeros(1, dtype=torch.long), torch.cat(counts).cumsum(0)])
-    return Entries.of_rows(start, torch.cat([part.place for part in known]), torch.cat([part.score for part in known]))
-
-
-# --- Around the work ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
 class Session:
-    """What was read, and where the result goes."""
+    """What was read, where the result goes, and how far the work is."""
 
     question: CliQuestion
     voice: Voice
@@ -158,55 +42,140 @@ class Session:
     destination: Destination | None
     """Where `--out` goes; `None` without it."""
     page: Path | None
-
-    @classmethod
-    def start(cls, command: str, asked: CommonOptions, voice: Voice, output: Output, how: dict[str, Any]) -> "Session":
-        """Read everything; `how` is what this command asks besides the shared options."""
-        question = read_question(asked, voice)
-        story, total = story_of(asked, **how), len(question.index)
-        destination = Destination(output.out, command, story, question.hashes, total) if output.out else None
-        return cls(question, voice, story, destination, output.page)
+    paged: dict[str, Any]
+    """Arguments of `ew.write_page` that only concern a page."""
+    shards: Mapping[str, Sequence[Shard]]
+    """The shards of each method, by its name."""
+    folder: JobFolder | None = None
+    """The job beside the result; `None` without one."""
+    key: str = ""
+    """The job's own."""
+    begun: float = field(default_factory=perf_counter)
 
     @property
-    def targets(self) -> int:
-        """How many targets are worked on: all of them, or only those that will be shown if nothing is written."""
-        total = len(self.question.index)
-        everyone = self.destination is not None or self.question.asked.json
-        return total if everyone else min(total, SHOWN_TARGETS)
+    def total(self) -> int:
+        """Targets of all methods together."""
+        return sum(len(shard) for some in self.shards.values() for shard in some)
 
-    def finish(self, work: Work[Any], save: Callable[[Path], None], paged: dict[str, Any]) -> dict[str, Any]:
-        """Write the result and the page, and say so; work that stopped early ends here with its exception.
+    @property
+    def seconds(self) -> float:
+        """How long it took so far."""
+        return round(perf_counter() - self.begun, 3)
+
+    def work(self, method: str, title: str, work: ShardWork[Part]) -> list[Part]:
+        """The parts of a method, shard by shard; those that are finished are not done again."""
+        shards = self.shards[method]
+        known = () if self.folder is None else finished(self.folder, shards, work, self.key)
+        parts = {shard.name: part for shard, part in known}
+        earlier = sum(len(shard) for shard in shards if shard.name in parts)
+        total = sum(map(len, shards))
+        if earlier and self.folder is not None:
+            self.voice.note(f"Resuming from {self.folder.path}: {title}, {earlier} of {total} targets are finished.")
+        left = [shard for shard in shards if shard.name not in parts]
+        if left:
+            with self.voice.progress(title, total, earlier) as tell:
+                for shard, part in self._run(left, work):
+                    parts[shard.name] = part
+                    earlier += len(shard)
+                    tell(earlier)
+        return [parts[shard.name] for shard in shards]
+
+    def _run(self, shards: Sequence[Shard], work: ShardWork[Part]) -> Iterator[tuple[Shard, Part]]:
+        if self.folder is None:
+            return ((shard, work.compute(shard)) for shard in shards)
+        return run_shards(self.folder, shards, work, self.key, Here())
+
+    def finish(self, saves: Mapping[str, Save], settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Write the results and the page, and say so.
 
         Args:
-            work: The finished pieces.
-            save: Writes them to a path.
-            paged: Arguments of `ew.write_page` besides the shared ones.
+            saves: What writes the result of each method, by its name.
+            settings: Those of the methods, for the page.
 
         Returns:
             What the manifest says, for `--json`.
         """
-        if work.stopped is not None:
-            end_early(work, self.destination, save)
-        written: dict[str, Any] = {"seconds": work.seconds}
-        if self.destination is not None:
-            written |= self.destination.write(save, seconds=work.seconds)
-            self.voice.note(f"Written: {self.destination.path}")
+        written: dict[str, Any] = {"seconds": self.seconds}
+        paged = {**self.paged, **(settings or {})}
+        if self.destination is None:
+            if self.page is not None:
+                self._write_page(self.page, paged)
+        else:
+            assert self.folder is not None
+            beside = {} if self.page is None else {self.page: self._kept_page(self.folder, paged)}
+            written = self.destination.publish(self.folder, saves, beside, {"seconds": self.seconds})
+            self.folder.remove()
+            for file in files_of(self.destination.path, list(saves)).values():
+                self.voice.note(f"Written: {file}")
         if self.page is not None:
-            settings = page_settings(self.story, self.question)
-            written["page"] = str(write_page(self.question, self.page, self.voice, settings, **paged))
+            written["page"] = str(self.page)
             self.voice.note(f"Written: {self.page}")
         return written
 
+    def _kept_page(self, folder: JobFolder, paged: dict[str, Any]) -> Save:
+        """What copies the page to its place; it is a part of the job, and not made again if it is there."""
+        if not folder.is_kept(_PAGE, folder.known()):
+            folder.keep(_PAGE, lambda path: self._write_page(path, paged))
+        return lambda path: copy(folder.shards / _PAGE, path)
 
-def end_early(work: Work[Any], destination: Destination | None, save: Callable[[Path], None]) -> None:
-    """Keep what is finished, and raise what stopped the work with a sentence about what was kept."""
-    stop, kept = work.stopped, ""
-    assert stop is not None
-    if destination is not None and work.done:
-        path = destination.keep(save, work.done, seconds=work.seconds)
-        resumes = destination.command in RESUMABLE and destination.kept() is not None
-        again = " The same command resumes from there." if resumes else ""
-        kept = f" {work.done} of {destination.total} targets are finished and kept in {path}.{again}"
+    def _write_page(self, path: Path, paged: dict[str, Any]) -> None:
+        write_page(self.question, path, self.voice, page_settings(self.story, self.question), **paged)
+
+
+@contextmanager
+def started(
+    command: str, asked: CommonOptions, voice: Voice, output: Output, how: dict[str, Any], paged: dict[str, Any]
+) -> Iterator[Session]:
+    """Read everything and open the job.
+
+    Args:
+        command: The name of the command.
+        asked: The shared options.
+        voice: Tells what is going on.
+        output: The files to write; they have been claimed.
+        how: What this command asks besides the shared options; part of the manifest.
+        paged: Arguments of `ew.write_page` that only concern a page.
+    """
+    question = read_question(asked, voice)
+    story, index = story_of(asked, **how), question.index
+    everyone = output.out is not None or asked.json
+    index = index if everyone else index[:SHOWN_TARGETS]
+    costs = costs_of(question.graphs.data, index, question.graphs.task)
+    shards = {name: plan(name, costs) for name in output.methods or [command]}
+    destination = Destination(output.out, command, story, question.hashes, len(index)) if output.out else None
+    session = Session(question, voice, story, destination, output.page, paged, shards)
+    with ExitStack() as stack:
+        try:
+            if destination is not None:
+                session.folder = stack.enter_context(JobFolder(hidden(destination.path)))
+                session.key = _begin(session.folder, destination, session)
+            yield session
+        except (KeyboardInterrupt, Exception) as stop:
+            _end_early(session, stop)
+
+
+def _begin(folder: JobFolder, destination: Destination, session: Session) -> str:
+    """Make the folder that of this question; work on another one is given up, and a note says so. The key of the job."""
+    complete(folder.path)  # an earlier run may have ended in the middle of its last step
+    identity = {**destination.identity, "index": digest_of_index(session.question.index)}
+    identity |= {} if session.page is None else {"page": session.paged}
+    found = folder.manifest
+    if found is not None and (differing := differences(found["identity"], identity)):
+        session.voice.note(f"Parts of another question in {folder.path} are given up: {differing[0]}.")
+    folder.begin(identity, [shard.plain() for some in session.shards.values() for shard in some])
+    return key_of(identity)
+
+
+def _end_early(session: Session, stop: BaseException) -> None:
+    """Raise what stopped the work, with a sentence about what is kept; a job in which nothing is finished is removed."""
+    kept, folder = "", session.folder
+    if folder is not None and folder.has_files():  # what counts is what is on the disk: the stop may have come any time
+        done = {Path(name).stem for name in folder.known()}
+        count = sum(len(shard) for some in session.shards.values() for shard in some if shard.name in done)
+        kept = f" {count} of {session.total} targets are finished and kept in {folder.path}."
+        kept += " The same command resumes from there."
+    elif folder is not None:
+        folder.remove()
     if isinstance(stop, KeyboardInterrupt):
         raise Interrupted(f"Stopped.{kept or ' Nothing was written.'}") from stop
     if isinstance(stop, EdgewiseError) and kept:

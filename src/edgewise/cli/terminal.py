@@ -2,7 +2,7 @@
 
 `Voice` writes notes and shows progress. Every command runs inside `guarded`, which makes a sentence of whatever goes
 wrong; the codes are 0 done, 1 bad input, 2 wrong usage (typer's own), 3 a statement that `check --require` names does not
-hold, 130 Ctrl-C. `records` makes the same dicts for both forms of a result; `print_table` and `print_json` print them.
+hold, 130 Ctrl-C or SIGTERM. `records` makes the dicts for both forms of a result; `print_table` and `print_json` print them.
 Every command imports this file before it runs, so torch is needed only inside `records`.
 """
 
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from edgewise.errors import EdgewiseError
+from edgewise.jobs.signals import terminable
 from edgewise.progress import Pace, Progress, log_lines, terminal_bar
-from edgewise.text import for_json, printable
+from edgewise.text import for_json, printable, printable_lines
 
 if TYPE_CHECKING:
     from edgewise.cli.read.cli_question import CliQuestion
@@ -30,6 +31,7 @@ SHOWN_TARGETS, SHOWN_ROWS = 5, 5
 """Targets in the table, and rows for each."""
 JSON_ROWS = 10
 """Edges of each target in the JSON document, unless `--top` says otherwise."""
+_C1 = re.compile("[\x7f-\x9f]")  # control characters that JSON leaves as they are
 _ARGUMENT = re.compile(r"\b(task|mode|of|device|target|level)=(?:'(\w+)'|(\d+))")
 
 
@@ -50,7 +52,7 @@ class Voice:
     def note(self, text: str) -> None:
         """Write one line."""
         if not self.quiet:
-            typer.echo(text, err=True)
+            typer.echo(printable_lines(text), err=True)
 
     @contextmanager
     def progress(self, title: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
@@ -84,14 +86,14 @@ def _counting(show: Progress, total: int, pace: Pace) -> Callable[[int], None]:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C in the middle of the work; the text says what was kept."""
+    """Ctrl-C or SIGTERM in the middle of the work; the text says what was kept."""
 
 
 @contextmanager
 def guarded(*, debug: bool) -> Iterator[None]:
     """Turn whatever goes wrong inside into one sentence and an exit code; with `debug` the traceback comes before it."""
     try:
-        with warnings.catch_warnings():
+        with terminable(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _show_once()
@@ -112,7 +114,7 @@ def _end(text: str, code: int, *, debug: bool) -> None:
         import traceback
 
         traceback.print_exc(file=sys.stderr)
-    typer.echo(text, err=True)
+    typer.echo(printable_lines(text), err=True)
     raise typer.Exit(code)
 
 
@@ -128,7 +130,7 @@ def _show_once() -> Callable[..., None]:
         what = str(message) if category is UserWarning else category
         if what not in said:
             said.add(what)
-            typer.echo(f"Warning: {message}", err=True)
+            typer.echo(printable_lines(f"Warning: {message}"), err=True)
 
     return show
 
@@ -209,8 +211,8 @@ def _name(question: "CliQuestion", node: Any) -> str:
 
 def print_json(content: Any) -> None:
     """Print one document on stdout; NaN and infinities, which JSON does not have, become null."""
-    json.dump(for_json(content), sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    text = json.dumps(for_json(content), indent=2, ensure_ascii=False)
+    sys.stdout.write(_C1.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def print_table(title: str, listed: Sequence[dict[str, Any]], task: str) -> None:
@@ -231,7 +233,7 @@ def print_table(title: str, listed: Sequence[dict[str, Any]], task: str) -> None
             about = (one["name"], one["class_name"], _probability(one)) if place == 0 else ("", "", "")
             layer = [str(row.get("layer", ""))] if layered else []
             cells = [*about, row["text"], *layer, f"{row['score']:+.4g}" if row["score"] is not None else ""]
-            table.add_row(*(Text(cell) for cell in cells))  # Text: the data's names are never read as markup
+            table.add_row(*map(_cell, cells))
         table.add_section()
     console = Console(file=sys.stdout)
     console.print(Text(title))
@@ -250,11 +252,18 @@ def print_rows(title: str, heads: Sequence[str], sections: Sequence[Sequence[Seq
         table.add_column(head, justify="right" if head in ("score", "value") else "left", overflow="fold")
     for section in sections:
         for row in section:
-            table.add_row(*(Text(cell) for cell in row))  # Text: the data's names are never read as markup
+            table.add_row(*map(_cell, row))
         table.add_section()
     console = Console(file=sys.stdout)
     console.print(Text(title))
     console.print(table)
+
+
+def _cell(text: str) -> Any:
+    """A cell of a table: the data's names are never read as markup, and cannot steer the terminal."""
+    from rich.text import Text
+
+    return Text(printable(text))
 
 
 def _probability(one: dict[str, Any]) -> str:

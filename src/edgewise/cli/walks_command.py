@@ -13,7 +13,8 @@ import typer
 
 from edgewise.cli import options, terminal
 from edgewise.cli.options import CommonOptions, Force, PageOption, with_common_options
-from edgewise.cli.output import Output, write_columns
+from edgewise.cli.output import Output
+from edgewise.cli.table_files import write_columns
 from edgewise.cli.terminal import Voice
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ edgewise walks --data infection --index 22 --top 3
 
 edgewise walks --model my_model.py:GCN --weights weights.pt --data graph.npz --index test --out walks.csv
 
-Exit codes: 0 done, 1 bad input, 2 wrong usage, 130 Ctrl-C (what is finished is kept in walks.partial.csv)."""
+Exit codes: 0 done, 1 bad input, 2 wrong usage, 130 Ctrl-C or SIGTERM (the same command goes on from what is finished)."""
 
 
 @with_common_options
@@ -85,8 +86,6 @@ class WalkOptions:
 def _run(asked: CommonOptions, voice: Voice, output: Output, how: WalkOptions) -> None:
     """Read, search, write, show.
 
-    A piece is one call of `ew.walks`. Unlike `explain`, an interrupted search does not resume: its kept part is for reading.
-
     Args:
         asked: The shared options.
         voice: Tells what is going on.
@@ -94,25 +93,28 @@ def _run(asked: CommonOptions, voice: Voice, output: Output, how: WalkOptions) -
         how: The command's own options.
     """
     import edgewise as ew
-    from edgewise.cli.session import Session, work_through
+    from edgewise.cli.session import started
+    from edgewise.jobs.explanation_work import WalkWork
 
-    session = Session.start("walks", asked, voice, output, asdict(how))
-    question = session.question
+    with started("walks", asked, voice, output, asdict(how), {"walks": how.k}) as session:
+        question = session.question
 
-    def search(positions: slice) -> list[ew.WalkSet]:
-        index, classes = question.targets(positions), question.classes_of(positions)
-        found: list[ew.WalkSet] = ew.walks(
-            question.model, question.graphs.data, index, target=classes, **asdict(how), **question.options
+        def search(positions: slice) -> list[ew.WalkSet]:
+            index, classes = question.targets(positions), question.classes_of(positions)
+            found: list[ew.WalkSet] = ew.walks(
+                question.model, question.graphs.data, index, target=classes, **asdict(how), **question.options
+            )
+            return found
+
+        parts: list[Sequence[ew.WalkSet]] = session.work(
+            "walks", f"walks ({how.search})", WalkWork(search, question.index)
         )
-        return found
-
-    work = work_through(voice, f"walks ({how.search})", session.targets, search)
-    found = [one for part in work.parts for one in part]
-    written = session.finish(work, partial(save_walks, found, question), {"walks": how.k})
+        found = [one for part in parts for one in part]
+        written = session.finish({"walks": partial(save_table, found, question)})
     _show(question, found, how, written)
 
 
-def save_walks(found: "Sequence[ew.WalkSet]", question: "CliQuestion", path: Path) -> None:
+def save_table(found: "Sequence[ew.WalkSet]", question: "CliQuestion", path: Path) -> None:
     """Write a row for every walk: target, rank, score, its nodes, and whether the list is proven."""
     write_columns(path, walk_columns(found, question.graphs.node_names if question.graphs.is_one else None))
 

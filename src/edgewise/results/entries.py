@@ -60,6 +60,16 @@ class Entries:
         self._parts = []
         return start, place, score
 
+    def in_order(self) -> "Entries":
+        """The same entries, those of each row by their places: what files hold, however the entries were found.
+
+        >>> Entries.of_rows(torch.tensor([0, 2]), torch.tensor([4, 2]), torch.tensor([0.5, -1.0])).in_order().place
+        tensor([2, 4])
+        """
+        start, place, score = self._ordered
+        order = torch.from_numpy(np.lexsort([place.numpy(), self.rows().numpy()]))
+        return Entries.of_rows(start, place[order], score[order])
+
     @property
     def start(self) -> Tensor:
         """Where each row begins, and the end of the last."""

@@ -23,11 +23,6 @@ from edgewise.results.entries import Entries
 from edgewise.results.explanation import Explanation
 from edgewise.results.typed_explanation import TypedExplanation
 
-# --- Sparse rows -------------------------------------------------------------------------------------------------------
-
-
-# --- The set -----------------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, eq=False)
 class ExplanationSet:
@@ -45,7 +40,7 @@ class ExplanationSet:
     method: str
     level: str
     num_layers: int
-    graphs: tuple[tuple[Tensor, int], ...]
+    graphs: Sequence[tuple[Tensor, int]]
     """`(edge_index, number of nodes)`: one, shared by all (nodes and links), or one for each target (graph task)."""
     edges: Entries | None
     """The edge scores; `None` for `random`, whose scores are drawn on demand."""

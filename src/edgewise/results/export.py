@@ -19,7 +19,8 @@ from edgewise.arguments import one_of, whole_number
 from edgewise.errors import missing_extra
 from edgewise.files import write_whole
 from edgewise.results.explanation_set import ExplanationSet
-from edgewise.results.storage import edge_columns, index_columns
+from edgewise.results.score_table import index_columns
+from edgewise.results.storage import edge_columns
 from edgewise.results.typed_explanation import TypedExplanation
 from edgewise.results.typed_tables import typed_columns
 from edgewise.results.walk_set import WalkSet

@@ -1,58 +1,74 @@
 """Files of explanation sets: `.npz` (numpy alone) and `.parquet` (for data frames); no pickles, nothing half-written.
 
 A set becomes arrays (`_arrays`: index, target, value, the sparse scores as start, place and score, and the graphs one after
-another) and a small text (`_about`: method, level, settings). A parquet file has a row for each score, and the rest in its
-metadata. `load` puts both together again, lossless.
+another) and a small text (`_about`: method, level, settings). `container.py` and `score_table.py` write and read them,
+`soundness.py` checks them; `load` puts both together again, lossless, or refuses with a sentence.
 """
 
-import base64
-import io
-import json
-import zipfile
-from collections.abc import Callable, Mapping
+import warnings
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from edgewise.contract import checked
-from edgewise.errors import FileError, missing_extra
-from edgewise.files import write_whole
-from edgewise.graph.type_table import TypeTable
+from edgewise.errors import EdgewiseError, FileError, IncompleteWarning, MissingExtraError
+from edgewise.files import is_file, write_whole
+from edgewise.results.container import (
+    VERSION,
+    About,
+    Arrays,
+    Claim,
+    NpzFile,
+    as_jsonable,
+    check_digest,
+    from_jsonable,
+    require,
+    version_of,
+    write_npz,
+)
 from edgewise.results.entries import Entries
 from edgewise.results.explanation import Settings
 from edgewise.results.explanation_set import ExplanationSet
-from edgewise.results.feature_storage import FEATURE_FORMAT, features_from
-from edgewise.results.typed_tables import NodeNames, named_columns, typed_columns, union_columns
+from edgewise.results.feature_storage import FEATURE_FORMAT, check_feature_shapes, features_from
+from edgewise.results.graph_list import GraphList
+from edgewise.results.score_table import ScoreTable, score_columns, write_parquet
+from edgewise.results.soundness import ENTRIES, NUMBERS, check_shapes, check_values, type_tables
+from edgewise.results.typed_tables import NodeNames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _FORMAT = "edgewise-explanations-1"
 """Written into every file: what kind of file it is."""
-_VERSION = 1
-"""Of what is in the file. 0: no number is written (Edgewise 0.1.0), layers are calls. 1: layers are those of the depth."""
-_NUMBERS = ("n_id", "e_id")
-"""Arrays that only a sampled batch has."""
 _PLAIN = ("method", "level", "num_layers", "own_missing", "settings")
+_FEW = 5
 
 
-def save(explained: ExplanationSet, path: str | Path, node_names: NodeNames = None) -> None:
+def save(explained: ExplanationSet, path: str | Path, node_names: NodeNames = None, job: str | None = None) -> None:
     """Write a set to a file; its ending, `.npz` or `.parquet`, says how.
 
     With `node_names` (of the one graph of nodes or links; of a typed graph by node type) the rows of a `.parquet` also carry
-    the names of the nodes.
+    the names of the nodes. `job` is the key of the job that a shard belongs to.
     """
     path = Path(path)
-    writers: dict[str, Callable[..., None]] = {".npz": write_npz, ".parquet": _write_parquet}
+    writers: dict[str, Callable[..., None]] = {".npz": write_npz, ".parquet": write_parquet}
     if path.suffix not in writers:
         raise FileError(f"The name must end in .npz or .parquet, got {path.name!r}. Use save('all.npz'), for example.")
-    arrays, about = _arrays(explained), _about(explained)
+    arrays, about = _arrays(explained), _about(explained) | ({} if job is None else {"job": job})
     write_whole(path, lambda file: writers[path.suffix](file, arrays, about, node_names))
 
 
 @checked
 def load(path: str | Path) -> Any:
     """Read the `ExplanationSet` (`.npz` or `.parquet`) or the `FeatureSet` (`.npz`) that `save` wrote.
+
+    A file proves itself: version, digest, shapes and ranges are checked, and what does not hold is refused. The rows of a
+    `.parquet` are found by their key columns, in any order; of one that was filtered, the targets that are there are read, with
+    an `ew.IncompleteWarning` and `settings["lacks"]`.
 
     >>> import tempfile, torch; from torch_geometric.data import Data; from torch_geometric.nn import GCNConv
     >>> from edgewise.api.explain import explain
@@ -62,53 +78,104 @@ def load(path: str | Path) -> Any:
     ...     load(Path(folder) / "why.npz").index
     tensor([1, 2])
     """
+    return load_part(path)[0]
+
+
+def load_part(path: Any) -> tuple[Any, str | None]:
+    """What `load` reads, and the key of the job that the file is a shard of; None if it is not one."""
     path = Path(path)
     readers = {".npz": _read_npz, ".parquet": _read_parquet}
     if path.suffix not in readers:
         raise FileError(f"The name must end in .npz or .parquet, got {path.name!r}.")
-    if not path.is_file():
+    if not is_file(path):
         raise FileError(f"There is no file {path}. Write one with explain(...).save(path).")
     try:
-        arrays, about = readers[path.suffix](path)
-        if about.get("format") == FEATURE_FORMAT:
-            types = [_from_jsonable(one) for one in about.get("types", ())]
-            return features_from(arrays, about, _from_jsonable(about["settings"]), types)
-        if about.get("format") != _FORMAT:
-            raise FileError(
-                f"{path.name} must have the format {_FORMAT!r}, got {about.get('format')!r}. Explain again and save."
-            )
-        return _assemble(arrays, _brought_up(about, path.name))
-    except FileError:
+        found, about = readers[path.suffix](path)
+    except MissingExtraError:
         raise
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        zipfile.BadZipFile,
-        json.JSONDecodeError,
-        IndexError,
-        EOFError,
-    ) as error:
+    except EdgewiseError as error:
+        raise FileError(f"{path.name} cannot be read as explanations: {error}.") from error
+    except Exception as error:  # a damaged file can make any part of a reader fail, each in its own way
         raise FileError(
             f"{path.name} cannot be read as explanations ({error}). It may be truncated, or another kind of file."
         ) from error
+    return found, about.get("job")
 
 
-def _arrays(explained: ExplanationSet) -> dict[str, np.ndarray]:
+def _read_npz(path: Path) -> tuple[Any, About]:
+    """The set of a `.npz` file, and its text."""
+    file = NpzFile(path)
+    version_of(file.about)
+    if file.about.get("format") == FEATURE_FORMAT:
+        check_feature_shapes(file.shapes, file.about)
+        return features_from(file.read(), file.about), file.about
+    _check_format(file.about)
+    check_shapes(file.shapes, file.about)
+    arrays = file.read()
+    check_values(arrays, file.about)
+    return _assemble(arrays, _brought_up(file.about)), file.about
+
+
+def _read_parquet(path: Path) -> tuple[Any, About]:
+    """The set of a `.parquet` file, and its text; places and scores of edges come from its rows."""
+    table = ScoreTable(path)
+    about, rest = table.about, table.arrays
+    _check_format(about)
+    claims = {name: Claim(array.dtype, array.shape) for name, array in rest.items()}
+    if "edges_start" in claims:
+        count, dtype = int(rest["edges_start"][-1]) if rest["edges_start"].size else 0, np.dtype(np.float32)
+        claims |= {"edges_place": Claim(np.dtype(np.int64), (count,)), "edges_score": Claim(dtype, (count,))}
+    check_shapes(claims, about)
+    check_values({name: array for name, array in rest.items() if name != "edges_start"}, _with_seed(about))
+    arrays, there = table.rows()
+    check_values(arrays, about)
+    if there.all():
+        check_digest(arrays, about)
+    explained = _assemble(arrays, _brought_up(about))
+    return (explained if there.all() else _lacking(explained, there, path.name)), about
+
+
+def _with_seed(about: About) -> About:
+    """The text as if scores were drawn: before the rows are read there are none."""
+    return {**about, "settings": {"seed": 0, "task": about["settings"].get("task", "node")}}
+
+
+def _check_format(about: About) -> None:
+    got = about.get("format")
+    require(got == _FORMAT, f"it must have the format {_FORMAT!r}, got {got!r}. Explain again and save")
+
+
+def _lacking(explained: ExplanationSet, there: np.ndarray, name: str) -> ExplanationSet:
+    """The targets that a filtered table still has, and what it lacks in words."""
+    left_out = torch.from_numpy(~there).nonzero().view(-1)
+    few = ", ".join(str(one) for one in explained.index[left_out[:_FEW]].tolist())
+    lacks = f"{len(left_out)} of {len(there)} targets: {few}{' …' if len(left_out) > _FEW else ''}"
+    warnings.warn(f"{name} was filtered: it lacks {lacks}.", IncompleteWarning, stacklevel=4)
+    kept = explained[torch.from_numpy(there)]
+    return replace(kept, settings=Settings({**kept.settings, "lacks": lacks}))
+
+
+# --- A set as arrays and text -------------------------------------------------------------------------------------------
+
+
+def _arrays(explained: ExplanationSet) -> Arrays:
     """Every tensor of the set as an array; graphs are joined, `graph_edges` and `graph_nodes` say where each ends."""
     arrays: dict[str, Tensor] = {"index": explained.index, "target": explained.target, "value": explained.value}
-    for name, entries in (("edges", explained.edges), ("own", explained.own), ("errors", explained.errors)):
+    for name in ENTRIES:
+        entries: Entries | None = getattr(explained, name)
         if entries is not None:
-            arrays |= {f"{name}_start": entries.start, f"{name}_place": entries.place, f"{name}_score": entries.score}
-    arrays |= {name: part for name in _NUMBERS if (part := getattr(explained, name)) is not None}
-    arrays["edge_index"] = torch.cat([edge_index for edge_index, _ in explained.graphs], dim=1)
-    arrays["graph_edges"] = torch.tensor([edge_index.size(1) for edge_index, _ in explained.graphs])
-    arrays["graph_nodes"] = torch.tensor([nodes for _, nodes in explained.graphs])
-    return {name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()}
+            ordered = entries.in_order()
+            arrays |= {f"{name}_{part}": getattr(ordered, part) for part in ("start", "place", "score")}
+    arrays |= {name: part for name in NUMBERS if (part := getattr(explained, name)) is not None}
+    empty = torch.zeros(2, 0, dtype=torch.long)
+    arrays["edge_index"] = torch.cat([empty, *(edge_index.cpu() for edge_index, _ in explained.graphs)], dim=1)
+    sizes = [(edge_index.size(1), nodes) for edge_index, nodes in explained.graphs]
+    arrays["graph_edges"] = torch.tensor([edges for edges, _ in sizes], dtype=torch.long)
+    arrays["graph_nodes"] = torch.tensor([nodes for _, nodes in sizes], dtype=torch.long)
+    return {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in arrays.items()}
 
 
-def _about(explained: ExplanationSet) -> dict[str, Any]:
+def _about(explained: ExplanationSet) -> About:
     """What is not an array, as plain data."""
     types = {}
     if explained.type_tables:
@@ -116,60 +183,33 @@ def _about(explained: ExplanationSet) -> dict[str, Any]:
             "types" if explained.types else "graph_types": [as_jsonable(one.plain()) for one in explained.type_tables]
         }
     plain = {name: as_jsonable(getattr(explained, name)) for name in _PLAIN}
-    return {"format": _FORMAT, "version": _VERSION, **plain, **types}
+    return {"format": _FORMAT, "version": VERSION, **plain, **types}
 
 
-def _types(about: dict[str, Any]) -> tuple[TypeTable, ...]:
-    """The types of a typed graph, or of several, as `TypeTable.plain` gave them; none for other graphs."""
-    listed = about.get("types") or about.get("graph_types") or []
-    return tuple(TypeTable(*_from_jsonable(one)) for one in listed)
-
-
-def _brought_up(about: dict[str, Any], name: str) -> dict[str, Any]:
-    """The text of a file of any version so far, as this version would have written it; later versions are refused."""
-    version = about.get("version", 0)
-    if not isinstance(version, int) or version > _VERSION:
-        raise FileError(
-            f"{name} must have version {_VERSION} of the format or an older one, got {version!r}: a later Edgewise wrote it. "
-            f"Run: pip install -U edgewise."
-        )
-    if version == 0 and about["level"] == "layer":  # a row for each message-passing call, in the order of the calls
+def _brought_up(about: About) -> About:
+    """The text of a file of any version so far, as this version would have written it."""
+    if (
+        version_of(about) == 0 and about["level"] == "layer"
+    ):  # a row for each message-passing call, in the order of the calls
         return {**about, "settings": {**about["settings"], "layers": "calls"}}
     return about
 
 
-def as_jsonable(value: Any) -> Any:
-    """The value in JSON's types; a tuple keeps its type as `{"tuple": [...]}`, other objects become their text."""
-    if isinstance(value, Mapping):
-        return {str(key): as_jsonable(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return {"tuple": [as_jsonable(item) for item in value]}
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
-
-
-def _from_jsonable(value: Any) -> Any:
-    """The inverse of `as_jsonable`."""
-    if isinstance(value, dict) and set(value) == {"tuple"}:
-        return tuple(_from_jsonable(item) for item in value["tuple"])
-    return {key: _from_jsonable(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-def _assemble(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> ExplanationSet:
+def _assemble(arrays: Arrays, about: About) -> ExplanationSet:
     """The set, from what `_arrays` and `_about` made of it."""
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
-    plain: dict[str, Any] = {name: _from_jsonable(about[name]) for name in _PLAIN}
+    plain: dict[str, Any] = {name: from_jsonable(about[name]) for name in _PLAIN}
     plain["settings"] = Settings(plain["settings"])
-    parts = tensors["edge_index"].split(tensors["graph_edges"].tolist(), dim=1)
     return ExplanationSet(
         index=tensors["index"],
         target=tensors["target"],
         value=tensors["value"],
-        graphs=tuple(zip(parts, tensors["graph_nodes"].tolist(), strict=True)),
+        graphs=GraphList(tensors["edge_index"], tensors["graph_edges"], tensors["graph_nodes"]),
         edges=_entries(tensors, "edges"),
         own=_entries(tensors, "own"),
         errors=_entries(tensors, "errors"),
-        types=_types(about)[0] if "types" in about else None,
-        graph_types=_types(about) if "graph_types" in about else (),
+        types=type_tables(about)[0] if "types" in about else None,
+        graph_types=type_tables(about) if "graph_types" in about else (),
         n_id=tensors.get("n_id"),
         e_id=tensors.get("e_id"),
         **plain,
@@ -183,104 +223,6 @@ def _entries(tensors: dict[str, Tensor], name: str) -> Entries | None:
     return Entries.of_rows(*(tensors[f"{name}_{part}"] for part in ("start", "place", "score")))
 
 
-def write_npz(file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any], node_names: NodeNames) -> None:
-    """Arrays as they are; the text as bytes, because numpy would pickle an object."""
-    names = dict(node_names) if isinstance(node_names, Mapping) else node_names and list(node_names)
-    texts = {"about": about} | ({} if node_names is None else {"node_names": names})
-    packed = {name: np.frombuffer(json.dumps(text).encode(), dtype=np.uint8) for name, text in texts.items()}
-    np.savez_compressed(file, **packed, **arrays)  # type: ignore[arg-type]
-
-
-def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays and the text of a `.npz` file; pickles are refused."""
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    return arrays, json.loads(arrays.pop("about").tobytes().decode())
-
-
-def _pyarrow() -> Any:
-    """The package, or the error that names the extra."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise missing_extra("pyarrow", "table", "A .parquet file") from error
-    return pyarrow
-
-
-def _write_parquet(file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any], node_names: NodeNames) -> None:
-    """A row for every stored edge score, readable by any data frame; what is not a row travels in the file's metadata."""
-    pyarrow = _pyarrow()
-    extra = {name: _packed(array) for name, array in arrays.items() if name not in ("edges_place", "edges_score")}
-    columns = _columns(arrays, about["level"])
-    if types := _types(about):
-        columns = typed_columns(columns, types)
-    table = pyarrow.table(named_columns(columns, node_names))
-    table = table.replace_schema_metadata({"edgewise": json.dumps({"about": about, "arrays": extra})})
-    pyarrow.parquet.write_table(table, file)
-
-
-def _columns(arrays: dict[str, np.ndarray], level: str) -> dict[str, np.ndarray]:
-    """A table with a row for every stored score, `[entries]` each.
-
-    A place is layer · E + column: with E = 3 edges, place 4 is column 1 in layer 1. The graphs of a graph task stand one
-    after another in `edge_index`, so `offset` is added to the column to find its ends.
-    """
-    start = arrays.get("edges_start", np.zeros(len(arrays["index"]) + 1, dtype=np.int64))
-    place = arrays.get("edges_place", np.zeros(0, dtype=np.int64))
-    row = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    graph = row if len(arrays["graph_edges"]) > 1 else np.zeros_like(row)
-    width = arrays["graph_edges"][graph] if len(row) else np.ones(0, dtype=np.int64)
-    column = place % np.maximum(width, 1)
-    offset = np.concatenate([[0], np.cumsum(arrays["graph_edges"])[:-1]]).astype(np.int64)
-    ends = arrays["edge_index"][:, offset[graph] + column]
-    layer = {"layer": place // np.maximum(width, 1)} if level == "layer" else {}
-    return {
-        "position": row,
-        **index_columns(arrays["index"][row]),
-        "target": arrays["target"][row],
-        **layer,
-        "column": column,
-        "source": ends[0],
-        "receiver": ends[1],
-        "score": arrays.get("edges_score", np.zeros(0, dtype=np.float32)),
-    }
-
-
-def index_columns(index: np.ndarray) -> dict[str, np.ndarray]:
-    """The explained targets as columns of a table: `index`, or for links the two ends, `index` and `index_to`.
-
-    >>> index_columns(np.array([[3, 17]]))
-    {'index': array([3]), 'index_to': array([17])}
-    """
-    return {"index": index} if index.ndim == 1 else {"index": index[:, 0], "index_to": index[:, 1]}
-
-
 def edge_columns(explained: ExplanationSet) -> dict[str, np.ndarray]:
     """A table with a row for every stored edge score: `position` in the set, `index`, `target`, edge and `score`."""
-    return _columns(_arrays(explained), explained.level)
-
-
-def _packed(array: np.ndarray) -> str:
-    """An array as text: the bytes of a `.npy` file in base64."""
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    return base64.b64encode(buffer.getvalue()).decode()
-
-
-def _read_parquet(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays and the text of a `.parquet` file; places and scores of edges come from its rows."""
-    table = _pyarrow().parquet.read_table(path)
-    extra = json.loads((table.schema.metadata or {}).get(b"edgewise", b"null"))
-    if extra is None:
-        raise FileError(f"{path.name} is a parquet file without explanations. Write one with explain(...).save(path).")
-    packed = {name: base64.b64decode(text) for name, text in extra["arrays"].items()}
-    arrays = {name: np.load(io.BytesIO(data), allow_pickle=False) for name, data in packed.items()}
-    if "edges_start" in arrays:
-        row, column = table["position"].to_numpy(), table["column"].to_numpy()
-        if types := _types(extra["about"]):
-            column = union_columns(column, table["edge_type"].to_numpy(zero_copy_only=False), row, types)
-        width = arrays["graph_edges"][row if len(arrays["graph_edges"]) > 1 else np.zeros_like(row)]
-        layer = table["layer"].to_numpy() if extra["about"]["level"] == "layer" else 0
-        arrays["edges_place"], arrays["edges_score"] = layer * width + column, table["score"].to_numpy()
-    return arrays, extra["about"]
+    return score_columns(_arrays(explained), explained.level)

@@ -19,13 +19,13 @@ from torch import Tensor, nn
 
 from edgewise.arrays import asked_index
 from edgewise.cli.options import CommonOptions, read_pairs
-from edgewise.cli.output import digest_of
 from edgewise.cli.read.data import read_data
 from edgewise.cli.read.graphs import PARTS, Graphs, NodeNames
 from edgewise.cli.read.links import read_links
 from edgewise.cli.read.trained_model import load_weights, make_model
 from edgewise.cli.terminal import Voice
 from edgewise.errors import InputError, ModelError
+from edgewise.files import digest_of
 from edgewise.question import pose
 from edgewise.question.target import Target
 from edgewise.text import printable, typed_name

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from edgewise.cli.output import digest_of
 from edgewise.cli.read.graphs import PARTS, Graphs, NodeNames
 from edgewise.cli.read.tables import Table, numbers, read_table, whole_numbers
 from edgewise.errors import InputError
+from edgewise.files import digest_of
 
 _NAME_COLUMNS, _CLASS_COLUMNS = ("label", "name"), ("y", "class")
 _MASK_COLUMNS = {name for part in PARTS for name in (part, f"{part}_mask")}

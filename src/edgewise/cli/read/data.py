@@ -19,10 +19,10 @@ from torch_geometric.data import Data
 from edgewise import datasets
 from edgewise.arguments import did_you_mean
 from edgewise.cli import options
-from edgewise.cli.output import digest_of_tensors
 from edgewise.cli.read.graphs import Graphs, as_task, checked
 from edgewise.errors import FileError, InputError
 from edgewise.files import VARIABLE, user_cache
+from edgewise.jobs.digests import digest_of_tensors
 
 _ENDINGS = (".pt", ".npz")
 _WEBKB = ("Cornell", "Texas", "Wisconsin")

@@ -18,9 +18,9 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data, HeteroData, data, storage
 from torch_geometric.data.separate import separate
 
-from edgewise.cli.output import digest_of
 from edgewise.cli.read.graphs import PARTS, Graphs, as_graphs
 from edgewise.errors import FileError, InputError, missing_extra
+from edgewise.files import digest_of
 
 
 def load_safely(path: Path, what: str, instead: str, allowed: Sequence[Any] = ()) -> Any:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from torch_geometric.data import HeteroData
 
-from edgewise.cli.output import digest_of
 from edgewise.cli.read.csv_folder import NodeColumns, read_edge_features, read_ends, read_nodes, unused_columns
 from edgewise.cli.read.graphs import Graphs
 from edgewise.cli.read.tables import ENDINGS, read_table
 from edgewise.errors import FileError
+from edgewise.files import digest_of
 
 _NODES, _EDGES, _BETWEEN = "nodes_", "edges_", "__"
 

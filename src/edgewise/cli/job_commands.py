@@ -1,0 +1,170 @@
+"""`edgewise job run`, `status`, `resume` and `retry`: explanations of many targets into a folder that survives interruptions.
+
+As in the other commands, torch is loaded when a command runs. A job remembers how it was asked, so `resume` needs the folder
+alone; it is refused if the model, the weights, the data or the versions have changed meanwhile.
+"""
+
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgewise.cli import options, terminal
+from edgewise.cli.options import CommonOptions, PairsCommand, read_pairs, story_of, with_common_options
+from edgewise.cli.terminal import Interrupted, Voice, guarded
+from edgewise.errors import FileError
+from edgewise.files import versions
+
+if TYPE_CHECKING:
+    import edgewise as ew
+    from edgewise.jobs import JobStatus
+
+JOB_EPILOG = """Examples:
+
+edgewise job run --model my_model:GCN --weights weights.pt --data graph.npz --method occlusion --top 50 --out job
+
+edgewise job status job
+
+edgewise job resume job
+
+Exit codes: 0 done, 1 bad input, 2 wrong usage, 130 Ctrl-C or SIGTERM (resume goes on from what is finished)."""
+
+job_app = typer.Typer(no_args_is_help=True, help="Explain many targets into a folder, interrupted and resumed at will.")
+_OWN = ("method", "level", "top", "settings", "engine")
+
+Folder = Annotated[Path, typer.Argument(help="The folder of the job.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, everything else on stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+@job_app.command(name="run", cls=PairsCommand, epilog=JOB_EPILOG)
+@with_common_options
+def job_run(
+    asked: CommonOptions,
+    *,
+    out: Annotated[Path, typer.Option(help="The folder of the job; it is made if it is not there.")],
+    method: Annotated[
+        str,
+        typer.Option(help=f"One of {', '.join(options.METHODS)}.", autocompletion=options.completing(options.METHODS)),
+    ] = "gradient",
+    level: Annotated[
+        str, typer.Option(help="input or layer.", autocompletion=options.completing(options.LEVELS))
+    ] = "input",
+    top: Annotated[int | None, typer.Option(help="Keep only this many of the strongest edges of each target.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE ...", help="Settings of the method: --set epochs=50 lr=0.1."),
+    ] = None,
+    engine: Annotated[str, typer.Option(help="Where shards are done: here, in this process.")] = "here",
+) -> None:
+    """Explain many targets into a folder, shard by shard; the same command, or `edgewise job resume`, goes on."""
+    how = {"method": method, "level": level, "top": top, "settings": read_pairs(set_, "--set"), "engine": engine}
+    _work(asked, out, how, retry=False)
+
+
+@job_app.command(name="status")
+def job_status(*, folder: Folder, json: Json = False, debug: Debug = False) -> None:
+    """How far is it? Targets done and failed, the rate, the time left, and who works on it."""
+    with guarded(debug=debug):
+        import edgewise as ew
+
+        job = ew.jobs.open(folder)
+        _show(job, job.status, json=json)
+
+
+@job_app.command(name="resume")
+def job_resume(*, folder: Folder, json: Json = False, quiet: Quiet = False, debug: Debug = False) -> None:
+    """Go on with a job that was stopped."""
+    with guarded(debug=debug):
+        _again(folder, {"json": json, "quiet": quiet, "debug": debug}, retry=False)
+
+
+@job_app.command(name="retry")
+def job_retry(*, folder: Folder, json: Json = False, quiet: Quiet = False, debug: Debug = False) -> None:
+    """Try again what failed, and go on with what is left."""
+    with guarded(debug=debug):
+        _again(folder, {"json": json, "quiet": quiet, "debug": debug}, retry=True)
+
+
+def _again(folder: Path, report: dict[str, Any], *, retry: bool) -> None:
+    """Ask the question of a folder again."""
+    from edgewise.jobs.job_folder import read_manifest
+
+    found = read_manifest(folder)
+    if found is None:
+        raise FileError(f"{folder} is not the folder of a job. Make one with edgewise job run … --out {folder}.")
+    if found["identity"].get("kind") != "command line":
+        raise FileError(
+            f"{folder} was made from Python. Call ew.jobs.run(model, data, …, out={str(folder)!r}) again with the same "
+            f"arguments{', and retry=True' if retry else ''}."
+        )
+    if found.get("cwd") != os.getcwd():
+        raise FileError(f"{folder} was made in another folder, whose files it names. Run: cd {found.get('cwd')}")
+    story = dict(found["identity"]["question"])
+    how = {name: story.pop(name) for name in _OWN}
+    paths = {field.name for field in fields(CommonOptions) if "Path" in str(field.type)}
+    asked: dict[str, Any] = {n: Path(v) if n in paths and v is not None else v for n, v in story.items()}
+    _work(CommonOptions(**asked, **report), folder, how, retry=retry)
+
+
+def _work(asked: CommonOptions, out: Path, how: dict[str, Any], *, retry: bool) -> None:
+    """Read everything, do what is left, and say how far it is."""
+    import edgewise as ew
+    from edgewise.cli.read.cli_question import read_question
+    from edgewise.jobs.explanation_job import JobQuestion, work_off
+    from edgewise.jobs.job_folder import refuse_other_folder
+    from edgewise.jobs.plan import costs_of
+    from edgewise.jobs.shard_run import engine_named
+
+    engine = engine_named(how["engine"])
+    refuse_other_folder(out)
+    voice = Voice(quiet=asked.quiet)
+    question = read_question(asked, voice)
+
+    def explain_some(positions: slice) -> ew.ExplanationSet:
+        found = ew.explain(
+            question.model, question.graphs.data, question.targets(positions), method=how["method"],
+            level=how["level"], top=how["top"], target=question.classes_of(positions), seed=asked.seed,
+            **question.options, **how["settings"],
+        )  # fmt: skip
+        assert isinstance(found, ew.ExplanationSet)  # a list was asked for
+        return found
+
+    identity = {"kind": "command line", "question": story_of(asked, **how), "hashes": dict(question.hashes)}
+    costs = costs_of(question.graphs.data, question.index, question.graphs.task)
+    job = JobQuestion(
+        {**identity, "versions": versions()}, question.index, costs, how["method"], how["level"], explain_some,
+        {"cwd": os.getcwd()},
+    )  # fmt: skip
+    try:
+        with voice.progress(f"{how['method']} ({how['level']})", len(question.index)) as tell:
+            work_off(out, job, engine, lambda done, _: tell(done), retry=retry)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(_stopped(out)) from stop
+    done = ew.jobs.open(out)
+    if not asked.quiet:
+        _show(done, done.status, json=asked.json)
+
+
+def _stopped(out: Path) -> str:
+    """What is kept, in words."""
+    import edgewise as ew
+
+    try:
+        status = ew.jobs.open(out).status
+    except FileError:
+        return "Stopped. Nothing was written."
+    return f"Stopped. {status.done} of {status.targets} targets are finished. Run: edgewise job resume {out}"
+
+
+def _show(job: "ew.jobs.Job", status: "JobStatus", *, json: bool) -> None:
+    """Print how far a job is, and the first targets that failed."""
+    if json:
+        terminal.print_json({"command": "job", "folder": str(job.path), **status._asdict()})
+        return
+    typer.echo(f"{job.path}: {status}")
+    for index, reason in list(job.failed.items())[: terminal.SHOWN_TARGETS] if status.failed else ():
+        terminal.print_rows("failed", ["target", "why"], [[[str(index), reason]]])

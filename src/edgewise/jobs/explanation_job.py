@@ -1,0 +1,150 @@
+"""A job of explanations in a folder of its own: planned, worked off, and gone on with, by whoever brings the same question.
+
+`JobQuestion` is what is asked, `work_off` does what is left of it. A target that the model fails on fails alone: its shard says
+why, and `retry` tries again. A folder with another question is refused, with what differs.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.errors import FileError, ModelError
+from edgewise.files import write_whole
+from edgewise.jobs.digests import digest_of_index
+from edgewise.jobs.explanation_work import ExplanationWork
+from edgewise.jobs.job_folder import JobFolder, differences, key_of, refuse_other_folder
+from edgewise.jobs.plan import Shard, plan
+from edgewise.jobs.shard_run import ShardEngine, finished, run_shards
+from edgewise.results.concatenation import joined
+from edgewise.results.explanation import Settings
+from edgewise.results.explanation_set import ExplanationSet
+from edgewise.results.score_table import pyarrow
+
+FAILED = "failed"
+"""The setting of a shard that says which of its targets failed, by position, and why."""
+_FAILURES = (ModelError, RuntimeError, ArithmeticError, MemoryError)
+_FEW = 3
+
+
+@dataclass(frozen=True, eq=False)
+class JobQuestion:
+    """What a job asks."""
+
+    identity: Mapping[str, Any]
+    """What must be the same for the job to go on, ready for JSON."""
+    index: Tensor
+    """The targets, `[T]` or `[T, 2]`."""
+    costs: Tensor
+    """`[T]`: what each of them costs, about."""
+    method: str
+    level: str
+    explain: Callable[[slice], ExplanationSet]
+    """Explains some of the targets."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What the manifest also says, which may differ when the job goes on."""
+
+
+def work_off(
+    out: Path, asked: JobQuestion, engine: ShardEngine, tell: Callable[[int, int], None], *, retry: bool = False
+) -> None:
+    """Do what is left of a job, shard by shard; `tell` is called with how many targets are done, of how many.
+
+    Raises:
+        FileError: If the folder holds something else, or another process works there.
+    """
+    pyarrow()  # shards are tables
+    refuse_other_folder(out)
+    with JobFolder(out) as folder:
+        identity = {**asked.identity, "index": digest_of_index(asked.index)}
+        found = folder.manifest
+        if found is not None and (differing := differences(found["identity"], identity)):
+            more = f" and {len(differing) - _FEW} more" if len(differing) > _FEW else ""
+            raise FileError(
+                f"{out} holds a job that differs: {'; '.join(differing[:_FEW])}{more}. Use another folder, or ask the same."
+            )
+        shards = plan("shard", asked.costs) if found is None else [Shard(*one) for one in found["shards"]]
+        _begin(folder, identity, shards, asked)
+        _work(folder, shards, asked, engine, tell, retry=retry)
+
+
+def _begin(folder: JobFolder, identity: Mapping[str, Any], shards: list[Shard], asked: JobQuestion) -> None:
+    """Write down what the job is, and its targets."""
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    about = {"method": asked.method, "level": asked.level, "targets": len(asked.index), "begun": since}
+    folder.begin(identity, [shard.plain() for shard in shards], **about, **asked.more)
+    if not (folder.path / "index.npy").is_file():
+        write_whole(folder.path / "index.npy", lambda file: np.save(file, asked.index.numpy(), allow_pickle=False))
+
+
+def _work(
+    folder: JobFolder,
+    shards: list[Shard],
+    asked: JobQuestion,
+    engine: ShardEngine,
+    tell: Callable[[int, int], None],
+    *,
+    retry: bool,
+) -> None:
+    key = key_of({**asked.identity, "index": digest_of_index(asked.index)})
+    work = TolerantWork(asked.explain, asked.index, asked.method, asked.level, ".parquet")
+    kept = finished(folder, shards, work, key)
+    done = {shard.name for shard, part in kept if not (retry and part.settings.get(FAILED))}
+    count = sum(len(shard) for shard in shards if shard.name in done)
+    tell(count, len(asked.index))
+    for shard, _ in run_shards(folder, [one for one in shards if one.name not in done], work, key, engine):
+        count += len(shard)
+        tell(count, len(asked.index))
+    known = folder.known()
+    folder.complete({shard.name: known[shard.name + work.ending] for shard in shards})
+
+
+# --- Targets that fail --------------------------------------------------------------------------------------------------
+
+
+class TolerantWork(ExplanationWork):
+    """Shards of explanations in which a target may fail without the others."""
+
+    def compute(self, shard: Shard) -> ExplanationSet:
+        """Explain the targets of a shard; those that fail are left out, and `settings["failed"]` says why."""
+        parts, failed = _attempt(self.explain, shard.begin, shard.end)
+        if not parts:
+            parts = [self.explain(slice(shard.begin, shard.begin))]
+        found = joined(parts)
+        return replace(found, settings=Settings({**found.settings, FAILED: failed})) if failed else found
+
+    def describe(self, part: ExplanationSet) -> dict[str, Any]:
+        """How many targets failed."""
+        return {FAILED: len(part.settings.get(FAILED, {}))}
+
+    def _of_shard(self, part: ExplanationSet, shard: Shard) -> bool:
+        return torch.equal(part.index, self.index[good_positions(shard, part.settings)])
+
+
+def good_positions(shard: Shard, settings: Mapping[str, Any]) -> Tensor:
+    """The positions of a shard's targets that did not fail.
+
+    >>> good_positions(Shard("shard-00000", 4, 8), {"failed": {"5": "NaN"}})
+    tensor([4, 6, 7])
+    """
+    failed = {int(position) for position in settings.get(FAILED, {})}
+    return torch.tensor([one for one in range(shard.begin, shard.end) if one not in failed], dtype=torch.long)
+
+
+def _attempt(
+    explain: Callable[[slice], ExplanationSet], begin: int, end: int
+) -> tuple[list[ExplanationSet], dict[str, str]]:
+    """Explain a range of targets; if that fails, its halves, down to the targets that fail by themselves."""
+    try:
+        return [explain(slice(begin, end))], {}
+    except _FAILURES as error:
+        if end - begin == 1:
+            return [], {str(begin): f"{type(error).__name__}: {error}"}
+    middle = (begin + end) // 2
+    first, second = _attempt(explain, begin, middle), _attempt(explain, middle, end)
+    return first[0] + second[0], first[1] | second[1]

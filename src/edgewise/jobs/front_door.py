@@ -1,0 +1,170 @@
+"""`ew.jobs.run`: explanations of many targets into a folder, interrupted and resumed at will."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data, HeteroData
+
+from edgewise.algorithms.registry import Method, find_method, read_settings
+from edgewise.api.explain import explain
+from edgewise.arrays import asked_index
+from edgewise.contract import checked
+from edgewise.errors import InputError
+from edgewise.files import versions
+from edgewise.jobs.digests import digest_of_index, digest_of_model, digest_of_tensors
+from edgewise.jobs.explanation_job import JobQuestion, work_off
+from edgewise.jobs.job import Job, open_job
+from edgewise.jobs.job_folder import refuse_other_folder
+from edgewise.jobs.plan import costs_of
+from edgewise.jobs.shard_run import engine_named
+from edgewise.progress import progress_bar
+from edgewise.question import pose
+from edgewise.results.container import as_jsonable
+from edgewise.results.explanation_set import ExplanationSet
+
+
+@checked
+def run(
+    model: nn.Module,
+    data: Any,
+    index: Any = None,
+    *,
+    out: str | Path,
+    method: str | Method = "gradient",
+    level: str = "input",
+    engine: str = "here",
+    target: Any = None,
+    task: str = "node",
+    mode: str | None = None,
+    of: str = "logit",
+    output: str | None = None,
+    forward: Callable[..., Tensor] | None = None,
+    without_itself: bool = False,
+    top: int | None = None,
+    memory: Any = None,
+    batch_size: int | None = None,
+    device: Any = None,
+    seed: int = 0,
+    progress: bool = False,
+    retry: bool = False,
+    **settings: Any,
+) -> Job:
+    """Explain many targets, shard by shard, into a folder; the same call goes on where an earlier one was stopped.
+
+    A shard is on the disk, with a digest, when it is finished: nothing that kills the process loses it. If the folder holds a
+    job with other settings, another model or other data, the call is refused and says what differs. A target that the
+    model fails on fails alone (`job.failed`).
+
+    Args:
+        model: As in `explain`, like every argument that is not described here.
+        data: The graph, or for a graph task the graphs.
+        index: The targets; `None` means all of them.
+        out: The folder; it is made if it is not there.
+        method: A name of `ew.methods()`.
+        level: `"input"` or `"layer"`.
+        engine: Where shards are done: `"here"`, in this process.
+        target: The class, one or one for each index.
+        task: `"node"`, `"graph"` or `"link"`.
+        mode: How the output is read.
+        of: The explained number.
+        output: What the model returns.
+        forward: How the model is called; the same function must be given to go on.
+        without_itself: For links.
+        top: Keep only the strongest entries of each target.
+        memory: A budget for one block of targets.
+        batch_size: Targets in a block.
+        device: Where to compute.
+        seed: Random seed.
+        progress: Show a progress bar.
+        retry: Try targets again that failed.
+        **settings: The method's own settings.
+
+    Returns:
+        The job, as `ew.jobs.open(out)` gives it. Needs `edgewise[table]`.
+
+    >>> import tempfile
+    >>> from edgewise.examples import path_model
+    >>> model, data = path_model(gains=[2.0, 3.0])           # 0 ─2→ 1 ─3→ 2
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     job = run(model, data, index=[1, 2], out=f"{folder}/job")
+    ...     len(job), job[1].scores
+    (2, tensor([6., 6.]))
+    """
+    folder, shards_go_to = Path(out), engine_named(engine)
+    refuse_other_folder(folder)
+    own = read_settings(find_method(method, level), settings)
+    asked: dict[str, Any] = {
+        "task": task, "mode": mode, "of": of, "output": output, "forward": forward, "device": device,
+        "without_itself": without_itself,
+    }  # fmt: skip
+    how: dict[str, Any] = {"method": method, "level": level, "top": top, "seed": seed, **settings}
+    sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
+    posed = pose(model, data, index, target=target, **asked)
+    targets, kind = posed.index, None if posed.types is None else posed.types.explained
+    if len(targets) == 0:
+        raise InputError("`index` must name at least one target, got none. Use index=range(10), for example.")
+    named = {name: value for name, value in asked.items() if name != "forward"} | {"forward": _name(forward)}
+    story = {**named, **how, **own, **sizes, "method": find_method(method, level).name, "target": _told(target)}
+    identity = {
+        "kind": "python",
+        "question": as_jsonable({name: _told(value) for name, value in story.items()}),
+        "hashes": {"model": digest_of_model(model), "data": digest_of_tensors(_graphs(data))},
+        "versions": versions(),
+    }
+
+    def explain_some(positions: slice) -> ExplanationSet:
+        some: Any = asked_index(targets[positions]) if targets.dim() == 2 else targets[positions].tolist()
+        classes = target[positions] if _is_each(target, len(targets)) else target
+        found = explain(
+            model, data, some if kind is None else (kind, some), target=classes, **asked, **how, **sizes
+        )  # fmt: skip
+        assert isinstance(found, ExplanationSet)
+        return found
+
+    costs = costs_of(data, targets, task)
+    question = JobQuestion(identity, targets, costs, find_method(method, level).name, level, explain_some)
+    with progress_bar(progress, len(targets), f"{question.method} ({level})") as advance:
+        work_off(folder, question, shards_go_to, _counting(advance), retry=retry)
+    return open_job(folder)
+
+
+def _counting(advance: Callable[[float], Any]) -> Callable[[int, int], None]:
+    """From how many are done to how many more."""
+    before = 0
+
+    def tell(done: int, _total: int) -> None:
+        nonlocal before
+        advance(done - before)
+        before = done
+
+    return tell
+
+
+def _graphs(data: Any) -> list[Any]:
+    return [data] if isinstance(data, (Data, HeteroData)) else list(data)
+
+
+def _is_each(target: Any, count: int) -> bool:
+    """Whether classes were given one for each target."""
+    return hasattr(target, "__len__") and not isinstance(target, str) and len(target) == count
+
+
+def _told(value: Any) -> Any:
+    """A value for the manifest; of many numbers, their digest."""
+    if isinstance(value, (Tensor, list, tuple)) and _is_each(value, len(value) if not _is_scalar(value) else -1):
+        return digest_of_index(torch.as_tensor(value))
+    return value.item() if isinstance(value, Tensor) else value
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 0
+
+
+def _name(forward: Any) -> str | None:
+    """A function by name: whether it is the same one, only its owner knows."""
+    return (
+        None if forward is None else f"{forward.__module__}.{getattr(forward, '__qualname__', type(forward).__name__)}"
+    )

@@ -1,0 +1,212 @@
+"""Job: what `ew.jobs.open` returns. The explanations of a folder, read shard by shard when they are looked at."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.arguments import shown, whole_number
+from edgewise.arrays import plain_index, positions_of
+from edgewise.contract import checked
+from edgewise.errors import FileError, InputError, SettingError, missing_extra
+from edgewise.files import digest_of, is_file
+from edgewise.jobs.digests import digest_of_index
+from edgewise.jobs.explanation_job import FAILED, good_positions
+from edgewise.jobs.job_folder import finished_files, read_manifest
+from edgewise.jobs.journal import Journal
+from edgewise.jobs.lock import owner_of
+from edgewise.jobs.plan import Shard
+from edgewise.results.explanation import Explanation
+from edgewise.results.explanation_set import ExplanationSet
+from edgewise.results.score_table import pyarrow
+from edgewise.results.storage import load_part
+from edgewise.text import duration
+
+_ENDING = ".parquet"
+_KEPT = 4  # shards in memory
+
+
+class JobStatus(NamedTuple):
+    """How far a job is."""
+
+    targets: int
+    done: int
+    """Targets whose shards are finished, those that failed among them."""
+    failed: int
+    running: str | None
+    """Who works on it, in words; None if nobody does."""
+    rate: float
+    """Targets a second, of those that were done so far; 0 if none was."""
+    seconds_left: float | None
+    """At that rate; None if nothing is known yet."""
+
+    def __str__(self) -> str:
+        left = "" if not self.seconds_left else f", about {duration(self.seconds_left)} left"
+        failed = f", {self.failed} failed" if self.failed else ""
+        who = f", worked on by {self.running}" if self.running else ""
+        return f"{self.done} of {self.targets} targets done{failed}, {self.rate:.3g} a second{left}{who}"
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """The explanations of a job, in the order of its index: `len(job)`, `job[3]`, `job.of(42)`, `for why in job`.
+
+    Shards are read when they are looked at, and prove themselves then. A target that is not done yet, or that failed, raises
+    `InputError`; `job.status` counts them, `job.failed` says why.
+    """
+
+    path: Path
+    index: Tensor
+    """`[T]`: the targets; `[T, 2]`: the ends of links."""
+    shards: tuple[Shard, ...]
+    key: str
+    method: str
+    level: str
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, position: int) -> Explanation:
+        """The explanation of the target at a position."""
+        position = whole_number("position", position, error=InputError, such_as=0)
+        if not -len(self) <= position < len(self):
+            raise IndexError(f"Position {position} is outside the {len(self)} targets. Use .of({position}) for a node.")
+        return self._at(position % len(self))
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return (self._at(position) for position in range(len(self)))
+
+    @checked
+    def of(self, index: Any) -> Explanation:
+        """The explanation of the node or graph with that number, or of a link, a pair; of a typed graph `("paper", 3)`."""
+        typed = isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], str)
+        found = positions_of(self.index, index[1] if typed else index)
+        if not found or (typed and self._at(found[0]).index != index):
+            some = plain_index(self.index[:5])
+            raise InputError(f"{shown(index)} is not among the {len(self)} targets ({some} …) of this job.")
+        return self._at(found[0])
+
+    def _at(self, position: int) -> Explanation:
+        shard = self.shards[int(np.searchsorted(self._begins, position, side="right")) - 1]
+        part = self.part(shard)
+        if part is None:
+            raise InputError(f"Position {position} is not done yet: {self.status}. Run the job again to go on.")
+        failed = part.settings.get(FAILED, {})
+        if str(position) in failed:
+            raise InputError(f"Position {position} failed: {failed[str(position)]} Use retry to try it again.")
+        return part[int((good_positions(shard, part.settings) == position).nonzero()[0])]
+
+    @cached_property
+    def _begins(self) -> np.ndarray:
+        """`[shards]`: the position of the first target of each."""
+        return np.array([shard.begin for shard in self.shards], dtype=np.int64)
+
+    def part(self, shard: Shard) -> ExplanationSet | None:
+        """The explanations of a shard; None if it is not done."""
+        path = self.path / "shards" / f"{shard.name}{_ENDING}"
+        digest = _digests(self.path / "journal.jsonl").get(path.name)
+        if digest is None or not path.is_file():
+            return None
+        return _read(path.resolve(), digest, self.key)
+
+    @property
+    def failed(self) -> dict[Any, str]:
+        """The targets that failed, and why."""
+        parts = [part for shard in self.shards if (part := self.part(shard)) is not None]
+        return {
+            plain_index(self.index[int(position)].unsqueeze(0))[0]: reason
+            for part in parts
+            for position, reason in part.settings.get(FAILED, {}).items()
+        }
+
+    @property
+    def status(self) -> JobStatus:
+        """How far the job is; it may be running elsewhere."""
+        lines = {line["file"]: line for line in Journal(self.path / "journal.jsonl") if "digest" in line}
+        done = [shard for shard in self.shards if f"{shard.name}{_ENDING}" in lines]
+        count = sum(map(len, done))
+        timed = [(len(shard), lines[f"{shard.name}{_ENDING}"].get("seconds")) for shard in done]
+        seconds = sum(spent for _, spent in timed if spent)
+        rate = sum(size for size, spent in timed if spent) / seconds if seconds else 0.0
+        left = (len(self) - count) / rate if rate else None
+        failed = sum(lines[f"{shard.name}{_ENDING}"].get("failed", 0) for shard in done)
+        return JobStatus(len(self), count, failed, owner_of(self.path), rate, left)
+
+    @checked
+    def to_frame(self, *, columns: Sequence[str] | None = None, filters: Any = None) -> Any:
+        """The scores of all finished targets as a pandas data frame, a row each, as `ExplanationSet.to_frame` gives it.
+
+        `columns` and `filters` (`[("index", "==", 42)]`, as pyarrow takes them) are looked at while reading, so that nothing
+        else is read. `position` counts in the whole job. Needs `edgewise[table]`.
+        """
+        arrow = pyarrow()
+        try:
+            import pandas
+        except ImportError as error:
+            raise missing_extra("pandas", "table", "to_frame()") from error
+        frames = []
+        wanted = None if columns is None else list(dict.fromkeys([*columns, "position"]))
+        for shard in self.shards:
+            part = self.part(shard)  # it proves itself
+            if part is None:
+                continue
+            path = self.path / "shards" / f"{shard.name}{_ENDING}"
+            try:
+                frame = arrow.parquet.read_table(path, columns=wanted, filters=filters).to_pandas()
+            except (ValueError, TypeError, arrow.ArrowException) as error:
+                raise SettingError(
+                    f"`filters` must be like [('index', '==', 42)] and `columns` names of columns: {error}."
+                ) from error
+            frame["position"] = good_positions(shard, part.settings).numpy()[frame["position"].to_numpy()]
+            frames.append(frame if columns is None else frame[list(columns)])
+        return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=columns)
+
+    def __repr__(self) -> str:
+        return f"Job({str(self.path)!r}, {self.method}, {self.level} level: {self.status})"
+
+
+def _digests(journal: Path) -> dict[str, str]:
+    """The finished files of a job and their digests; the journal is read again when it has changed."""
+    if not journal.is_file():
+        return {}
+    state = journal.stat()
+    return _digests_at(journal.resolve(), (state.st_ino, state.st_size, state.st_mtime_ns))
+
+
+@lru_cache(maxsize=_KEPT)
+def _digests_at(journal: Path, _state: tuple[int, ...]) -> dict[str, str]:
+    return finished_files(Journal(journal))
+
+
+@lru_cache(maxsize=_KEPT)
+def _read(path: Path, digest: str, key: str) -> ExplanationSet:
+    """A shard, if it is the one that the journal knows."""
+    part, owner = load_part(path) if digest_of(path) == digest else (None, None)
+    if owner != key or not isinstance(part, ExplanationSet):
+        raise FileError(f"{path} is not what was written. Run the job again: it is then computed anew.")
+    return part
+
+
+def open_job(path: str | Path) -> Job:
+    """Open the folder of a job: `ew.jobs.open`."""
+    path = Path(path)
+    found = read_manifest(path)
+    if found is None or not is_file(path / "index.npy"):
+        raise FileError(
+            f"{path} is not the folder of a job. Make one with ew.jobs.run(model, data, out={str(path)!r})."
+        )
+    try:
+        index = torch.from_numpy(np.load(path / "index.npy", allow_pickle=False))
+        shards = tuple(Shard(*shard) for shard in found["shards"])
+        job = Job(path, index, shards, found["key"], found["method"], found["level"])
+        sound = digest_of_index(index) == found["identity"]["index"]
+    except Exception as error:
+        raise FileError(f"{path} cannot be read as a job ({error}). Run the job again.") from error
+    if not sound or sum(map(len, shards)) != len(index):
+        raise FileError(f"{path} cannot be read as a job: its targets are not those that were written. Run it again.")
+    return job

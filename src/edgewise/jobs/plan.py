@@ -1,0 +1,76 @@
+"""Shards: the targets of a job in parts of bounded cost. The same question has the same shards: no clock has a say."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+MOST_EDGES = 2**15
+"""The cost of a shard: about so many edges in the neighbourhoods of its targets."""
+MOST_TARGETS = 1024
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some targets of a job, one after the other."""
+
+    name: str
+    """Of its file, without the ending: `gradient-00003`."""
+    begin: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.begin
+
+    @property
+    def positions(self) -> slice:
+        """Its targets, as positions in the index of the job."""
+        return slice(self.begin, self.end)
+
+    def plain(self) -> list[Any]:
+        """For a manifest; `Shard(*shard.plain())` is the same shard."""
+        return [self.name, self.begin, self.end]
+
+
+def plan(name: str, costs: Tensor, most: int | None = None, most_targets: int | None = None) -> list[Shard]:
+    """Shards of targets in order: a shard ends where its costs `[targets]` or its targets would be more than allowed.
+
+    >>> plan("gradient", torch.tensor([3, 3, 3, 9, 1]), most=6)
+    [Shard(name='gradient-00000', begin=0, end=2), Shard(name='gradient-00001', begin=2, end=3), \
+Shard(name='gradient-00002', begin=3, end=4), Shard(name='gradient-00003', begin=4, end=5)]
+    """
+    most, most_targets = most or MOST_EDGES, most_targets or MOST_TARGETS
+    ends = torch.cat([costs.new_zeros(1), costs.cumsum(0)])
+    found: list[Shard] = []
+    begin, total = 0, len(costs)
+    while begin < total:
+        fits = int(torch.searchsorted(ends, ends[begin] + most, right=True)) - 1
+        end = max(begin + 1, min(fits, begin + most_targets, total))
+        found.append(Shard(f"{name}-{len(found):05d}", begin, end))
+        begin = end
+    return found
+
+
+def costs_of(data: Any, index: Tensor, task: str) -> Tensor:
+    """`[targets]`: what each target costs, about: edges within two hops of a node or of both ends of a link, or of a graph.
+
+    >>> path = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+    >>> costs_of(path, torch.tensor([0, 1, 2]), "node")
+    tensor([1, 2, 3])
+    """
+    if task == "graph":
+        graphs = [data] if isinstance(data, Data) else data
+        return torch.tensor([1 + _edges(graphs[place]) for place in index.tolist()], dtype=torch.long)
+    if not isinstance(data, Data):
+        return torch.ones(len(index), dtype=torch.long)
+    nodes, (source, receiver) = int(data.num_nodes or 0), data.edge_index.cpu()
+    near = torch.bincount(receiver, minlength=nodes)
+    far = torch.zeros(nodes, dtype=torch.long).index_add_(0, receiver, near[source])
+    each = (near + far)[index.cpu()]
+    return 1 + (each.sum(dim=1) if each.dim() == 2 else each)
+
+
+def _edges(graph: Any) -> int:
+    return int(graph.edge_index.size(1))
