@@ -135,6 +135,16 @@ def test_a_page_holds_the_scores_and_names_of_typed_edges(question, page):
     assert "user Ann 5" in str(told["targets"])
 
 
+def test_a_page_shows_walks_over_typed_edges(question, tmp_path):
+    options = {"methods": ["gradient"], "levels": ["input"], "walks": 3, "check": False}
+    told = data_of(ew.write_page(tmp_path / "walks.html", *question, ("movie", 3), **options))
+    (record,) = told["targets"]
+    walks = ew.walks(*question, ("movie", 3), k=3)
+    assert [walk["score"] for walk in record["walks"]] == pytest.approx([walk.score for walk in walks], rel=1e-5)
+    for shown, walk in zip(record["walks"], walks, strict=True):
+        assert [record["names"][node] for node in shown["nodes"]] == [f"{kind} {number}" for kind, number in walk.nodes]
+
+
 def test_a_page_of_one_typed_node_is_named_after_it(question, tmp_path):
     few = {"methods": ["gradient"], "levels": ["input"], "walks": 0, "check": False}
     path = ew.write_page(tmp_path / "one.html", *question, ("user", 2), node_names=NAMES, **few)
