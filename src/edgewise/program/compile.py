@@ -25,7 +25,7 @@ from torch_geometric.data import Data
 from edgewise.model.data_flow import Call, Key, Operation, keys_of
 from edgewise.model.trace import Trace
 from edgewise.program.compile_calls import add_layer, constant
-from edgewise.program.hop import Part
+from edgewise.program.hop import CallPart
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, Source
 from edgewise.program.layers import SIDE_BY_SIDE
 from edgewise.program.layers.base import Layer, Unsupported
@@ -109,7 +109,7 @@ class Compiler:
         return step
 
     def add_message(
-        self, layer: Layer, source: Source, call: Call, part: Part | None, own: Source | None = None
+        self, layer: Layer, source: Source, call: Call, part: CallPart | None, own: Source | None = None
     ) -> Ref:
         """A call as a step; the source of what it makes."""
         step = MessageStep(layer, source, self.new(), call.layer, part, own)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from edgewise.model.data_flow import Call, Key, Operation
-from edgewise.program.hop import Part
+from edgewise.program.hop import CallPart
 from edgewise.program.ir import Ref, Rows, Source
 from edgewise.program.layers import lower_layer
 from edgewise.program.layers.affine import AffineLayer
@@ -120,7 +120,7 @@ def _check_columns(compiler: "Compiler", pieces: list[Any], call: Call) -> None:
         raise Unsupported(f"{call.name} is called with some of the edges only")
 
 
-def _part(compiler: "Compiler", operation: Operation, call: Call) -> Part | None:
+def _part(compiler: "Compiler", operation: Operation, call: Call) -> CallPart | None:
     """The columns of a call, and the kinds of nodes at their ends; None if there is nothing to tell apart."""
     if not compiler.is_apart:
         return None
@@ -131,7 +131,7 @@ def _part(compiler: "Compiler", operation: Operation, call: Call) -> Part | None
     columns = torch.zeros(edge_index.size(1), dtype=torch.bool, device=edge_index.device)
     columns[used] = True
     if typed is None:
-        return Part(columns)
+        return CallPart(columns)
     given = [typed.ends[key] for key in operation.inputs if key in typed.ends]
     if not given:  # another edge_index than those of the data: the kinds are those of the nodes at the ends
         ends = typed.kinds.of_node[edge_index[:, used]]  # [2, columns]
@@ -139,11 +139,11 @@ def _part(compiler: "Compiler", operation: Operation, call: Call) -> Part | None
     if len(given) != 1:
         raise Unsupported(f"{operation.name} sends between nodes of several types at once")
     source, target = given[0] if call.module.flow == "source_to_target" else given[0][::-1]
-    return Part(columns, source, target)
+    return CallPart(columns, source, target)
 
 
 def _side_by_side(
-    compiler: "Compiler", piece: SideBySide, source: Source, calls: list[Call], parts: list[Part | None]
+    compiler: "Compiler", piece: SideBySide, source: Source, calls: list[Call], parts: list[CallPart | None]
 ) -> Source:
     """Calls on the same rows, and the sum of what they make; `unweighted` is added of each node itself, whatever s is."""
     total: Source | None = None
@@ -163,7 +163,7 @@ def _side_by_side(
 
 
 def _first_of_pair(
-    compiler: "Compiler", pieces: list[Any], source: Source, own: Source | None, call: Call, part: Part | None
+    compiler: "Compiler", pieces: list[Any], source: Source, own: Source | None, call: Call, part: CallPart | None
 ) -> tuple[Source, list[Any]]:
     """The first layer of a module that reads a pair of tables, and the pieces that follow it."""
     layer, *rest = pieces

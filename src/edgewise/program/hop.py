@@ -19,7 +19,7 @@ with warnings.catch_warnings():  # torch warns once per process that sparse tens
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class CallPart:
     """The part of a graph that one of several calls side by side works on: some columns, between nodes of two kinds."""
 
     columns: Tensor

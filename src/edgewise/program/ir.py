@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from edgewise.graph.node_kinds import NodeKinds
 from edgewise.model.module_copy import copied_module
-from edgewise.program.hop import Part
+from edgewise.program.hop import CallPart
 from edgewise.program.layers.base import Layer
 from edgewise.trees import TreeSpec, tree_unflatten
 
@@ -104,7 +104,7 @@ class MessageStep:
     output: int
     call: int
     """Its depth: 0 is a call that reads the features. Calls side by side share a number."""
-    part: Part | None = None
+    part: CallPart | None = None
     """The columns and kinds of nodes that it works on; None: all columns of a graph of one kind."""
     receiver: Source | None = None
     """The rows of the receivers, where attention reads them from another table than those of the senders."""

@@ -24,7 +24,7 @@ from torch_geometric.data import Data
 
 from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.node_kinds import NodeKinds
-from edgewise.program.hop import Hop, Part
+from edgewise.program.hop import CallPart, Hop
 
 
 @dataclass(eq=False)
@@ -94,7 +94,9 @@ class Levels:
             self._ends = dict(zip(self.pair_end, ends, strict=True))
         return self._ends
 
-    def hop(self, call: int, *, from_nodes: bool, part: Part | None = None, own_from_nodes: bool | None = None) -> Hop:
+    def hop(
+        self, call: int, *, from_nodes: bool, part: CallPart | None = None, own_from_nodes: bool | None = None
+    ) -> Hop:
         """The geometry of a call whose senders are nodes of the graph (features), or pairs (what earlier calls made).
 
         `part`: of a call among others, only its columns and kinds. `own_from_nodes`: the same for the table of receivers,
@@ -118,7 +120,7 @@ class Levels:
             self._hops[key] = Hop(start, tail, edge_id, own, nodes, size, self.node, {"head": head})
         return self._hops[key]
 
-    def _hop_of_part(self, call: int, part: Part, *, from_nodes: bool, own_from_nodes: bool) -> Hop:
+    def _hop_of_part(self, call: int, part: CallPart, *, from_nodes: bool, own_from_nodes: bool) -> Hop:
         """The same edges, heads and tails, but only those of a part; rows are counted by kind."""
         key = (call, from_nodes, own_from_nodes, part)
         if key in self._hops:

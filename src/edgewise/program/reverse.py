@@ -77,6 +77,7 @@ class ReversePass:
     segment of row-wise steps behind it, takes the gradients of what it made and adds to those of what it read.
 
     >>> from edgewise.graph.computation_graph import InEdges
+    >>> from edgewise.program.ir import Rows
     >>> from edgewise.program.layers.affine import AffineLayer
     >>> from edgewise.program.expansion import expand
     >>> plus, x = AffineLayer(coefficient=None, root=1.0), torch.tensor([[1.0], [10.0], [100.0]])

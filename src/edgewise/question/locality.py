@@ -18,7 +18,7 @@ from edgewise.graph.inputs import check_values
 from edgewise.model.data_flow import Key, keys_of
 from edgewise.model.trace import Trace
 from edgewise.program.compile import compile_program
-from edgewise.program.hop import Part
+from edgewise.program.hop import CallPart
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.base import Unsupported
 from edgewise.program.operations import row_arguments
@@ -101,7 +101,7 @@ def _same_step(a: RowStep | MessageStep, b: RowStep | MessageStep) -> bool:
     return all(_same_leaf(one, other) for one, other in zip(a.leaves, b.leaves, strict=True))
 
 
-def _same_part(a: Part | None, b: Part | None) -> bool:
+def _same_part(a: CallPart | None, b: CallPart | None) -> bool:
     """Whether two calls work between nodes of the same kinds; which columns they use is up to their graphs."""
     if a is None or b is None:
         return a is b

@@ -1,9 +1,9 @@
 """The model as walks see it, where calls stand side by side: the same questions as `network.py`, answered by parts.
 
 A step from u to v before a depth may go over any call of it, and its block is the sum of the calls' blocks (`part_blocks.py`).
-Rows of states and sums are laid out by `layout.py`; nodes of different kinds use the same columns for different values. What
-happens at nodes between the calls is a Jacobian for each kind of nodes, from each sum (and each value that a residual carries
-around the calls) to the next state.
+Rows of states and sums are laid out by `state_layout.py`; nodes of different kinds use the same columns for different values.
+What happens at nodes between the calls is a Jacobian for each kind of nodes, from each sum (and each value that a residual
+carries around the calls) to the next state.
 """
 
 from functools import cached_property

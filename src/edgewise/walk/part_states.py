@@ -1,7 +1,7 @@
 """What happens at nodes between calls that stand side by side, differentiated kind by kind (see `node_jacobians.py`).
 
-A state is several values side by side (`layout.py`), so a Jacobian leads from the columns of a sum, or of a value that goes
-around the calls, to the columns of a value of the next state.
+A state is several values side by side (`state_layout.py`), so a Jacobian leads from the columns of a sum, or of a value that
+goes around the calls, to the columns of a value of the next state.
 """
 
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.operations import is_element_wise
 from edgewise.walk.blocks import RowMap
 from edgewise.walk.chain import Link
-from edgewise.walk.layout import Layout, lay_out
 from edgewise.walk.lrp import JointRunner, Pending, Rule
 from edgewise.walk.part_blocks import raised_sum
 from edgewise.walk.prefixes import Front
 from edgewise.walk.record import Recording
+from edgewise.walk.state_layout import Layout, lay_out
 
 
 @dataclass(frozen=True, eq=False)
