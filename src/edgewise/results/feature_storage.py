@@ -1,5 +1,10 @@
-"""Files of feature scores: `.npz`, without pickles; lossless, whole or not at all. `ew.load` reads them."""
+"""Files of feature scores: `.npz` or `.parquet`, without pickles; lossless, whole or not at all. `ew.load` reads them.
 
+A `.parquet` has a row for every score that is not zero, with names of features; `of` says whether it is that of a node's
+feature, of an edge's attribute (`item` is then a column of `edge_index`) or of a node as a whole (`cam`, `grad_cam`).
+"""
+
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +17,7 @@ from edgewise.errors import FileError
 from edgewise.files import write_whole
 from edgewise.results.entries import Entries
 from edgewise.results.explanation import Settings
-from edgewise.results.feature_factors import FeatureFactors, FeatureRows
+from edgewise.results.feature_factors import FeatureFactors, FeatureRows, stored_row
 from edgewise.results.feature_scores import FeatureSet
 from edgewise.results.typed_features import FeatureTable
 
@@ -21,29 +26,86 @@ FEATURE_FORMAT = "edgewise-features-1"
 _ROWS = ("features", "attributes", "nodes")
 _TENSORS = ("index", "target", "value", "sizes")
 _PLAIN = ("method", "num_features", "num_attributes")
+_SINGLE = {"features": "feature", "attributes": "attribute", "nodes": "node"}
+"""What a row of a table is called, for each kind of stored rows."""
 
 
 def save_features(found: FeatureSet, path: str | Path) -> None:
-    """Write a set to a `.npz` file."""
+    """Write a set to a `.npz` or a `.parquet` file."""
     from edgewise.results.storage import as_jsonable, write_npz
 
     path = Path(path)
-    if path.suffix != ".npz":
+    if path.suffix not in (".npz", ".parquet"):
         raise FileError(
-            f"Feature scores are written to a file that ends in .npz, got {path.name!r}. Use save('features.npz'), or "
-            f"to_rows() for a data frame."
+            f"Feature scores are written to a file that ends in .npz or .parquet, got {path.name!r}. Use save('features.npz'), "
+            f"or to_rows() for a data frame."
         )
-    arrays = {name: getattr(found, name) for name in _TENSORS}
-    for name in _ROWS:
-        arrays |= _arrays(name, getattr(found, name))
-    arrays |= {} if found.n_id is None else {"n_id": found.n_id}
     names = found.feature_names
     about = {"format": FEATURE_FORMAT, **{name: getattr(found, name) for name in _PLAIN}}
     about |= {"feature_names": None if names is None else list(names), "settings": as_jsonable(found.settings)}
     if found.types:
         about["types"] = [as_jsonable(table.plain()) for table in found.types]
-    numbers = {name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()}
-    write_whole(path, lambda file: write_npz(file, numbers, about, None))
+    arrays = {name: getattr(found, name) for name in _TENSORS}
+    arrays |= {} if found.n_id is None else {"n_id": found.n_id}
+    if path.suffix == ".parquet":
+        write_whole(path, lambda file: _write_parquet(file, found, _numbers(arrays), about))
+        return
+    for name in _ROWS:
+        arrays |= _arrays(name, getattr(found, name))
+    write_whole(path, lambda file: write_npz(file, _numbers(arrays), about, None))
+
+
+def _numbers(arrays: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    return {name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()}
+
+
+def _write_parquet(file: Any, found: FeatureSet, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+    """The rows, and what is not a row in the metadata; factors are multiplied."""
+    from edgewise.results.storage import packed_text, pyarrow_package
+
+    pyarrow = pyarrow_package()
+    about = {**about, "targets": len(found), "kinds": [name for name in _ROWS if getattr(found, name) is not None]}
+    columns = feature_columns(found)
+    extra = {name: packed_text(array) for name, array in arrays.items()}
+    table = pyarrow.table(columns).replace_schema_metadata({"edgewise": json.dumps({"about": about, "arrays": extra})})
+    pyarrow.parquet.write_table(table, file)
+
+
+def feature_columns(found: FeatureSet) -> dict[str, np.ndarray]:
+    """A table with a row for every score: `position`, `index`, `target`, `of`, `item`, `feature`, `name`, `score`."""
+    from edgewise.results.storage import index_columns
+
+    widths = {"features": found.num_features, "attributes": found.num_attributes, "nodes": 1}
+    parts = []
+    for kind in (kind for kind in _ROWS if getattr(found, kind) is not None):
+        for position in range(len(found)):
+            place, score = (part.cpu().numpy() for part in stored_row(getattr(found, kind), position))
+            width = max(widths[kind], 1)
+            names = found.feature_names if kind == "features" else None
+            named = np.array(["" if names is None else names[f] for f in (place % width).tolist()], dtype=str)
+            of = np.full(len(place), _SINGLE[kind])
+            parts.append((np.full(len(place), position), of, place // width, place % width, named, score))
+    row, of, item, feature, named, score = (np.concatenate(column) for column in zip(*parts, strict=True))
+    index, target = found.index.cpu().numpy()[row], found.target.cpu().numpy()[row]
+    table = {"position": row, **index_columns(index), "target": target, "of": of, "item": item, "feature": feature}
+    return {**table, **({} if found.feature_names is None else {"name": named}), "score": score}
+
+
+def feature_places(table: Any, about: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Starts, places and scores of every kind of rows, from the table that `_write_parquet` wrote."""
+    columns = {
+        name: table[name].to_numpy(zero_copy_only=False) for name in ("position", "of", "item", "feature", "score")
+    }
+    widths = {"features": about["num_features"], "attributes": about["num_attributes"], "nodes": 1}
+    targets = int(about["targets"])
+    found = {}
+    for kind in about["kinds"]:
+        mine = columns["of"].astype(str) == _SINGLE[kind]
+        count = np.bincount(columns["position"][mine].astype(np.int64), minlength=targets)
+        found[f"{kind}_start"] = np.concatenate([[0], count.cumsum()]).astype(np.int64)
+        found[f"{kind}_place"] = (columns["item"] * max(widths[kind], 1) + columns["feature"])[mine].astype(np.int64)
+        found[f"{kind}_score"] = columns["score"][mine]
+    return found
 
 
 def _arrays(name: str, rows: FeatureRows | None) -> dict[str, Tensor]:

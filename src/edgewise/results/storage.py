@@ -24,7 +24,7 @@ from edgewise.graph.type_table import TypeTable
 from edgewise.results.entries import Entries
 from edgewise.results.explanation import Settings
 from edgewise.results.explanation_set import ExplanationSet
-from edgewise.results.feature_storage import FEATURE_FORMAT, features_from
+from edgewise.results.feature_storage import FEATURE_FORMAT, feature_places, features_from
 from edgewise.results.typed_tables import NodeNames, named_columns, typed_columns, union_columns
 
 _FORMAT = "edgewise-explanations-1"
@@ -52,7 +52,7 @@ def save(explained: ExplanationSet, path: str | Path, node_names: NodeNames = No
 
 @checked
 def load(path: str | Path) -> Any:
-    """Read the `ExplanationSet` (`.npz` or `.parquet`) or the `FeatureSet` (`.npz`) that `save` wrote.
+    """Read the `ExplanationSet` or the `FeatureSet` that `save` wrote, `.npz` or `.parquet`.
 
     >>> import tempfile, torch; from torch_geometric.data import Data; from torch_geometric.nn import GCNConv
     >>> from edgewise.api.explain import explain
@@ -198,7 +198,7 @@ def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     return arrays, json.loads(arrays.pop("about").tobytes().decode())
 
 
-def _pyarrow() -> Any:
+def pyarrow_package() -> Any:
     """The package, or the error that names the extra."""
     try:
         import pyarrow
@@ -210,8 +210,8 @@ def _pyarrow() -> Any:
 
 def _write_parquet(file: Any, arrays: dict[str, np.ndarray], about: dict[str, Any], node_names: NodeNames) -> None:
     """A row for every stored edge score, readable by any data frame; what is not a row travels in the file's metadata."""
-    pyarrow = _pyarrow()
-    extra = {name: _packed(array) for name, array in arrays.items() if name not in ("edges_place", "edges_score")}
+    pyarrow = pyarrow_package()
+    extra = {name: packed_text(array) for name, array in arrays.items() if name not in ("edges_place", "edges_score")}
     columns = _columns(arrays, about["level"])
     if types := _types(about):
         columns = typed_columns(columns, types)
@@ -261,7 +261,7 @@ def edge_columns(explained: ExplanationSet) -> dict[str, np.ndarray]:
     return _columns(_arrays(explained), explained.level)
 
 
-def _packed(array: np.ndarray) -> str:
+def packed_text(array: np.ndarray) -> str:
     """An array as text: the bytes of a `.npy` file in base64."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
@@ -270,12 +270,14 @@ def _packed(array: np.ndarray) -> str:
 
 def _read_parquet(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the text of a `.parquet` file; places and scores of edges come from its rows."""
-    table = _pyarrow().parquet.read_table(path)
+    table = pyarrow_package().parquet.read_table(path)
     extra = json.loads((table.schema.metadata or {}).get(b"edgewise", b"null"))
     if extra is None:
         raise FileError(f"{path.name} is a parquet file without explanations. Write one with explain(...).save(path).")
     packed = {name: base64.b64decode(text) for name, text in extra["arrays"].items()}
     arrays = {name: np.load(io.BytesIO(data), allow_pickle=False) for name, data in packed.items()}
+    if extra["about"].get("format") == FEATURE_FORMAT:
+        return arrays | feature_places(table, extra["about"]), extra["about"]
     if "edges_start" in arrays:
         row, column = table["position"].to_numpy(), table["column"].to_numpy()
         if types := _types(extra["about"]):
