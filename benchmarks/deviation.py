@@ -31,7 +31,7 @@ def by_target(ours: Sequence[Any], asked: Tensor, theirs: Sequence[Tensor], unit
     found = Deviation()
     for unit, other in zip(units.tolist(), theirs, strict=True):
         mine = ours[place[unit]].edge_scores()
-        found = found.joined(_of_target(mine, other, _largest(mine)))
+        found = found.joined(of_target(mine, other, _largest(mine)))
     return found
 
 
@@ -40,7 +40,7 @@ def by_edge(ours: Sequence[Any], asked: Tensor, theirs: Tensor, units: Tensor) -
     found = Deviation()
     for i, target in enumerate(asked.tolist()):
         mine = ours[i].scores.reshape(-1)
-        found = found.joined(_of_target(mine[units], theirs[:, target], _largest(mine)))
+        found = found.joined(of_target(mine[units], theirs[:, target], _largest(mine)))
     return found
 
 
@@ -48,11 +48,12 @@ def between(ours: Sequence[Any], theirs: Sequence[Any]) -> Deviation:
     """Two explanations of each target."""
     found = Deviation()
     for mine, other in zip(ours, theirs, strict=True):
-        found = found.joined(_of_target(mine.scores.cpu(), other.scores.cpu(), _largest(mine.scores)))
+        found = found.joined(of_target(mine.scores.cpu(), other.scores.cpu(), _largest(mine.scores)))
     return found
 
 
-def _of_target(mine: Tensor, other: Tensor, our_largest: float) -> Deviation:
+def of_target(mine: Tensor, other: Tensor, our_largest: float) -> Deviation:
+    """The scores of one target, ours and the peer's."""
     scale = max(our_largest, _largest(other))
     if scale == 0:
         return Deviation()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 import edgewise as ew
-from benchmarks import data, models, peers
+from benchmarks import data, models, more_jobs, peers
 from benchmarks.deviation import Deviation, by_edge, by_target
 from benchmarks.timing import Case, Side
 from benchmarks.typed import typed_gradient
@@ -245,4 +245,5 @@ def jobs() -> list[Job]:
         ),
         Job("large/held", "the same, a held question", partial(alone, large, held=True, hops=4), 5, 15),
         Job("proteins/layer_norm", "the same with LayerNorm (per graph)", partial(graph_gradient, "LayerNorm")),
+        *(Job(*row) for row in more_jobs.ROWS),
     ]

@@ -1,7 +1,9 @@
 """Feature scores against autograd on the whole graph, and against re-runs: float64, random biases, every model of the zoo."""
 
 import copy
+import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -214,6 +216,49 @@ def test_what_stands_before_the_first_layer_is_gone_through(kind):
                 expected = by_autograd(Plain, model, data, why.index, why.target, "x")
                 expected = expected if method == "gradient" else expected * data.x
             assert_close(why.scores, expected, 1e-9)
+
+
+class InFront(nn.Module):
+    """An MLP before the first layer, with a LayerNorm; `centre` makes it one that mixes rows."""
+
+    def __init__(self, *, centre=False):
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(zoo.FEATURES, 6), nn.LayerNorm(6), nn.ReLU(), nn.Linear(6, 4))
+        self.first, self.second, self.centre = GCNConv(4, 4), GCNConv(4, 3), centre
+
+    def forward(self, x, edge_index):
+        hidden = self.mlp(x - x.mean(dim=0) if self.centre else x)
+        return self.second(self.first(hidden, edge_index).relu(), edge_index)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_encoder_in_front_of_lowered_layers_is_gone_through(method):
+    model, data = zoo.randomise(InFront()), zoo.GRAPHS["everything"]()
+    steps = {"steps": 7} if method == "integrated_gradients" else {}
+    every = ew.features(model, data, method=method, **steps)
+    assert every.settings["way"] == "lowered"
+    for why in every:
+        if method == "occlusion":
+            expected = by_runs(Plain, model, data, why.index, why.target, "x")
+        elif method == "integrated_gradients":
+            expected = torch.zeros_like(data.x)
+            for point, share in zip(*np.polynomial.legendre.leggauss(7), strict=True):
+                moved = changed(data, x=data.x * (0.5 + 0.5 * point))
+                expected += 0.5 * share * by_autograd(Plain, model, moved, why.index, why.target, "x") * data.x
+        else:
+            expected = by_autograd(Plain, model, data, why.index, why.target, "x")
+            expected = expected if method == "gradient" else expected * data.x
+        assert_close(why.scores, expected, 1e-9)
+
+
+def test_an_encoder_that_mixes_rows_is_run_as_it_is():
+    model, data = zoo.randomise(InFront(centre=True)), zoo.GRAPHS["everything"]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ew.LocalityWarning)
+        found = ew.features(model, data, [1, 4], method="gradient")
+    assert found.settings["way"] != "lowered"
+    for why in found:
+        assert_close(why.scores, by_autograd(Plain, model, data, why.index, why.target, "x"), 1e-9)
 
 
 def test_a_stopped_gradient_is_refused_and_occlusion_is_not():

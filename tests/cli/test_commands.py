@@ -247,6 +247,8 @@ def test_features_prints_what_the_library_says_and_writes_every_score(mine, tmp_
             row[1:3] for row in why.top(2, "magnitude")
         ]
         assert one["value"] == pytest.approx(why.value)
+        for row in one["features"]:
+            assert row["feature_value"] == pytest.approx(float(data.x[row["node"], row["feature"]]))
     for ending in ("csv", "npz"):
         call("features", *MINE, "--index", "1,4", "--out", tmp_path / f"{ending}.{ending}")
     every = ew.features(mine, data, [1, 4])

@@ -15,7 +15,7 @@ from places import ROOT
 
 EXAMPLES = ROOT / "examples"
 DATA = {"cora_compare.py": "Cora"}
-ASKED_BELOW = ("fraud.py", "molecules.py", "mutag_page.py", "my_model.py", "typed_fraud.py")
+ASKED_BELOW = ("fraud.py", "molecules.py", "mutag_page.py", "my_model.py", "recommender.py", "typed_fraud.py")
 SCRIPTS = sorted({path.name for path in EXAMPLES.glob("*.py")} - set(ASKED_BELOW))
 
 
@@ -58,6 +58,25 @@ def test_the_notebook_is_stored_without_output_and_its_cells_run_in_order(capsys
             exec("".join(cell["source"]), names)
     assert "→" in capsys.readouterr().out
     assert names["why"]._repr_html_().startswith("<")
+
+
+def test_the_recommender_finds_the_ratings_that_were_planted_and_makes_a_page_with_one_command(capsys):
+    shutil.copy(EXAMPLES / "recommender.py", "recommender.py")
+    made = runpy.run_path("recommender.py")
+    found, told = made["main"]()
+    assert "rated movie" in capsys.readouterr().out
+    right = []
+    for why in found:
+        user, movie = why.index[1]
+        rated = [int(m) for u, m in zip(told["user"], told["movie"], strict=True) if u == user and m != movie]
+        if any(told["genre"][other] == told["genre"][movie] for other in rated):  # there is something to find
+            best = next(one for one in why.top(50) if one[2] == ("user", user))
+            right.append(bool(told["genre"][best[1][1]] == told["genre"][movie]))
+    assert sum(right) >= 0.8 * len(right) > 5
+    command = (EXAMPLES / "recommender.py").read_text().split("    edgewise ")[1].split("\n")[0]
+    done = call(*command.split())
+    assert Path("cinema.html").is_file()
+    assert "U0 : M" in done.stdout
 
 
 def test_a_newcomer_gets_a_page_with_one_command():

@@ -155,20 +155,6 @@ def test_a_large_graph_is_cut_around_both_ends(conv, without_itself):
             assert_close(why.scores, gradient, TOLERANCE)
 
 
-def test_many_links_without_themselves_are_right_one_by_one():
-    model, data = make_model("gcn, dot"), link_graph()
-    pairs = data.edge_index.t().tolist() + data.edge_index.flip(0).t().tolist()
-    assert len(pairs) > 32
-    found = ew.explain(model, data, pairs, task="link", without_itself=True, level="layer")
-    for why, pair in zip(found, pairs, strict=True):
-        slow = SlowPair(model, data, pair, without_itself=True)
-        weight = slow.ones()[0].requires_grad_()
-        value = slow(weight)
-        (gradient,) = torch.autograd.grad(value, weight, allow_unused=True)
-        assert why.value == pytest.approx(float(value.detach()), abs=TOLERANCE)
-        assert_close(why.scores, torch.zeros_like(weight) if gradient is None else gradient, TOLERANCE)
-
-
 # --- the number ---------------------------------------------------------------------------------------------------------
 
 

@@ -158,7 +158,7 @@ class EqualWidth(nn.Module):
         return self.inner(x_dict, edge_index_dict, edge_attr_dict)
 
 
-def _mixed(kind, widths):
+def mixed(kind, widths):
     convs = {
         RATES: lambda: GATConv(widths, HIDDEN, add_self_loops=False),
         RATED: lambda: SAGEConv(widths, HIDDEN, aggr="sum"),
@@ -215,7 +215,7 @@ MODELS = {
     "gatv2 mean": lambda: Stacked(
         lambda kind, w: GATv2Conv(w, HIDDEN, add_self_loops=False, heads=2, concat=False), "mean"
     ),
-    "mixed": lambda: Stacked(_mixed),
+    "mixed": lambda: Stacked(mixed),
     "known convs": lambda: Stacked(_known, aggr="mean"),
     "transformer edge_attr": lambda: WithAttributes(lambda kind, w: TransformerConv(w, HIDDEN, edge_dim=2)),
     "graphconv edge_weight": lambda: WithWeights(lambda kind, w: GraphConv(w, HIDDEN)),
@@ -287,7 +287,9 @@ def weighted_value(model, data, weights, name, number, target):
         ):  # a call for each relation, in their order
             current[module] = weights[KINDS[calls[module]]][layer]
             calls[module] += 1
-        elif used.size(1) == sum(SIZES.values()):  # HGT: all types in the order of the dictionary
+        elif used.size(1) == sum(
+            data[kind].num_edges for kind in KINDS
+        ):  # HGT: all types in the order of the dictionary
             current[module] = torch.cat([weights[kind][layer] for kind in KINDS])
         elif used.size(1) == 0:
             current[module] = torch.ones(0, dtype=torch.float64)

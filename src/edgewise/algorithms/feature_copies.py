@@ -88,8 +88,8 @@ class FeatureCopies:
             start += copies.num_targets
 
     def _is_whole(self, copies: Copies) -> bool:
-        """Whether this is the whole graph of a node task, which has one target at a time."""
-        return self.question.task == "node" and copies.near_hops is None
+        """Whether this is the whole graph of a node or link task, which has one target at a time."""
+        return self.question.in_one_graph and copies.near_hops is None
 
     def _slopes_of(
         self, copies: Copies, target: Target, start: int, path: FeaturePath

@@ -1,8 +1,9 @@
 """Feature scores of lowered models: one reverse pass of the program down to the features, and changes of single rows.
 
 A lowered program is a function of ω that was proved. As a function of the features it is proved here, once for each question:
-its constants must be the features themselves (an encoder, or edge weights made from features, take the other way), its output
-at other features must be the model's, and its gradients by the features those of autograd through the model.
+its constants must be the features themselves, or what an encoder in front of the first layer makes of them row by row (edge
+weights made from features take the other way), its output at other features must be the model's, and its gradients by the
+features those of autograd through the model.
 """
 
 import copy
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from edgewise.algorithms.feature_copies import FeatureLosses, FeaturePath, FeatureSlopes, with_features
 from edgewise.arrays import enumerated
+from edgewise.errors import ModelError
+from edgewise.model.front_call import FeatureFront
 from edgewise.program.execution import prepare, run
 from edgewise.program.feature_changes import run_changed, with_rows
 from edgewise.program.feature_reverse import FeaturePass, PulledBack
@@ -23,6 +26,7 @@ from edgewise.program.levels import Levels, deepened, whole_levels
 from edgewise.program.reverse import find_slopes
 from edgewise.question import NodeQuestion, PosedQuestion, sub_target
 from edgewise.question.equality import close, random_weight, tolerance
+from edgewise.question.locality import features_stay_apart
 from edgewise.question.memory import growing_blocks
 
 _TABLE = 2**25
@@ -41,6 +45,8 @@ class FeatureProgram:
         assert question.lowering is not None
         self.question, self.memory, self.lowering = question, memory, question.lowering
         self.x = self.lowering.data.x
+        self.front: FeatureFront | None = None
+        """What stands before the first layer; None if that reads the features themselves."""
         known = self.lowering.known_everywhere()
         self._at_one = (self.lowering.program, self.lowering.prepared, known, self.lowering.slopes)
 
@@ -62,10 +68,9 @@ class FeatureProgram:
             return None
         kept, x = question.node_model.kept, question.lowering.data.x
         if "features" not in kept:
-            constants = _constants(question.lowering.program)
-            fits = x.dim() == 2 and all(c.shape == x.shape and torch.equal(c, x) for c in constants)
-            engine = FeatureProgram(question, memory) if fits else None
-            kept["features"] = engine if engine is not None and engine._is_true() else None
+            engine = FeatureProgram(question, memory) if x.dim() == 2 else None
+            reads = engine is not None and engine._reads_features()
+            kept["features"] = engine if engine is not None and reads and engine._is_true() else None
         if kept["features"] is None:
             return None
         found: FeatureProgram = copy.copy(kept["features"])
@@ -73,6 +78,32 @@ class FeatureProgram:
         return found
 
     # --- proof --------------------------------------------------------------------------------------------------------
+
+    def _reads_features(self) -> bool:
+        """Whether the constants are the features, or all of them what one encoder makes of each row of the features."""
+        constants, x = _constants(self.lowering.program), self.x
+        if all(c.shape == x.shape and torch.equal(c, x) for c in constants):
+            return True
+        question = self.question
+        if any(c.shape != constants[0].shape or not torch.equal(c, constants[0]) for c in constants):
+            return False
+        if not features_stay_apart(question.subject.first, question.subject.example):
+            return False
+        self.front = FeatureFront(replace(question.call, changes_input=False, head=None), question.node_model.graph)
+        everyone = torch.arange(len(x), device=x.device)
+        some = everyone.flip(0)[::2]  # other rows, in another order: each by itself
+        try:
+            with torch.no_grad():
+                made, apart = self.front(x, everyone), self.front(x[some], some)
+        except ModelError:
+            return False
+        return made.shape == constants[0].shape and close(made, constants[0]) and close(apart, made[some])
+
+    def _made(self, x: Tensor, node: Tensor | None = None) -> Tensor:
+        """What the first layer reads of rows of features, of all nodes or of some."""
+        if self.front is None:
+            return x
+        return self.front(x, torch.arange(len(x), device=x.device) if node is None else node)
 
     def _is_true(self) -> bool:
         """Whether the program has the model's output at other features, and its gradients at these."""
@@ -94,7 +125,8 @@ class FeatureProgram:
             leaf = x.detach().clone().requires_grad_()
             total = (call(with_features(graph, leaf)) * weight).sum()
             (true,) = torch.autograd.grad(total, leaf, allow_unused=True) if total.requires_grad else (None,)
-        pulled = self._pass(self.lowering.everything, self._at_one).pull(lambda _: weight).dense()
+        found_slopes = self._pass(self.lowering.everything, self._at_one).pull(lambda _: weight)
+        pulled = self._to_features(found_slopes, torch.arange(len(x), device=x.device), 1.0).dense()
         true = torch.zeros_like(pulled) if true is None else true
         size = max(float(true.abs().max()), 1e-30) if true.numel() else 1.0
         return bool(((pulled - true).abs() <= tolerance(true.dtype) * size).all())
@@ -110,6 +142,7 @@ class FeatureProgram:
             state = self._at_one if place == 1.0 else self._at(self.x * place)
             with torch.no_grad():
                 found = self._pass(levels, state).pull(target.slope)
+            found = self._to_features(found, levels.node, place)
             left = found.left * share if total is None else total.left.add_(found.left, alpha=share)
             total = PulledBack(left, found.right)
         assert total is not None
@@ -125,10 +158,22 @@ class FeatureProgram:
         )
         return slopes, None
 
+    def _to_features(self, found: PulledBack, node: Tensor, place: float) -> PulledBack:
+        """Gradients by what the first layer reads, carried through the encoder to the features of the pairs' nodes `[P]`."""
+        if self.front is None:
+            return found
+        with torch.enable_grad():
+            leaf = (self.x.index_select(0, node) * place).detach().requires_grad_()
+            made = self.front(leaf, node)
+            if not made.requires_grad:
+                return PulledBack(torch.zeros_like(leaf), None)
+            (slope,) = torch.autograd.grad(made, leaf, found.dense().view(made.shape), allow_unused=True)
+        return PulledBack(torch.zeros_like(leaf) if slope is None else slope, None)
+
     def _at(self, x: Tensor) -> tuple[Program, dict[int, Any], dict[int, Tensor], Any]:
         """The program on other features, what its calls prepare, every value of every node, and derivatives there."""
-        program = with_rows(self.lowering.program, x)
         with torch.no_grad():
+            program = with_rows(self.lowering.program, self._made(x))
             prepared = prepare(program)
             ones = torch.ones(1, dtype=x.dtype, device=x.device)
             weight = ones.expand(program.num_calls, len(self.lowering.in_edges.edge))
@@ -166,7 +211,7 @@ class FeatureProgram:
         target = sub_target(question, positions)
         output = lowering.known_everywhere()[lowering.program.output]
         before = target.value(output.index_select(0, places))
-        scores = before.new_zeros(len(pair))
+        scores, made = before.new_zeros(len(pair)), self._made(x)
         row_bytes = 2 * x.size(1) * x.element_size()
         most = max(min(_TABLE // len(x), self.memory // (2 * row_bytes)), 1)
         for begin, end in growing_blocks(
@@ -175,8 +220,8 @@ class FeatureProgram:
             mine = owner[begin:end]
             rows = x.index_select(0, node[begin:end])
             rows[torch.arange(len(rows), device=x.device), feature[begin:end]] = 0.0
-            copies = lowering.engine(places[mine]).levels
-            after = run_changed(lowering.program, copies, lowering.prepared, x, node[begin:end], rows)
+            copies, rows = lowering.engine(places[mine]).levels, self._made(rows, node[begin:end])
+            after = run_changed(lowering.program, copies, lowering.prepared, made, node[begin:end], rows)
             scores[begin:end] = before[mine] - target.select(mine).value(after)
         return FeatureLosses(owner, question.nodes(node), feature, scores, x.size(1)), None
 

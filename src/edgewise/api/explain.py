@@ -48,10 +48,11 @@ def explain(
 
     Args:
         model: A `torch.nn.Module` with PyG message-passing layers; it is explained in eval mode and left as it was.
-        data: A `torch_geometric.data.Data` or, for nodes, a `HeteroData`; for `task="graph"` also a list or a `Dataset`.
+        data: A `torch_geometric.data.Data`; for nodes and links also a `HeteroData`, for graphs a list or a `Dataset`.
         index: The node or graph: an int gives an `Explanation`; a sequence, tensor, slice or mask an `ExplanationSet`;
             `None` means all of them. Of a `HeteroData`: `("paper", 3)`, `("paper", [3, 5])` or `{"paper": [3, 5]}`. For
-            `task="link"` a pair `(u, v)`, a list of pairs, or a tensor `[2, T]`; `None` means `data.edge_label_index`.
+            `task="link"` a pair `(u, v)`, a list of pairs, or a tensor `[2, T]`, of a `HeteroData` with the edge type, `(kind,
+            (u, v))` or `{kind: pairs}`; `None` means `data.edge_label_index`.
         method: A name of `ew.methods()`, or an object that `ew.from_pyg` made.
         level: `"input"`, one weight per edge shared by all layers, or `"layer"`, one per layer and edge.
         target: The class, one or one for each index; `None` is the predicted one (of a link: 1, there is one).

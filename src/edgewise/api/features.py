@@ -27,6 +27,8 @@ from edgewise.results.feature_scores import FeatureScores, FeatureSet
 log = logging.getLogger("edgewise")
 _KEPT = 4
 """How often the features of a block are held at once: the copies, what the model gets, gradients, sums of them."""
+_COPIED = 2**21
+"""Numbers of a table of features up to which results have a copy of their own."""
 
 
 @checked
@@ -42,6 +44,7 @@ def features(
     of: str = "logit",
     output: str | None = None,
     forward: Callable[..., Tensor] | None = None,
+    without_itself: bool = False,
     top: int | None = None,
     memory: Any = None,
     batch_size: int | None = None,
@@ -58,14 +61,16 @@ def features(
         data: A `torch_geometric.data.Data` or a `HeteroData` (scores are then by node type); for `task="graph"` also a list of
             them or a `Dataset`.
         index: The node or graph: an int gives `FeatureScores`; a sequence, tensor, slice or mask a `FeatureSet`; `None` all.
+            For `task="link"` a pair `(u, v)`, a list of pairs, or a tensor `[2, T]`.
         method: `"gradient"`, `"gradient_x_input"`, `"occlusion"` (one feature of one node set to 0), `"integrated_gradients"`
             (`steps=50`), and for scores of nodes alone `"cam"` or `"grad_cam"`.
         target: The class, one or one for each index; `None` is the predicted one.
-        task: `"node"` or `"graph"`.
+        task: `"node"`, `"graph"` or `"link"`.
         mode: `"multiclass"`, `"binary"` (one logit), `"regression"`, or `None` to infer it from the width of the output.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off its last operation.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
+        without_itself: For links: take the columns u → v and v → u out of the graph of each pair first.
         top: Keep only the strongest scores of each target.
         memory: A budget for one block of targets, such as `"2GB"`.
         batch_size: Targets in a block, instead of `memory`.
@@ -94,7 +99,7 @@ def features(
     sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
     _check(method, settings, seed, top, stopped, memory, batch_size)
     asked: dict[str, Any] = {"target": target, "task": task, "mode": mode, "of": of, "output": output}
-    question = pose(model, data, index, **asked, forward=forward, device=device)
+    question = pose(model, data, index, **asked, forward=forward, device=device, without_itself=without_itself)
     return features_of_question(question, method=method, **own, **sizes, **settings)
 
 
@@ -124,7 +129,7 @@ def features_of_question(
         engine: FeatureEngine = lowered or through
         if chosen.differentiates and stopped != "keep":
             question.check_slopes()
-            if lowered is None:  # the proof of a program has compared it with autograd already
+            if lowered is None or lowered.front is not None:  # else the program, which is the function, was compared
                 question.check_feature_slopes()
         parted = estimated_blocks(question, max(budget // _KEPT, 1), batch_size)
         with progress_bar(progress, len(question.index), f"features by {chosen.name}") as advance:
@@ -177,16 +182,20 @@ def _check(
 
 
 def _check_features(question: PosedQuestion, method: FeatureMethod) -> None:
-    """Features that can be moved: numbers, not names of categories, of nodes and graphs."""
+    """Features that can be moved: numbers, not names of categories, of nodes, graphs and links."""
     if question.types is not None:
         if method.scores_nodes:
             raise InputError(
                 f"{method.name} cannot score nodes of a HeteroData. Use method='gradient_x_input' and per_node()."
             )
+        if question.task == "link":
+            raise InputError(
+                "Features of links can be scored in a Data, got a HeteroData. Use ew.explain(...) for its edges."
+            )
         return
-    if question.task == "link":
+    if question.task == "link" and method.scores_nodes:
         raise InputError(
-            "Features can be scored for nodes and graphs, got task='link'. Use ew.explain(...) for its edges."
+            f"{method.name} reads the maps of one graph or node, got task='link'. Use method='gradient_x_input' and per_node()."
         )
     x = question.graphs[0].x
     if not x.is_floating_point():
@@ -242,4 +251,13 @@ def _assembled(
         settings=Settings(story),
         device=question.source_edge_index(0).device,
         n_id=sampled_numbers(question.data)[0] if question.in_one_graph else None,
+        given=_given(question),
     )
+
+
+def _given(question: PosedQuestion) -> tuple[Tensor, ...] | None:
+    """The features of the user's graphs: one table, or one for each target; copies, unless they are large."""
+    if question.types is not None:
+        return None  # a table for each node type
+    tables = [question.data.x] if question.in_one_graph else [question.graphs[i].x for i in question.index.tolist()]
+    return tuple(x.detach().clone() if x.numel() < _COPIED else x.detach() for x in tables)

@@ -126,11 +126,11 @@ class Question:
 
     @property
     def index(self) -> Any:
-        """What was asked about: an int stays an int, a pair a pair; of a typed graph `(node type, int or list)`."""
+        """What was asked about: an int stays an int, a pair a pair; of a typed graph `(type, number, pair or list)`."""
         listed = plain_index(self._posed.index)
         found = listed[0] if self._posed.single else listed
         types = self._posed.types
-        return (types.explained, found) if types is not None and types.explained else found
+        return types.asked(found) if types is not None and types.explained else found
 
     @property
     def target(self) -> Tensor:

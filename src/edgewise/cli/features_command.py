@@ -86,8 +86,8 @@ def features(
 
 
 def _save(found: "ew.FeatureSet", path: Path) -> None:
-    """All scores: a `.npz` that `ew.load` reads, or a row for every score that is not zero."""
-    if path.suffix == ".npz":
+    """All scores: a `.npz` or `.parquet` that `ew.load` reads, or a row for every score that is not zero."""
+    if path.suffix in (".npz", ".parquet"):
         found.save(path)
         return
     rows = found.to_rows()
@@ -113,13 +113,16 @@ def _record(question: "CliQuestion", why: "ew.FeatureScores", rows: int) -> dict
     """One target: what is explained, and its strongest features."""
     keys = ("score", "node", "feature", "name")
     strongest = [dict(zip(keys, entry, strict=False)) for entry in why.top(rows, by="magnitude")]
-    strongest = [{**one, "node_name": _name(question, one["node"])} for one in strongest]
+    for one in strongest:
+        one["node_name"] = _name(question, one["node"])
+        if "feature" in one:
+            one["feature_value"] = _given(why, one["node"], one["feature"])
     about = {"index": why.index, "name": question.target_name(why.index), "class": why.target}
     return {**about, "class_name": question.class_name(why.target), "value": why.value, "features": strongest}
 
 
 def _heads(question: "CliQuestion") -> list[str]:
-    return [question.graphs.task, "class", "value", "node", "feature", "score"]
+    return [question.graphs.task, "class", "explained", "node", "feature", "value", "score"]
 
 
 def _table(question: "CliQuestion", found: "Sequence[ew.FeatureScores]", rows: int) -> list[list[list[str]]]:
@@ -129,13 +132,21 @@ def _table(question: "CliQuestion", found: "Sequence[ew.FeatureScores]", rows: i
         section = []
         for place, (score, node, *feature) in enumerate(why.top(rows, by="magnitude")):
             about = [question.target_name(why.index), question.class_name(why.target), f"{why.value:.4g}"]
-            named = str(feature[-1]) if feature else "all"
-            section.append([*(about if place == 0 else ["", "", ""]), _name(question, node), named, f"{score:+.4g}"])
+            value = _given(why, node, feature[0]) if feature else None
+            named = [str(feature[-1]) if feature else "all", "" if value is None else f"{value:.4g}"]
+            section.append([*(about if place == 0 else ["", "", ""]), _name(question, node), *named, f"{score:+.4g}"])
         about = [question.target_name(why.index), question.class_name(why.target), f"{why.value:.4g}"]
-        sections.append(section or [[*about, "", "no feature matters", ""]])
+        sections.append(section or [[*about, "", "no feature matters", "", ""]])
     return sections
+
+
+def _given(why: "ew.FeatureScores", node: Any, feature: int) -> float | None:
+    """The feature itself, as the data have it; None of a typed graph."""
+    given = None if isinstance(node, tuple) else why.given
+    return None if given is None else float(given[node].reshape(-1)[feature])
 
 
 def _name(question: "CliQuestion", node: Any) -> str:
     """The name of a node; nodes of several graphs have numbers only, with their types if they have some."""
-    return question.node_name(node) if question.graphs.task == "node" or isinstance(node, tuple) else str(node)
+    named = question.graphs.task in ("node", "link") or isinstance(node, tuple)
+    return question.node_name(node) if named else str(node)

@@ -108,10 +108,10 @@ def laid_out(graph: Data, in_edges: InEdges, near: Reach, rows: Tensor, num_laye
     scored = near.hops[receiver] < num_layers  # [edges]: M of them are true
     own = (near.hops < num_layers).nonzero().view(-1)  # [S]: pairs
     ends = torch.stack([sender, receiver])
-    if _sends_second(graph, in_edges):
+    if sends_second(graph, in_edges):
         ends = ends.flip(0)
     return Copies(
-        data=_assemble(graph, near.node, edge_id, ends),
+        data=assemble(graph, near.node, edge_id, ends),
         rows=rows,
         edge_id=edge_id[scored],
         owner=near.target[receiver[scored]],
@@ -128,12 +128,12 @@ def laid_out(graph: Data, in_edges: InEdges, near: Reach, rows: Tensor, num_laye
     )
 
 
-def _sends_second(graph: Data, in_edges: InEdges) -> bool:
+def sends_second(graph: Data, in_edges: InEdges) -> bool:
     """Whether messages run against the columns (`flow="target_to_source"`)."""
     return in_edges.sender.numel() > 0 and not torch.equal(graph.edge_index[0][in_edges.edge], in_edges.sender)
 
 
-def _assemble(graph: Data, node_id: Tensor, edge_id: Tensor, edge_index: Tensor) -> Data:
+def assemble(graph: Data, node_id: Tensor, edge_id: Tensor, edge_index: Tensor) -> Data:
     """The attributes of the graph, row by row for the copies."""
     union = Data()
     for key in graph.keys():  # noqa: SIM118 (Data is not a dict)

@@ -40,22 +40,24 @@ class LinkColumns:
     column: Tensor
 
     @staticmethod
-    def of(pairs: Tensor, edge_index: Tensor, num_nodes: int) -> "LinkColumns":
-        """All columns u → v and v → u of every pair `[T, 2]`, parallel ones included.
+    def of(pairs: Tensor, edge_index: Tensor, num_nodes: int, there: range | None = None) -> "LinkColumns":
+        """All columns u → v and v → u of every pair `[T, 2]`, parallel ones included; of u → v only those in `there`.
 
         >>> edges = torch.tensor([[0, 1, 0, 2], [1, 0, 1, 0]])
         >>> LinkColumns.of(torch.tensor([[0, 1], [1, 2], [0, 2]]), edges, 3)
         LinkColumns(start=tensor([0, 3, 3, 4]), column=tensor([0, 2, 1, 3]))
         """
         key, order = (edge_index[0] * num_nodes + edge_index[1]).sort(stable=True)
-        there, back = pairs[:, 0] * num_nodes + pairs[:, 1], pairs[:, 1] * num_nodes + pairs[:, 0]
-        asked = torch.stack([there, torch.where(there == back, -1, back)], dim=1).view(
-            -1
-        )  # [2 T]: a self pair has one way
+        to, back = pairs[:, 0] * num_nodes + pairs[:, 1], pairs[:, 1] * num_nodes + pairs[:, 0]
+        asked = torch.stack([torch.where(to == back, -1, to), back], dim=1).view(-1)  # [2 T]: a self pair has one way
         begin, end = torch.searchsorted(key, asked), torch.searchsorted(key, asked, right=True)
         way, number = enumerated(end - begin)
-        counts = (end - begin).view(-1, 2).sum(dim=1)
-        return LinkColumns(torch.cat([counts.new_zeros(1), counts.cumsum(0)]), order[begin[way] + number])
+        column = order[begin[way] + number]
+        if there is not None:
+            kept = (way % 2 == 1) | ((column >= there.start) & (column < there.stop))
+            way, column = way[kept], column[kept]
+        counts = torch.bincount(torch.div(way, 2, rounding_mode="floor"), minlength=len(pairs))
+        return LinkColumns(torch.cat([counts.new_zeros(1), counts.cumsum(0)]), column)
 
     @property
     def counts(self) -> Tensor:
@@ -67,6 +69,11 @@ class LinkColumns:
         positions = positions.to(self.start.device)
         row, number = enumerated(self.counts[positions])
         return row, self.column[self.start[positions][row] + number]
+
+    def part(self, positions: Tensor) -> "LinkColumns":
+        """The columns of some pairs alone."""
+        counts = self.counts[positions.to(self.start.device)]
+        return LinkColumns(torch.cat([counts.new_zeros(1), counts.cumsum(0)]), self.select(positions)[1])
 
 
 def pair_reach(in_edges: InEdges, pairs: Tensor, hops: int) -> Reach:
@@ -149,7 +156,7 @@ def _without(copies: Copies, row: Tensor, column: Tensor, num_edges: int) -> Cop
     """The copies without the columns (target, column of the original graph) `[R]` each."""
     edge = copies.edge_id if copies.column_edge is None else copies.column_edge
     owner = copies.owner if copies.column_owner is None else copies.column_owner
-    kept = ~torch.isin(owner * num_edges + edge, row * num_edges + column)  # [columns of the copies]
+    kept = without_columns(owner, edge, row, column, num_edges)  # [columns of the copies]
     place = kept.long().cumsum(0) - 1
     scored = kept[copies.edge_place]
     return replace(
@@ -162,6 +169,23 @@ def _without(copies: Copies, row: Tensor, column: Tensor, num_edges: int) -> Cop
         column_edge=edge[kept],
         column_owner=owner[kept],
     )
+
+
+def without_columns(owner: Tensor, edge: Tensor, row: Tensor, column: Tensor, num_edges: int) -> Tensor:
+    """Which of the columns (target, column of the original graph) are not among those of `row` and `column` `[R]`.
+
+    >>> few = torch.tensor([0, 1]), torch.tensor([5, 5])
+    >>> without_columns(torch.tensor([0, 0, 1]), torch.tensor([4, 5, 5]), few[0][:1], few[1][:1], 6)
+    tensor([ True, False,  True])
+    """
+    return ~torch.isin(owner * num_edges + edge, row * num_edges + column)
+
+
+def without_link(graph: Data, pair: Tensor, columns: Tensor) -> Data:
+    """The whole graph without some columns, and the one pair `[2]` that it is asked about."""
+    kept = torch.ones(graph.edge_index.size(1), dtype=torch.bool, device=graph.edge_index.device)
+    kept[columns] = False
+    return with_pairs(_with_columns(graph, kept), pair.view(1, 2))
 
 
 def _with_columns(graph: Data, kept: Tensor) -> Data:

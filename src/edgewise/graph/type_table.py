@@ -39,13 +39,15 @@ class TypeTable:
     """Node types, and how many nodes each has."""
     edges: tuple[tuple[EdgeType, int], ...]
     """Edge types, and how many columns each has."""
+    link: EdgeType | None = None
+    """Of links: the edge type that is asked about; `explained` is then the type of its first end."""
 
     @classmethod
-    def of(cls, data: HeteroData, explained: str) -> "TypeTable":
+    def of(cls, data: HeteroData, explained: str, link: EdgeType | None = None) -> "TypeTable":
         """The table of a graph."""
         nodes = tuple((name, int(data[name].num_nodes)) for name in data.node_types)
         edges = tuple((kind, data[kind].edge_index.size(1)) for kind in data.edge_types)
-        return cls(explained, nodes, edges)
+        return cls(explained, nodes, edges, link)
 
     @cached_property
     def _nodes(self) -> dict[str, range]:
@@ -102,9 +104,38 @@ class TypeTable:
         """Columns of the union, `[n]` each: the place of their type in `edge_types`, and their column in it."""
         return _located(columns, list(self._edges.values()))
 
+    @property
+    def link_starts(self) -> tuple[int, int]:
+        """Of links: the first nodes of the union that are of the types of the two ends."""
+        assert self.link is not None
+        return self.node_range(self.link[0]).start, self.node_range(self.link[2]).start
+
+    def asked(self, index: Any) -> Any:
+        """A target of the union, or many, as the user names them: `("movie", 3)`, or of links `(edge type, (u, v))`.
+
+        >>> table = TypeTable("user", (("user", 3), ("movie", 2)), (), ("user", "rates", "movie"))
+        >>> table.asked((2, 4)), table.asked([(2, 4), (0, 3)])
+        ((('user', 'rates', 'movie'), (2, 1)), (('user', 'rates', 'movie'), [(2, 1), (0, 0)]))
+        """
+        if self.link is None:
+            return self.explained, index
+        first, second = self.link_starts
+        if isinstance(index, list):
+            return self.link, [(u - first, v - second) for u, v in index]
+        return self.link, (index[0] - first, index[1] - second)
+
+    def number(self, asked: tuple[Any, Any]) -> Any:
+        """The inverse for one target; of another type it is one that no target has."""
+        named, inside = asked
+        if self.link is None:
+            return inside if named == self.explained else -1
+        first, second = self.link_starts
+        return (inside[0] + first, inside[1] + second) if named == self.link else (-1, -1)
+
     def plain(self) -> tuple[Any, ...]:
         """As nested tuples, for a file; `TypeTable(*table.plain())` is the same table."""
-        return self.explained, self.nodes, self.edges
+        found = (self.explained, self.nodes, self.edges)
+        return found if self.link is None else (*found, self.link)
 
 
 def _located(numbers: Tensor, ranges: list[range]) -> tuple[Tensor, Tensor]:

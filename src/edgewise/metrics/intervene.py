@@ -70,7 +70,7 @@ def ask(found: ExplanationSet, model: nn.Module, data: Any, options: Options) ->
     question = pose(
         model,
         data,
-        asked_index(found.index) if found.types is None else (found.types.explained, found.index),
+        asked_index(found.index) if found.types is None else found.types.asked(plain_index(found.index)),
         target=found.target,
         task=known.get("task", "node"),
         mode=known.get("mode"),

@@ -33,11 +33,11 @@ class LinkForward:
         pairs = data.link_pairs.ends
         if self.forward is not None:
             return self.forward(model, data, pairs)
-        names = _names(model.forward)
+        names = names_of(model.forward)
         if PAIRS in names:
             return model(data.x, data.edge_index, **{PAIRS: pairs}, **_extras(names, data))
-        if _can_encode(model):
-            z = model.encode(data.x, data.edge_index, **_extras(_names(model.encode), data))  # type: ignore[operator]
+        if can_encode(model):
+            z = model.encode(data.x, data.edge_index, **_extras(names_of(model.encode), data))  # type: ignore[operator]
             return model.decode(z, pairs)  # type: ignore[operator]
         if takes_data(model):
             data = with_pairs(data, pairs.t())
@@ -50,14 +50,16 @@ class LinkForward:
 
     def has_decoder(self, model: nn.Module) -> bool:
         """Whether `model.decode` makes the scores."""
-        return self.forward is None and PAIRS not in _names(model.forward) and _can_encode(model)
+        return self.forward is None and PAIRS not in names_of(model.forward) and can_encode(model)
 
 
-def _can_encode(model: nn.Module) -> bool:
+def can_encode(model: nn.Module) -> bool:
+    """Whether a model has an encoder and a decoder to call."""
     return all(callable(getattr(model, name, None)) for name in ("encode", "decode"))
 
 
-def _names(function: Any) -> list[str]:
+def names_of(function: Any) -> list[str]:
+    """The names of a function's arguments."""
     return list(inspect.signature(function).parameters)
 
 

@@ -236,7 +236,12 @@ def _axis(data: HeteroData, store: Any, key: str) -> int:
 
 def extras_of(model: nn.Module, data: HeteroData) -> dict[str, Any]:
     """Attributes of edges that `forward` names: `edge_attr_dict`, or `edge_attr` in a model that `to_hetero` made."""
-    names, found = argument_names(model), {}
+    return typed_extras(argument_names(model), data)
+
+
+def typed_extras(names: list[str], data: HeteroData) -> dict[str, Any]:
+    """Attributes of edges that are among the names of arguments."""
+    found = {}
     for key in _EXTRAS:
         named = next((name for name in (f"{key}_dict", key) if name in names), None)
         if named is not None and (values := data.collect(key, allow_empty=True)):

@@ -16,6 +16,7 @@ from edgewise.question.graph_question import GraphQuestion
 from edgewise.question.link_question import LinkQuestion
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.posed_question import KEPT, Asked, PosedQuestion, sub_target
+from edgewise.question.typed_link_question import TypedLinkQuestion
 from edgewise.question.typed_question import TypedGraphQuestion, TypedQuestion
 
 __all__ = [
@@ -34,6 +35,10 @@ _QUESTIONS: dict[str, type[NodeQuestion | GraphQuestion | LinkQuestion]] = {
     "node": NodeQuestion,
     "graph": GraphQuestion,
     "link": LinkQuestion,
+}
+_TYPED_QUESTIONS: dict[str, type[TypedQuestion | TypedLinkQuestion]] = {
+    "node": TypedQuestion,
+    "link": TypedLinkQuestion,
 }
 
 
@@ -58,8 +63,8 @@ def pose(
         raise SettingError(f"`without_itself` must be left out for a {task} task: it takes links out. Use task='link'.")
     asked = Asked(target, mode, of, check_output(output), forward, device, without_itself)
     with thread_kept(), torch.inference_mode(mode=False):  # what is kept must be usable for gradients
-        if task == "node" and isinstance(data, HeteroData):
-            return TypedQuestion(model, data, index, asked)
+        if isinstance(data, HeteroData) and task in _TYPED_QUESTIONS:
+            return _TYPED_QUESTIONS[task](model, data, index, asked)
         if task == "graph" and is_typed(data):
             return TypedGraphQuestion(model, data, index, asked)
         return _QUESTIONS[task](model, data, index, asked)

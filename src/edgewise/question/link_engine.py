@@ -17,6 +17,9 @@ from edgewise.question.target import Target
 Decoder = Callable[[Tensor], Tensor]
 """Rows of the first ends and then of the second ends, `[2 T, d]`, to the scores of the pairs, `[T, 1]`."""
 
+_TABLE = 2**24
+"""Pairs × items that are numbered in a table."""
+
 
 @dataclass(frozen=True)
 class _Joined:
@@ -31,10 +34,24 @@ class _Joined:
 
     @staticmethod
     def of(item: Tensor, owner: Tensor, num_pairs: int) -> "_Joined":
-        """From copies whose owners are ends: 0 to T − 1 the first ones, T to 2 T − 1 the second ones."""
+        """From copies whose owners are ends: 0 to T − 1 the first ones, T to 2 T − 1 the second ones.
+
+        >>> joined = _Joined.of(torch.tensor([7, 5, 7, 7]), torch.tensor([0, 0, 2, 1]), 2)       # owners 0 and 2 are one pair
+        >>> joined.item.tolist(), joined.owner.tolist(), joined.place.tolist()
+        ([5, 7, 7], [0, 0, 1], [1, 0, 1, 2])
+        """
         width = int(item.max()) + 1 if len(item) else 1
-        key, place = ((owner % num_pairs) * width + item).unique(return_inverse=True)
-        return _Joined(key % width, key // width, place)
+        pair = owner % num_pairs
+        key = pair * width + item
+        if num_pairs * width > _TABLE:
+            found, place = key.unique(return_inverse=True)
+            return _Joined(found % width, found // width, place)
+        copy = torch.arange(len(key), device=key.device)
+        standing = torch.empty(num_pairs * width, dtype=torch.long, device=key.device)
+        standing[key] = copy  # of copies of one item, some copy stands for all: no sorting
+        stands_for = standing[key]
+        stands = stands_for == copy
+        return _Joined(item[stands], pair[stands], (stands.long().cumsum(0) - 1)[stands_for])
 
     def summed(self, values: Tensor) -> Tensor:
         """`[L, M]` of values `[L, copies]`: what both ends say, added."""

@@ -18,17 +18,18 @@ from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies
 from edgewise.graph.cut import part_of
 from edgewise.graph.pair_copies import LinkColumns, pair_neighbourhoods, pair_reach, pair_whole_graph, with_pairs
+from edgewise.graph.pair_patches import patched_graph
+from edgewise.model.call import GraphForward
 from edgewise.model.head import ModelOutput, read_output
 from edgewise.model.link_call import DecoderForward, LinkForward
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
 from edgewise.question.equality import NOT_REPEATABLE, Audit, close, random_weight, scale_of_change, warn_not_local
 from edgewise.question.link_engine import Decoder, LinkEngine
-from edgewise.question.node_model import rim_of
-from edgewise.question.node_question import NodeQuestion
+from edgewise.question.node_model import NodeModel, rim_of
 from edgewise.question.subject import Subject
 
-_COMPARED = 16
-"""Pairs without their own link that are each run on the whole graph; of more, where layers are known, so many of them."""
+_FEW = 16
+"""Pairs without their own link that are each run on the whole graph, whatever else is known about the model."""
 _AT_ONCE = 128
 
 
@@ -38,18 +39,18 @@ class LinkModel:
     def __init__(
         self,
         subject: Subject,
-        encoder: NodeQuestion | None,
+        encoder: NodeModel | None,
         graph: Data,
         pairs: Tensor,
         asked: tuple[str | None, str | None] | ModelOutput,
-        *,
-        without_itself: bool,
+        itself: LinkColumns | None = None,
     ) -> None:
-        """`asked` is what the user says about the output, or what was found out about it before."""
+        """`asked` is what the user says about the output, or what was found out about it before.
+
+        `encoder` is what the last layer makes of the nodes of this graph. `itself` are the columns that pairs lose.
+        """
         self.subject, self.encoder, self.graph, self.pairs = subject, encoder, graph, pairs
         self.device = graph.edge_index.device
-        assert isinstance(subject.call.forward, LinkForward)
-        self._forward = subject.call.forward
         self._calls = sum(operation.is_layer for operation in subject.first.operations)
         self.audit, self._probed = Audit(), False
         trace = subject.recorded(with_pairs(graph, pairs))
@@ -63,8 +64,9 @@ class LinkModel:
         self.num_layers = self.trace.num_layers
         self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, self.trace.flow or "source_to_target")
         self.rim = rim_of(self.trace)
-        itself = LinkColumns.of(pairs, graph.edge_index, graph.num_nodes)
-        self.itself = itself if without_itself and len(itself.column) else None
+        if self.rim and isinstance(self.call.forward, GraphForward):
+            self.rim = "nodes"  # of a typed graph no far node can stand for those of other types
+        self.itself = itself
         """The columns that pairs lose; None if none does."""
         self.local = self.trace.flow is not None
         """Whether copies of neighbourhoods may be run, as far as is known."""
@@ -83,7 +85,7 @@ class LinkModel:
             if self.encoder is None:
                 yield
             else:
-                with self.encoder.borrowed():
+                with self.encoder.loan.taken():
                     yield
 
     def _check_rows(self, rows: Tensor) -> None:
@@ -128,18 +130,26 @@ class LinkModel:
         """The scores of many pairs without their own links from copies; None if each should be run on the whole graph.
 
         Only where layers are known to read nothing beyond what copies hold. Every copy must give its pair's score `linked` as
-        long as it has the link; and without it, some of them that of the whole graph.
+        long as it has the link, and without it the score of its pair in a patched graph, around which everything else stays;
+        the first and the last one also that of the whole graph without the link.
         """
-        if not self.local or self.rim == "nodes" or len(losing) <= _COMPARED:
+        if not self.local or self.rim == "nodes" or len(losing) <= _FEW:
             return None
-        sample = torch.linspace(0, len(losing) - 1, _COMPARED, device=losing.device).long()
-        true = torch.cat([self.call(self._whole(i).data) for i in losing[sample].tolist()])
         rows = []
         for part in losing.split(_AT_ONCE):
             whole, cut = self._neighbourhoods(part, with_links=True), self._neighbourhoods(part)
-            rows.append((self.call(whole.data), self.call(cut.data)))
-        with_link, without = (torch.cat(column) for column in zip(*rows, strict=True))
-        return without if close(with_link, linked) and close(without[sample], true) else None
+            rows.append((self.call(whole.data), self.call(cut.data), self._patched(part)))
+        with_link, without, patched = (torch.cat(column) for column in zip(*rows, strict=True))
+        alone = torch.cat([self.call(self._whole(i).data) for i in losing[[0, -1]].tolist()])
+        agree = ((with_link, linked), (without, patched), (without[[0, -1]], alone))
+        return without if all(close(*both) for both in agree) else None
+
+    def _patched(self, positions: Tensor) -> Tensor:
+        """The scores of some pairs without their own links, from one run on a patched graph, `[n, 1]`."""
+        assert self.itself is not None
+        pairs, links = self.pairs[positions], self.itself.part(positions)
+        patched = patched_graph(self.graph, self.in_edges, pairs, links, self.num_layers - 1)
+        return self.call(with_pairs(patched.data, patched.pairs))
 
     # --- the lowered way ------------------------------------------------------------------------------------------------
 
@@ -151,6 +161,8 @@ class LinkModel:
         rows, random, weights = self._encoded(encoder, truth)
         with torch.no_grad():
             true = self.weighted(WeightedGraph(with_pairs(self.graph, self.pairs)), *weights)
+        assert isinstance(self.subject.call.forward, LinkForward)
+        self._forward = self.subject.call.forward
         for is_direct in (True, False):
             self._is_direct = is_direct
             if is_direct and not self._forward.has_decoder(self.call.model):
@@ -177,12 +189,12 @@ class LinkModel:
         self.audit.weighted_error = float(((weighted - true).abs() / scale.clamp(min=1e-30)).max())
         return True
 
-    def _encoded(self, encoder: NodeQuestion, like: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+    def _encoded(self, encoder: NodeModel, like: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         """`[N, d]` each: what the last layer makes of the nodes, as it is and by the program at random weights; and those."""
         assert encoder.lowering is not None
         sizes = (self.graph.edge_index.size(1), self.graph.num_nodes)
         weights = [random_weight(torch.arange(n, device=self.device), self.num_layers, like) for n in sizes]
-        asked = None if encoder.cut.is_whole else encoder.places(torch.arange(len(encoder.index)))
+        asked = encoder.targets
         found = encoder.lowering.output_at(asked, *weights)
         rows = encoder.trace.output
         if asked is not None:
@@ -280,9 +292,8 @@ class LinkModel:
         """Nodes and edges of the graphs on which the pairs are run."""
         pairs, hops = self.pairs[positions.to(self.device)], self.num_layers + (1 if self.rim else 0)
         if not self.local:
-            return torch.full_like(pairs[:, 0], self.graph.num_nodes), torch.full_like(
-                pairs[:, 0], len(self.in_edges.edge)
-            )
+            each = torch.ones_like(pairs[:, 0])
+            return each * self.graph.num_nodes, each * len(self.in_edges.edge)
         near = pair_reach(self.in_edges, pairs, hops)
         degree = self.in_edges.start.diff()[near.node] * (near.hops < hops)
         edges = torch.bincount(near.target, weights=degree.double(), minlength=len(pairs)).long()

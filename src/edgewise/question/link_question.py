@@ -15,16 +15,22 @@ from edgewise.errors import EdgewiseError, StaleQuestionError
 from edgewise.graph.copies import Copies
 from edgewise.graph.cut import columns_into, whole, worth_cutting
 from edgewise.graph.inputs import check_values, read_structure
-from edgewise.graph.pair_copies import with_pairs
+from edgewise.graph.pair_copies import LinkColumns, with_pairs, without_link
+from edgewise.graph.pair_patches import PatchedGraph
 from edgewise.model.head import ModelOutput
 from edgewise.model.link_call import PAIRS, EncoderForward, LinkForward
 from edgewise.program.lowering import Lowering
+from edgewise.question.equality import close
 from edgewise.question.link_model import LinkModel
+from edgewise.question.link_patches import patched_encoder
 from edgewise.question.node_question import NodeQuestion, check_one_graph, cut_tiny, first_strangers
 from edgewise.question.pair_index import read_pairs
 from edgewise.question.posed_question import Asked, PosedQuestion
 from edgewise.question.subject import DataMark, Subject, on_device
 from edgewise.question.target import choose_target
+
+_COMPARED = 2
+"""Pairs whose score in a patched graph is compared with a run of the whole graph without their link."""
 
 
 class LinkQuestion(PosedQuestion):
@@ -36,6 +42,8 @@ class LinkQuestion(PosedQuestion):
 
     task = "link"
     in_one_graph = True
+    patches: PatchedGraph | None = None
+    """What is run in place of the cut, if pairs without their own links are lowered."""
 
     def __init__(self, model: Any, data: Any, index: Any, asked: Asked) -> None:
         check_one_graph(data, "link")
@@ -47,7 +55,7 @@ class LinkQuestion(PosedQuestion):
         self._sources = [data.edge_index if type(data.edge_index) is Tensor else structure.edge_index]
         example = self._example()
         check_values(example)
-        self.subject = Subject(model, LinkForward(asked.forward), asked.device, example)
+        self.subject = Subject(model, self._forward(asked), asked.device, example)
         self.encoder = self._find_encoder(model)
         self._run((asked.output, asked.mode))
 
@@ -79,8 +87,20 @@ class LinkQuestion(PosedQuestion):
             return with_pairs(graph, pair)
         marked = torch.zeros(graph.num_nodes, dtype=torch.bool, device=pair.device)
         marked[pair.view(-1)] = True
-        cut = cut_tiny(graph, pair.view(-1), columns_into(marked, graph.edge_index[1]), first_strangers(graph))
+        cut = cut_tiny(graph, pair.view(-1), columns_into(marked, graph.edge_index[1]), self._strangers())
         return with_pairs(cut.data, cut.places(pair))
+
+    def _strangers(self) -> tuple[Tensor, Tensor]:
+        """A few nodes and columns that are shown to the model, whoever is asked about."""
+        return first_strangers(self._graph)
+
+    def _forward(self, asked: Asked) -> Any:
+        """How the model is called."""
+        return LinkForward(asked.forward)
+
+    def _links(self, pairs: Tensor) -> LinkColumns:
+        """The columns of the cut that are the links of pairs themselves."""
+        return LinkColumns.of(pairs, self.cut.data.edge_index, self.cut.data.num_nodes)
 
     def _find_encoder(self, model: Any) -> NodeQuestion | None:
         """The nodes' rows behind the last layer as a question of their own; None if it cannot be asked."""
@@ -89,7 +109,7 @@ class LinkQuestion(PosedQuestion):
         forward = EncoderForward(self.subject.call.forward, calls)
         asked = Asked(target=0, mode="regression", output="value", forward=forward, device=self.asked.device)
         try:
-            return NodeQuestion(model, _without_labels(self._data), self.index.unique(), asked)
+            return NodeQuestion(model, _without_labels(self._data), self.index.unique(), asked, self.subject)
         except StaleQuestionError:
             raise
         except EdgewiseError:
@@ -105,14 +125,43 @@ class LinkQuestion(PosedQuestion):
             self.cut, self._mark, self.locality = self.encoder.cut, self.encoder._mark, self.encoder.locality
         graph = self.cut.data
         pairs = self.cut.places(self.index.to(graph.edge_index.device))
-        self.link_model = LinkModel(
-            self.subject, self.encoder, graph, pairs, asked, without_itself=self.asked.without_itself
-        )
+        links = self._links(pairs) if self.asked.without_itself else None
+        links = links if links is not None and len(links.column) else None
+        self.patches = None
+        if links is not None and self.encoder is not None:
+            self.patches = self._patched(pairs, links, asked)
+        if self.patches is None:
+            encoder = None if self.encoder is None else self.encoder.node_model
+            self.link_model = LinkModel(self.subject, encoder, graph, pairs, asked, links)
         self._read_off()
+
+    def _patched(
+        self, pairs: Tensor, links: LinkColumns, asked: tuple[str | None, str | None] | ModelOutput
+    ) -> PatchedGraph | None:
+        """Pairs without their links as pairs of a patched graph, if the model is lowered there; None if they cannot be.
+
+        Some pairs are compared with the whole graph without their link, too.
+        """
+        assert self.encoder is not None
+        found = patched_encoder(self.encoder, pairs, links)
+        if found is None:
+            return None
+        patched, encoder = found
+        model = LinkModel(self.subject, encoder, patched.data, patched.pairs, asked)
+        if not model.is_lowered:
+            return None
+        losing = links.counts.nonzero().view(-1)
+        few = losing[torch.linspace(0, len(losing) - 1, min(len(losing), _COMPARED)).long()]
+        with model.borrowed(), torch.no_grad():
+            graphs = [without_link(self.cut.data, pairs[i], links.select(i.view(1))[1]) for i in few]
+            if not close(torch.cat([model.call(graph) for graph in graphs]), model.truth[few]):
+                return None
+        self.link_model = model
+        return patched
 
     def _read_off(self) -> None:
         model, asked = self.link_model, self.asked
-        self.graphs, self.trace, self.output = [self.cut.data], model.trace, model.output
+        self.graphs, self.trace, self.output = [model.graph], model.trace, model.output
         self.call, self.layers, self.num_layers = model.call, self.subject.layers, model.num_layers
         self.device, self.audit = model.device, model.audit
         is_value = asked.mode == "regression" or (asked.mode is None and self.output.lost == "value")
@@ -141,9 +190,9 @@ class LinkQuestion(PosedQuestion):
     def engine_lowering(self) -> Lowering | None:
         """The encoder's, unless some pairs are explained without their own link."""
         model = self.link_model
-        if not model.is_lowered or model.itself is not None or self.encoder is None:
+        if not model.is_lowered or model.itself is not None or model.encoder is None:
             return None
-        return self.encoder.lowering
+        return model.encoder.lowering
 
     @property
     def notes(self) -> dict[str, Any]:
@@ -165,11 +214,11 @@ class LinkQuestion(PosedQuestion):
 
     def columns(self, local: Tensor) -> Tensor:
         """Columns of the user's graph."""
-        return self.cut.columns(local)
+        return self.cut.columns(local if self.patches is None else self.patches.columns(local))
 
     def nodes(self, local: Tensor) -> Tensor:
         """Nodes of the user's graph."""
-        return self.cut.nodes(local)
+        return self.cut.nodes(local if self.patches is None else self.patches.nodes(local))
 
     def places(self, positions: Tensor) -> Tensor:
         """The pairs as nodes of the graph that is run, `[n, 2]`."""

@@ -69,7 +69,8 @@ class NodeModel:
         known: Known | None = None,
         targets: Tensor | None = None,
     ) -> None:
-        self._targets = targets  # the only nodes that will be asked about; None: any
+        self.targets = targets
+        """The only nodes that will be asked about, each once; None: any."""
         self.subject, self.graph, self.layers, self.loan = subject, graph, subject.layers, subject.loan
         self.device = graph.edge_index.device
         self.kept: dict[Any, Any] = {}
@@ -130,7 +131,7 @@ class NodeModel:
         self.trace = self.weighted.trace = trace.without_tensors()
         if lowering is None:
             return None
-        true, targets = self.trace.output, self._targets
+        true, targets = self.trace.output, self.targets
         true = true if targets is None else true.index_select(0, targets)
         plain = lowering.settle(targets)
         if self._known is not None:
@@ -145,13 +146,13 @@ class NodeModel:
 
     def prove_everywhere(self) -> None:
         """Run the lowered program for all nodes, and compare it with the model there, before other targets are asked about."""
-        if self._targets is None or self.lowering is None:
+        if self.targets is None or self.lowering is None:
             return
         self.lowering.known_everywhere()
         plain = self.lowering.output
         if not close(plain, self.trace.output, self.scale):
             raise ModelError(OTHER_NODES)
-        self._targets = None
+        self.targets = None
 
     def _note(self, plain: Tensor, random: Tensor) -> None:
         """How far the lowered program is from the model, at ω = 1 and at random weights."""

@@ -36,7 +36,8 @@ class NodeQuestion(PosedQuestion):
     _engine: tuple[int, Engine] | None = None
     _counts: tuple[Tensor, Tensor] | None = None
 
-    def __init__(self, model: Any, data: Any, index: Any, asked: Asked) -> None:
+    def __init__(self, model: Any, data: Any, index: Any, asked: Asked, subject: Subject | None = None) -> None:
+        """`subject` is what another question has of the same model; it is called as this one asks."""
         check_one_graph(data, "node")
         self.asked, self._data = asked, data
         structure = read_structure(data)
@@ -52,7 +53,10 @@ class NodeQuestion(PosedQuestion):
         self._received: Tensor | None = None
         example = self._tiny() if worth_cutting(graph) else graph
         check_values(example)
-        self.subject = Subject(model, asked.forward, asked.device, example)
+        if subject is None:
+            self.subject = Subject(model, asked.forward, asked.device, example)
+        else:
+            self.subject = subject.called_as(asked.forward, example)
         self._cut_and_prove(None)
         self._choose()
 

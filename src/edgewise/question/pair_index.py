@@ -1,13 +1,19 @@
-"""Which links are explained: `read_pairs` turns what the user passes as `index` into pairs of nodes, `[T, 2]`."""
+"""Which links are explained: `read_pairs` turns what the user passes as `index` into pairs of nodes, `[T, 2]`.
 
+Of a typed graph `read_typed_pairs` does so, for pairs of one edge type.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import HeteroData
 
 from edgewise.errors import InputError
 from edgewise.graph.inputs import in_words
+from edgewise.graph.type_table import EdgeType
 
 _USE = "Use index=(3, 17) for one pair, a list of such pairs, or a tensor [2, T]."
 
@@ -106,3 +112,76 @@ def _in_range(pairs: Tensor, num_nodes: int) -> Tensor:
             f"`index` must name nodes from 0 to {num_nodes - 1} ({num_nodes} nodes), got {low if low < 0 else high}. {_USE}"
         )
     return pairs.contiguous()
+
+
+# --- Typed graphs -------------------------------------------------------------------------------------------------------
+
+
+def read_typed_pairs(index: Any, data: HeteroData) -> tuple[EdgeType, Tensor, bool]:
+    """The edge type that is asked about, its pairs `[T, 2]` as numbers within the types of their ends, and whether it is one.
+
+    >>> data = HeteroData(); data["user"].x, data["movie"].x = torch.ones(4, 1), torch.ones(9, 1)
+    >>> rates = ("user", "rates", "movie")
+    >>> data[rates].edge_index = torch.tensor([[0], [8]])
+    >>> read_typed_pairs((rates, (3, 7)), data)[1:], read_typed_pairs({rates: [(3, 7), (0, 1)]}, data)[1:]
+    ((tensor([[3, 7]]), True), (tensor([[3, 7],
+            [0, 1]]), False))
+    """
+    if index is None:
+        kinds = [kind for kind in data.edge_types if "edge_label_index" in data[kind]]
+        if len(kinds) != 1:
+            raise InputError(
+                f"`index` must name the pairs to explain, got None, which means those of the one edge type with an "
+                f"edge_label_index; {len(kinds)} have one. {_typed_use(data)}"
+            )
+        kind, inside = kinds[0], None
+    else:
+        kind, inside = _kind_and_pairs(index, data)
+    if isinstance(inside, tuple) and len(inside) == 2 and all(map(_is_node, inside)) and isinstance(index, Mapping):
+        inside = [inside]
+    ends = (kind[0], kind[2])
+    missing = [end for end in ends if end not in data.node_types]
+    if missing:
+        raise InputError(f"`index` names the edge type {kind}, but `data` has no nodes of type {missing[0]!r}.")
+    given = data[kind].get("edge_label_index") if kind in data.edge_types else None
+    sizes = [int(data[end].num_nodes) for end in ends]
+    pairs, single = read_pairs(inside, given, max(sizes))
+    for end, numbers, size in zip(ends, pairs.t(), sizes, strict=True):
+        if int(numbers.max()) >= size:
+            raise InputError(f"`index` names {end!r} {int(numbers.max())}, but there are {size} nodes of that type.")
+    return kind, pairs, single
+
+
+def _kind_and_pairs(index: Any, data: HeteroData) -> tuple[EdgeType, Any]:
+    """`{kind: pairs}` or `(kind, pairs)`; a kind may be written as its relation if only one type has it."""
+    if isinstance(index, Mapping):
+        if len(index) != 1:
+            raise InputError(
+                f"`index` must name one edge type of a typed graph at a time, got {len(index)}: {list(index)}. Explain one "
+                f"after the other."
+            )
+        kind, inside = next(iter(index.items()))
+    elif isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], (str, tuple)) and not _is_pair(index):
+        kind, inside = index
+    else:
+        raise InputError(f"`index` must name an edge type of a typed graph, got {_short(index)}. {_typed_use(data)}")
+    if isinstance(kind, str):
+        named = [one for one in data.edge_types if one[1] == kind]
+        if len(named) != 1:
+            raise InputError(
+                f"`index` names the relation {kind!r}, which {len(named)} edge types of `data` have. {_typed_use(data)}"
+            )
+        kind = named[0]
+    if not (isinstance(kind, tuple) and len(kind) == 3 and all(isinstance(part, str) for part in kind)):
+        raise InputError(f"`index` must name an edge type by three words, got {kind!r}. {_typed_use(data)}")
+    return kind, inside
+
+
+def _is_pair(index: tuple[Any, Any]) -> bool:
+    """Whether this is a tuple of two pairs, which name no type."""
+    return isinstance(index[0], tuple) and len(index[0]) == 2
+
+
+def _typed_use(data: HeteroData) -> str:
+    kind = data.edge_types[0] if data.edge_types else ("user", "rates", "movie")
+    return f"Use index=({kind}, (3, 17)) for one pair, or index={{{kind}: pairs}} with a tensor [2, T]."

@@ -89,6 +89,14 @@ class Subject:
         """The graph on which `first` was recorded."""
         self.call, self.loan = ModelCall(self.twin.model, forward, each_graph), Loan(self.twin, self._mark)
 
+    def called_as(self, forward: Forward, example: Data) -> "Subject":
+        """The same model, on the same loan, called in another way."""
+        other = copy.copy(self)
+        other.call, other.example = ModelCall(self.twin.model, forward), example
+        with self.loan.taken():
+            other.first = record(other.call, self.layers, example)
+        return other
+
     def recorded(self, graph: Data) -> Trace:
         """A pass on a graph, written down; the first one is not made again."""
         if graph is self.example:

@@ -32,7 +32,7 @@ class TypedQuestion(NodeQuestion):
         name, inside = read_typed_index(index, data)
         self._hetero, self._own_asked = data, asked
         self.types = table = TypeTable.of(data, name)
-        self._typed_mark = DataMark([_flat(data)])
+        self._typed_mark = DataMark([flat_data(data)])
         here = data if asked.device is None else copy.copy(data).to(torch.device(asked.device))
         self._forward = TypedForward(here, table, asked.forward)
         count = len(table.node_range(name))
@@ -52,7 +52,7 @@ class TypedQuestion(NodeQuestion):
     def check_fresh(self) -> None:
         """Refuse if the model or the data have changed since."""
         super().check_fresh()
-        what = self._typed_mark.changed([_flat(self._hetero)])
+        what = self._typed_mark.changed([flat_data(self._hetero)])
         if what:
             raise StaleQuestionError(
                 f"The data have changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
@@ -68,12 +68,7 @@ class TypedQuestion(NodeQuestion):
 
     def _strangers(self) -> tuple[Tensor, Tensor]:
         """A few of every type: a model may not run on types without nodes."""
-        device = self._graph.edge_index.device
-        nodes = [torch.tensor(self.types.node_range(name)[:_OF_EACH], device=device) for name in self.types.node_types]
-        columns = [
-            torch.tensor(self.types.edge_range(kind)[:_OF_EACH], device=device) for kind in self.types.edge_types
-        ]
-        return torch.cat(nodes).long(), torch.cat([nodes[0][:0], *columns]).long()
+        return typed_strangers(self.types, self._graph.edge_index.device)
 
     def _warn_of_counts(self, count: int) -> None:
         """One tensor may hold the rows of another type that has as many nodes."""
@@ -88,6 +83,13 @@ class TypedQuestion(NodeQuestion):
             )
 
 
+def typed_strangers(types: TypeTable, device: torch.device) -> tuple[Tensor, Tensor]:
+    """A few nodes and columns of every type, as numbers of the union."""
+    nodes = [torch.tensor(types.node_range(name)[:_OF_EACH], device=device) for name in types.node_types]
+    columns = [torch.tensor(types.edge_range(kind)[:_OF_EACH], device=device) for kind in types.edge_types]
+    return torch.cat(nodes).long(), torch.cat([nodes[0][:0], *columns]).long()
+
+
 class TypedGraphQuestion(GraphQuestion):
     """Whole typed graphs, a target each. Numbers of nodes and columns are those of the union of each graph."""
 
@@ -97,7 +99,7 @@ class TypedGraphQuestion(GraphQuestion):
         self._hetero = read_typed_graphs(data)
         self._tables = [TypeTable.of(graph, "") for graph in self._hetero]
         self.types = self._tables[0]
-        self._typed_mark = DataMark([_flat(graph) for graph in self._hetero])
+        self._typed_mark = DataMark([flat_data(graph) for graph in self._hetero])
         pairs = zip(self._hetero, self._tables, strict=True)
         return [typed_union(graph, table, number) for number, (graph, table) in enumerate(pairs)]
 
@@ -113,7 +115,7 @@ class TypedGraphQuestion(GraphQuestion):
     def check_fresh(self) -> None:
         """Refuse if the model or the graphs have changed since."""
         self.subject.check_fresh()
-        what = self._typed_mark.changed([_flat(graph) for graph in read_typed_graphs(self._data)])
+        what = self._typed_mark.changed([flat_data(graph) for graph in read_typed_graphs(self._data)])
         if what:
             raise StaleQuestionError(
                 f"The data have changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
@@ -124,7 +126,7 @@ class TypedGraphQuestion(GraphQuestion):
         return
 
 
-def _flat(data: HeteroData) -> Data:
+def flat_data(data: HeteroData) -> Data:
     """All attributes side by side under names such as `['paper'].x`, to be compared."""
     flat = Data()
     for key in (*data.node_types, *data.edge_types):

@@ -161,3 +161,15 @@ def _node_set(nodes: Any) -> set[int]:
         raise InputError(
             f"`marked` must map names to lists of nodes, such as {{'acid': [2]}}, got {shown(nodes)}."
         ) from error
+
+
+def page_colours() -> dict[str, Any]:
+    """The colours and widths of the pictures, so that the page has the same."""
+    return {
+        "supports": SUPPORTS,
+        "opposes": OPPOSES,
+        "target": TARGET,
+        "walks": list(WALKS),
+        "thinnest": THINNEST,
+        "widest": WIDEST,
+    }

@@ -15,7 +15,9 @@ from edgewise.contract import checked
 from edgewise.errors import SettingError, missing_extra
 from edgewise.report import matplotlib_marks
 from edgewise.report.appearance import OPPOSES, SUPPORTS, Nodes
+from edgewise.report.feature_lines import feature_sentence
 from edgewise.report.layer_picture import unrolled_picture
+from edgewise.report.link_marks import draw_pair, pair_keys
 from edgewise.report.matplotlib_marks import canvas, put_nodes
 from edgewise.report.scene import Picture, flat_picture, target_of, task_of
 from edgewise.report.typed_look import dash_of, relation, typed_nodes
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from edgewise.graph.type_table import TypeTable
     from edgewise.results.comparison import Comparison
     from edgewise.results.explanation import Explanation
+    from edgewise.results.feature_scores import FeatureScores
 
 VIEWS = ("graph", "layers")
 _SIGNED = ("cosine", "spearman")  # −1 to 1; the others 0 to 1
@@ -51,6 +54,7 @@ def draw(
     classes: Any = None,
     marked: Mapping[str, Collection[int]] | None = None,
     title: str = "",
+    features: FeatureScores | None = None,
 ) -> Figure:
     """Draw the strongest edges of one explanation; `explanation.plot()` does the same.
 
@@ -66,6 +70,8 @@ def draw(
         marked: Groups of nodes to point out, for example `{"infected": [3, 17]}`, of a typed graph `{"fraud": [("user", 3)]}`;
             their colours replace those of classes.
         title: Replaces the default title: the method, the target and the explained number.
+        features: What `ew.features` says about the same target: the strongest features of the explained node and of strong
+            neighbours are written below, with their values and scores.
 
     Purple supports the explained class, orange opposes it; the width is the magnitude. Needs `edgewise[plot]`.
 
@@ -88,13 +94,16 @@ def draw(
         nodes, lines = typed_nodes(shown.nodes, types, labels, marked, classes), _lines_of(shown, types)
     figure, axes = canvas(shown, title or title_of(explanation, summed=view == "graph"))
     matplotlib_marks.draw_context(axes, shown)
+    draw_pair(axes, shown)
     matplotlib_marks.draw_arrows(axes, shown, nodes.radius, {column: dash for column, (_, dash) in lines.items()})
     put_nodes(axes, shown, nodes)
     if shown.strongest.steps:
         matplotlib_marks.colour_bar(figure, axes, shown.strongest.largest)
     keys = nodes.keys(shown.root and shown.root[1], _root_name(explanation))
-    keys += [*matplotlib_marks.relation_keys(dict(lines.values())), *matplotlib_marks.score_keys(shown)]
-    matplotlib_marks.write_legend(figure, shown.strongest.sentence() + _undrawn_self_scores(flat, shown), keys)
+    keys += [*pair_keys(shown), *matplotlib_marks.relation_keys(dict(lines.values()))]
+    keys += matplotlib_marks.score_keys(shown)
+    sentence = shown.strongest.sentence() + _undrawn_self_scores(flat, shown)
+    matplotlib_marks.write_legend(figure, sentence + feature_sentence(features, explanation.index, shown, nodes), keys)
     return figure
 
 
@@ -127,7 +136,8 @@ def _read_view(explanation: Explanation, view: str | None) -> str:
 
 def _root_name(explanation: Explanation) -> str:
     """What the square node is, for the legend."""
-    return "explained node" if task_of(explanation.settings) == "node" else "receiver of the strongest edge"
+    named = {"node": "explained node", "link": "ends of the link"}
+    return named.get(task_of(explanation.settings), "receiver of the strongest edge")
 
 
 def title_of(explanation: Explanation, *, summed: bool) -> str:

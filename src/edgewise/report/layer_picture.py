@@ -47,8 +47,15 @@ def unrolled_picture(why: Explanation, edges: int = 30) -> Picture:
     [((0, 0), (1, 1)), ((1, 1), (2, 1))]
     """
     strongest, layers = strongest_steps(why, edges), len(why.scores)
-    root = (layers, int(why.index)) if task_of(why.settings) == "node" else None
-    return unrolled(strongest, layers, root)
+    return unrolled(strongest, layers, *_explained(why, layers))
+
+
+def _explained(found: Any, layers: int) -> tuple[Spot | None, Spot | None]:
+    """The spots of the explained node, or of the two ends of an explained link; none of a graph."""
+    task = task_of(found.settings)
+    if task == "link":
+        return (layers, found.index[0]), (layers, found.index[1])
+    return ((layers, int(found.index)) if task == "node" else None), None
 
 
 def walks_picture(walks: WalkSet, count: int = 5) -> Picture:
@@ -61,20 +68,21 @@ def walks_picture(walks: WalkSet, count: int = 5) -> Picture:
     )
     total = sum(abs(walk.score) for walk in walks)
     share = sum(abs(walk.score) for walk in shown) / total if total else 0.0
-    root = (walks.num_layers, walks.index) if task_of(walks.settings) == "node" else None
-    return unrolled(Strongest(steps, len(walks), share, "walks"), walks.num_layers, root)
+    explained = _explained(walks, walks.num_layers)
+    return unrolled(Strongest(steps, len(walks), share, "walks"), walks.num_layers, *explained)
 
 
-def unrolled(strongest: Strongest, num_layers: int, root: Spot | None) -> Picture:
+def unrolled(strongest: Strongest, num_layers: int, root: Spot | None, other: Spot | None = None) -> Picture:
     """Columns to the right, rows downwards: a node keeps its row, so staying on it is a horizontal line."""
     steps = [(step.source, step.receiver, abs(step.score)) for step in strongest.steps]
-    nodes = strongest.nodes | ({root[1]} if root else set())
+    spots = {spot for spot in (root, other) if spot is not None}
+    nodes = strongest.nodes | {node for _, node in spots}
     row = {node: -float(number) for number, node in enumerate(rows_in_order(steps, nodes))}
-    spots = {root} if root else set()
     for step in strongest.steps:
         layer = step.layer or 0
         spots |= {(layer, step.source), (layer + 1, step.receiver)}
-    return Picture({spot: (float(spot[0]), row[spot[1]]) for spot in sorted(spots)}, strongest, root, (), num_layers)
+    place = {spot: (float(spot[0]), row[spot[1]]) for spot in sorted(spots)}
+    return Picture(place, strongest, root, (), num_layers, other)
 
 
 def rows_in_order(steps: Sequence[tuple[int, int, float]], nodes: Iterable[int]) -> list[int]:

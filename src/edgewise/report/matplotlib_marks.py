@@ -252,10 +252,10 @@ def put_nodes(axes: Axes, shown: Picture, nodes: Nodes) -> None:
 
 
 def draw_nodes(axes: Axes, picture: Picture, nodes: Nodes) -> None:
-    """Draw circles, and the explained node as a larger square, with numbers or short labels inside."""
+    """Draw circles, and the explained node or both ends of a link as larger squares, with numbers or short labels inside."""
     area = (2 * nodes.radius) ** 2
     for spot, (x, y) in picture.place.items():
-        is_root = spot == picture.root
+        is_root = spot in (picture.root, picture.other)
         axes.scatter(
             [x],
             [y],

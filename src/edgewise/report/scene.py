@@ -166,6 +166,8 @@ class Picture:
     """Lines without a score: edges of score zero, or ways through edges that are not drawn."""
     num_layers: int = 0
     """0 for a flat picture."""
+    other: Spot | None = None
+    """The second end of an explained link; the first one is `root`."""
 
     def ends(self, step: Step) -> tuple[Spot, Spot]:
         """From which spot to which a step goes."""
@@ -199,12 +201,16 @@ def flat_picture(why: Explanation, edges: int = 40) -> Picture:
     root = _centre(why, strongest)
     near = surroundings(why.edge_scores().detach().cpu(), edge_index, why.num_nodes, root)
     by_strength = [node for step in reversed(strongest.steps) for node in (step.receiver, step.source)]
+    other = why.index[1] if task_of(why.settings) == "link" else None
+    if other is not None:
+        by_strength.append(other)  # drawn whatever reaches it
     others = [node for node in dict.fromkeys(by_strength) if node != root]
     ways = ways_to(root, others, near, why.num_nodes)
     if len(ways) > len(others) + MOST_BETWEEN:  # edges all over a large graph: the ways to them would hide them
         ways = ways_to(root, others, near, why.num_nodes, farthest=2)
-    place = rings(root, ways, strongest.nodes - set(ways) - {root})
-    return Picture(_flat(place), strongest, (0, root), _undrawn(strongest, ways.items()))
+    place = rings(root, ways, (strongest.nodes | set(others)) - set(ways) - {root})
+    second = None if other is None else (0, other)
+    return Picture(_flat(place), strongest, (0, root), _undrawn(strongest, ways.items()), other=second)
 
 
 def _whole_graph(strongest: Strongest, edge_index: Tensor, num_nodes: int) -> Picture:
@@ -243,10 +249,13 @@ def surroundings(scores: Tensor, edge_index: Tensor, num_nodes: int, root: int) 
 def target_of(found: Any) -> str:
     """What an `Explanation` or a `WalkSet` explains: its node or graph, its class, its number.
 
-    For example `node 2, class 0, logit 1.5`, or of a typed graph `paper 2, class 0, logit 1.5`.
+    For example `node 2, class 0, logit 1.5`, `link 3 – 17, a link, logit 1.5`, or of a typed graph `paper 2, class 0, …`.
     """
     column = "output" if found.settings.get("mode") == "regression" else "class"
     is_typed = isinstance(found.index, tuple) and isinstance(found.index[0], str)
     named = typed_name(*found.index) if is_typed else f"{task_of(found.settings)} {found.index}"
     what = f"{named}, {column} {found.target}"
+    if task_of(found.settings) == "link" and column == "class":
+        ends = found.index[1] if isinstance(found.index[0], tuple) else found.index
+        what = f"link {ends[0]} – {ends[1]}, {'a link' if found.target else 'no link'}"
     return f"{what}, {found.settings.get('of', 'value')} {found.value:.3g}"

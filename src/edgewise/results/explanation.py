@@ -217,6 +217,7 @@ class Explanation:
         classes: Any = None,
         marked: Mapping[str, Any] | None = None,
         title: str = "",
+        features: Any = None,
     ) -> Any:
         """A matplotlib figure of the strongest edges; at layer level of the computation graph, unrolled layer by layer.
 
@@ -225,7 +226,8 @@ class Explanation:
         """
         from edgewise.report import draw
 
-        return draw(self, edges=edges, view=view, labels=labels, classes=classes, marked=marked, title=title)
+        look = {"labels": labels, "classes": classes, "marked": marked, "title": title}
+        return draw(self, edges=edges, view=view, **look, features=features)
 
     def _repr_html_(self) -> str:
         from edgewise.report.notebook import html_of

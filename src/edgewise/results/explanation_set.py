@@ -92,7 +92,7 @@ class ExplanationSet:
     def of(self, index: Any) -> Explanation:
         """The explanation of the node or graph with that number, or of a link, a pair; of a typed graph also `("paper", 3)`."""
         if self.types is not None and isinstance(index, tuple):
-            index = index[1] if index[0] == self.types.explained else -1
+            index = self.types.number(index)
         try:
             same = self.index == torch.as_tensor(index)
         except (TypeError, ValueError, RuntimeError) as error:

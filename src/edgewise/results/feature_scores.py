@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, whole_number
-from edgewise.arrays import chosen_positions
+from edgewise.arrays import chosen_positions, plain_index
 from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.results.explanation import ORDERS, strength
@@ -42,7 +42,8 @@ class FeatureScores:
     [(-2.0, 2, 0, 'age')]
     """
 
-    index: int
+    index: Any
+    """The explained node or graph, or the pair `(u, v)` of a link."""
     target: int
     value: float
     """The explained number."""
@@ -60,6 +61,8 @@ class FeatureScores:
     feature_names: tuple[str, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    given: Tensor | None = None
+    """`[N, F]`: the features themselves; None where they are not known any more, as after `ew.load`."""
     n_id: Tensor | None = None
     """`[N]`: of a batch of a `NeighborLoader`, the number of each node in the whole graph, as `top` lists it; else None."""
 
@@ -113,6 +116,26 @@ class FeatureScores:
         order = order[strong[order] > 0]
         return [self._entry(int(place[i]), float(score[i])) for i in order]
 
+    @checked
+    def of_node(self, node: int, k: int = 5) -> list[tuple[float, str, float | None]]:
+        """The k strongest features of one node, by magnitude: `(score, name, value)`; a value is None if it is not known.
+
+        >>> stored = (torch.tensor([1, 4]), torch.tensor([0.5, -2.0]))
+        >>> why = FeatureScores(2, 1, 1.5, "occlusion", 3, 2, stored, given=torch.tensor([[0.0, 7.0], [0.0, 0.0], [1.0, 0.0]]))
+        >>> why.of_node(0)
+        [(0.5, 'feature 1', 7.0)]
+        """
+        if self.stored is None:
+            raise InputError(f"{self.method} scores nodes, not features. Use method='gradient_x_input'.")
+        place, score = self.stored
+        mine = (place // max(self.num_features, 1) == node).nonzero().view(-1)
+        order = mine[score[mine].abs().argsort(descending=True, stable=True)][:k].tolist()
+        features = [int(place[i]) % self.num_features for i in order]
+        names = [f"feature {f}" if self.feature_names is None else self.feature_names[f] for f in features]
+        row = None if self.given is None else self.given[node].reshape(-1)
+        values = [None if row is None else float(row[f]) for f in features]
+        return [(float(score[i]), name, value) for i, name, value in zip(order, names, values, strict=True)]
+
     def _entry(self, place: int, score: float) -> tuple[Any, ...]:
         node, feature = (place, 0) if self.stored is None else divmod(place, self.num_features)
         node = node if self.n_id is None else int(self.n_id[node])
@@ -122,10 +145,15 @@ class FeatureScores:
         return (score, node, feature, *named)
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A dict for every score other than zero: `index`, `target`, `node`, `feature` (and its `name`), `score`."""
+        """A dict for every score other than zero: `index`, `target`, `node`, `feature` (and its `name`), `score`.
+
+        Of a link the two ends are `index` and `index_to`.
+        """
         keys = ("score", "node", "feature", "name")
         entries = [dict(zip(keys, entry, strict=False)) for entry in self.top(10**18, by="magnitude")]
-        return [{"index": self.index, "target": self.target, **entry} for entry in entries]
+        pair = isinstance(self.index, tuple)
+        index = {"index": self.index[0], "index_to": self.index[1]} if pair else {"index": self.index}
+        return [{**index, "target": self.target, **entry} for entry in entries]
 
     def __repr__(self) -> str:
         stored = self.stored_nodes if self.stored is None else self.stored
@@ -144,7 +172,7 @@ class FeatureSet:
     """
 
     index: Tensor
-    """`[T]`: the explained nodes or graphs."""
+    """`[T]`: the explained nodes or graphs; `[T, 2]`: the two ends of the explained links."""
     target: Tensor
     """`[T]`: the explained classes."""
     value: Tensor
@@ -167,6 +195,8 @@ class FeatureSet:
     """Of typed graphs: where the features of each type stand; one for all targets, or one for each."""
     n_id: Tensor | None = None
     """`[N]`: of a sampled batch, the numbers of its nodes in the whole graph."""
+    given: tuple[Tensor, ...] | None = None
+    """The features themselves: one table if all targets have the same graph, otherwise one for each; not saved to files."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -191,10 +221,11 @@ class FeatureSet:
 
     @checked
     def of(self, index: Any) -> FeatureScores:
-        """The scores of the node or graph with that number; of a typed graph also `("paper", 3)`."""
+        """The scores of the node or graph with that number, or of a link, a pair; of a typed graph also `("paper", 3)`."""
         if isinstance(index, tuple) and self.types:
             index = index[1] if index[0] == self.types[0].types.explained else -1
-        found = (self.index == index).nonzero()
+        same = self.index == torch.as_tensor(index)
+        found = (same.all(dim=1) if same.dim() == 2 else same).nonzero()
         if len(found) == 0:
             raise InputError(f"{index} is not among the {len(self)} explained targets. Ask about it first.")
         return self._one(int(found[0]))
@@ -206,7 +237,7 @@ class FeatureSet:
             for rows in (self.features, self.attributes, self.nodes)
         )
         flat = FeatureScores(
-            index=int(self.index[position]),
+            index=plain_index(self.index[position : position + 1])[0],
             target=int(self.target[position]),
             value=float(self.value[position]),
             method=self.method,
@@ -221,6 +252,7 @@ class FeatureSet:
             settings=self.settings,
             device=self.device,
             n_id=self.n_id,
+            given=None if self.given is None else self.given[position if len(self.given) > 1 else 0],
         )
         return self._typed(flat, position) if self.types else flat
 
@@ -238,6 +270,9 @@ class FeatureSet:
             value=self.value[positions],
             sizes=self.sizes if len(self.sizes) == 1 else self.sizes[positions],
             types=self.types if len(self.types) < 2 else tuple(self.types[i] for i in positions.tolist()),
+            given=self.given
+            if self.given is None or len(self.given) == 1
+            else tuple(self.given[i] for i in positions.tolist()),
             features=None if self.features is None else self.features.select(positions),
             attributes=None if self.attributes is None else self.attributes.select(positions),
             nodes=None if self.nodes is None else self.nodes.select(positions),
@@ -245,7 +280,7 @@ class FeatureSet:
 
     @checked
     def save(self, path: str | Path) -> None:
-        """Write to `.npz`; `ew.load(path)` reads it back, lossless."""
+        """Write to `.npz` or `.parquet`; `ew.load(path)` reads it back, lossless."""
         from edgewise.results.feature_storage import save_features
 
         save_features(self, path)

@@ -1,4 +1,7 @@
-"""Files of feature scores: `.npz`, without pickles; lossless, whole or not at all. `ew.load` reads and checks them."""
+"""Files of feature scores: `.npz`, or `.parquet` (`feature_table.py`), without pickles; lossless, whole or not at all.
+
+`ew.load` reads and checks them.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +18,7 @@ from edgewise.results.entries import Entries
 from edgewise.results.explanation import Settings
 from edgewise.results.feature_factors import FeatureFactors, FeatureRows
 from edgewise.results.feature_scores import FeatureSet
+from edgewise.results.feature_table import write_feature_table
 from edgewise.results.soundness import check_array, check_entries, check_entry_shapes, check_number, check_range
 from edgewise.results.typed_features import FeatureTable
 
@@ -27,24 +31,30 @@ _MOST = 2**40  # features, or attributes
 
 
 def save_features(found: FeatureSet, path: str | Path) -> None:
-    """Write a set to a `.npz` file."""
+    """Write a set to a `.npz` or a `.parquet` file."""
     path = Path(path)
-    if path.suffix != ".npz":
+    if path.suffix not in (".npz", ".parquet"):
         raise FileError(
-            f"Feature scores are written to a file that ends in .npz, got {path.name!r}. Use save('features.npz'), or "
-            f"to_rows() for a data frame."
+            f"Feature scores are written to a file that ends in .npz or .parquet, got {path.name!r}. Use save('features.npz'), "
+            f"or to_rows() for a data frame."
         )
-    arrays = {name: getattr(found, name) for name in _TENSORS}
-    for name in _ROWS:
-        arrays |= _arrays(name, getattr(found, name))
-    arrays |= {} if found.n_id is None else {"n_id": found.n_id}
     names = found.feature_names
     about = {"format": FEATURE_FORMAT, "version": VERSION, **{name: getattr(found, name) for name in _PLAIN}}
     about |= {"feature_names": None if names is None else list(names), "settings": as_jsonable(found.settings)}
     if found.types:
         about["types"] = [as_jsonable(table.plain()) for table in found.types]
-    numbers = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in arrays.items()}
-    write_whole(path, lambda file: write_npz(file, numbers, about))
+    arrays = {name: getattr(found, name) for name in _TENSORS}
+    arrays |= {} if found.n_id is None else {"n_id": found.n_id}
+    if path.suffix == ".parquet":
+        write_whole(path, lambda file: write_feature_table(file, found, _numbers(arrays), about))
+        return
+    for name in _ROWS:
+        arrays |= _arrays(name, getattr(found, name))
+    write_whole(path, lambda file: write_npz(file, _numbers(arrays), about))
+
+
+def _numbers(arrays: Mapping[str, Tensor]) -> Arrays:
+    return {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in arrays.items()}
 
 
 def _arrays(name: str, rows: FeatureRows | None) -> dict[str, Tensor]:

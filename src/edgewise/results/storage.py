@@ -34,6 +34,7 @@ from edgewise.results.entries import Entries
 from edgewise.results.explanation import Settings
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.results.feature_storage import FEATURE_FORMAT, check_feature_shapes, features_from
+from edgewise.results.feature_table import read_feature_table
 from edgewise.results.graph_list import GraphList
 from edgewise.results.score_table import ScoreTable, score_columns, write_parquet
 from edgewise.results.soundness import ENTRIES, NUMBERS, check_shapes, check_values, type_tables
@@ -64,7 +65,7 @@ def save(explained: ExplanationSet, path: str | Path, node_names: NodeNames = No
 
 @checked
 def load(path: str | Path) -> Any:
-    """Read the `ExplanationSet` (`.npz` or `.parquet`) or the `FeatureSet` (`.npz`) that `save` wrote.
+    """Read the `ExplanationSet` or the `FeatureSet` that `save` wrote, `.npz` or `.parquet`.
 
     A file proves itself: version, digest, shapes and ranges are checked, and what does not hold is refused. The rows of a
     `.parquet` are found by their key columns, in any order; of one that was filtered, the targets that are there are read, with
@@ -120,6 +121,10 @@ def _read_parquet(path: Path) -> tuple[Any, About]:
     """The set of a `.parquet` file, and its text; places and scores of edges come from its rows."""
     table = ScoreTable(path)
     about, rest = table.about, table.arrays
+    if about.get("format") == FEATURE_FORMAT:
+        arrays, about = read_feature_table(table.file, table.told)
+        check_feature_shapes({name: Claim(array.dtype, array.shape) for name, array in arrays.items()}, about)
+        return features_from(arrays, about), about
     _check_format(about)
     claims = {name: Claim(array.dtype, array.shape) for name, array in rest.items()}
     if "edges_start" in claims:

@@ -44,9 +44,9 @@ class TypedExplanation(Explanation):
     """Why the model gave one node of a typed graph, or a whole typed graph, its number.
 
     `scores` and `standard_errors` are mappings by edge type, `[E_type]` or `[L, E_type]` in the order of that type's columns;
-    `self_scores` is one by node type. `index` is `(node type, number)`, or the number of a graph. `flat` is the same
-    explanation of the union of all types, one homogeneous graph: what pictures, exports and metrics work on; `types` says
-    which of its nodes and columns are of which type.
+    `self_scores` is one by node type. `index` is `(node type, number)`, of a link `(edge type, (u, v))`, or the number of a
+    graph. `flat` is the same explanation of the union of all types, one homogeneous graph: what pictures, exports and metrics
+    work on; `types` says which of its nodes and columns are of which type.
 
     >>> flat = Explanation(torch.tensor([0.5, -2.0]), torch.tensor([[1, 1], [0, 0]]), 2, index=0, target=1, value=1.5)
     >>> rates, sees = ("user", "rates", "movie"), ("user", "sees", "movie")
@@ -76,7 +76,7 @@ class TypedExplanation(Explanation):
             types=types,
             edge_index=ends,
             num_nodes={name: len(numbers) for name, numbers in nodes.items()},
-            index=types.node(flat.index) if types.explained else flat.index,
+            index=types.asked(flat.index) if types.explained else flat.index,
             target=flat.target,
             value=flat.value,
             method=flat.method,
@@ -127,7 +127,9 @@ class TypedExplanation(Explanation):
         for key, numbers in (("n_id", self.n_id), ("e_id", self.e_id)):
             for kind, part in ({} if numbers is None else numbers).items():
                 found[kind][key] = part
-        if self.types.explained:
+        if self.types.link is not None:
+            found[self.types.link].edge_label_index = torch.tensor(self.index[1]).view(2, 1)
+        elif self.types.explained:
             found[self.types.explained].index = torch.tensor([self.flat.index])
         else:
             found.index = torch.tensor([self.flat.index])

@@ -7,8 +7,8 @@ import numpy as np
 
 from edgewise.graph.type_table import TypeTable
 
-_NODES = ("source", "receiver", "node")
-_NAMED = ("index", "index_to", *_NODES)
+_NODES = ("source", "receiver", "node", "index_to")
+_NAMED = ("index", *_NODES)
 BETWEEN = "__"
 """Between the parts of an edge type in a table: `user__rates__movie`."""
 

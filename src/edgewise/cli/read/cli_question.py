@@ -96,8 +96,10 @@ class CliQuestion:
         return self.node_name(index) if self.graphs.task == "node" else str(index)
 
     def class_name(self, number: int) -> str:
-        """The data's name of a class, safe to print; its number if it has none."""
+        """The data's name of a class, safe to print; its number if it has none. A link is there or not."""
         known = self.graphs.class_names
+        if self.graphs.task == "link" and self.asked.mode != "regression" and self.asked.output != "value":
+            known = ["no link", "link"]
         return printable(known[number]) if known and number < len(known) else str(number)
 
 

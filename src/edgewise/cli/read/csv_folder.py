@@ -48,7 +48,10 @@ def read_folder(folder: Path) -> Graphs:
         return read_typed_folder(folder)
     nodes, edges = read_table(folder, "nodes"), read_table(folder, "edges")
     found = read_nodes(nodes)
-    data = Data(**found.attributes, edge_index=read_ends(edges, found, found), **read_edge_features(edges)[0])
+    attributes, names = read_edge_features(edges)
+    data = Data(**found.attributes, edge_index=read_ends(edges, found, found), **attributes)
+    if names:
+        data.edge_feature_names = names
     called = found.called
     return Graphs(
         data,

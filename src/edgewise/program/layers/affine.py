@@ -61,9 +61,12 @@ class AffineLayer(Layer):
 
     def prepare(self, table: Tensor) -> Any:
         """Own terms, and the matrix where it makes rows shorter: once for all targets."""
-        everyone = torch.arange(len(table), device=table.device)
         narrow = self.matrix is not None and self.matrix.size(0) < self.matrix.size(1)
-        return _Constant(self.difference(table) if narrow else table, narrow, self.own_difference(table, everyone))
+        sent = self.difference(table) if narrow else table
+        if narrow and self.loop is not None and self.root is None:  # the loop sends what is sent to others
+            return _Constant(sent, narrow, sent * self.loop.view(-1, 1))
+        everyone = torch.arange(len(table), device=table.device)
+        return _Constant(sent, narrow, self.own_difference(table, everyone))
 
     def of_kind(self, nodes: Tensor) -> "AffineLayer":
         """Added loops of some nodes."""
@@ -222,7 +225,7 @@ class AffineLayer(Layer):
         """What a change of the nodes' own features `[n, in]` changes through their own term; None: the layer has none."""
         total: Tensor | None = None
         if self.loop is not None:
-            total = self.difference(change * self.loop.index_select(0, node).view(-1, 1))
+            total = self.difference(change) * self.loop.index_select(0, node).view(-1, 1)  # scaled when it is narrow
         if self.root is not None:
             through = functional.linear(change, self.root) if isinstance(self.root, Tensor) else change * self.root
             through = self.difference(through) if isinstance(self.root, float) else through

@@ -26,7 +26,19 @@ if TYPE_CHECKING:
 
     from edgewise.report.page.page_run import Findings
 
-SCRIPTS = ("reading", "curves", "scenes", "drawing", "layers", "names", "tables", "matrix", "molecule", "controls")
+SCRIPTS = (
+    "reading",
+    "curves",
+    "scenes",
+    "drawing",
+    "layers",
+    "names",
+    "tables",
+    "features",
+    "matrix",
+    "molecule",
+    "controls",
+)
 """Files of the page's own script, in the order in which they need each other."""
 FIGURES = ("graph", "layers")
 HEIGHT, WIDEST = 452, 690  # in pixels; two of them stand side by side on a laptop, and one fits on A4
@@ -229,8 +241,8 @@ def _add_nodes(plot: Any, name: str, methods: int) -> list[Any]:
 
 
 def _texts(methods: int) -> list[str]:
-    """The fields that a tooltip shows: a title, and for each method its name (`n0`) and its number (`m0`)."""
-    return ["edge", *(f"{kind}{number}" for number in range(methods) for kind in "nm")]
+    """The fields that a tooltip shows: a title, for each method its name (`n0`) and its number (`m0`), and lines (`more`)."""
+    return ["edge", "more", *(f"{kind}{number}" for number in range(methods) for kind in "nm")]
 
 
 def _tooltip(methods: int) -> str:
@@ -240,4 +252,5 @@ def _tooltip(methods: int) -> str:
     """
     cells = "<td style='padding-right:1em'>@n{0}</td><td style='text-align:right'>@m{0}</td>"
     rows = "".join(f"<tr>{cells.format(number)}</tr>" for number in range(methods))
-    return f"<div style='font:13px Arial,sans-serif'><b>@edge</b><table>{rows}</table></div>"
+    more = "<div style='white-space:pre-line;color:#5a5a5a'>@more</div>"
+    return f"<div style='font:13px Arial,sans-serif'><b>@edge</b><table>{rows}</table>{more}</div>"

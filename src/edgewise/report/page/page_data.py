@@ -18,6 +18,7 @@ from edgewise.report.appearance import Nodes
 from edgewise.report.molecule import molecule_of
 from edgewise.report.molecule_canvas import atom_names, bond_ends, molecule_svg
 from edgewise.report.page.html import floats, integers, number
+from edgewise.report.page.page_features import FeatureNotes
 from edgewise.report.page.page_scene import Scene, place_nodes
 from edgewise.report.page.page_words import class_names, groups_of, names_of, outputs
 from edgewise.report.page.top_edges import Keeper, Kept
@@ -56,7 +57,9 @@ def contents(asked: PageAbout, found: Findings, names: Names) -> dict[str, Any]:
     """The data of a page, without its title; `targets` has a record for each target, in the order of `index`."""
     question = asked.question
     labels = [one.label for one in asked.contenders]
-    records = Records(asked, found, names)
+    notes = FeatureNotes(question, found.features, found.no_features)
+    records = Records(asked, found, names, notes)
+    targets = records.every()
     return {
         "task": question.task,
         "explained": "" if question.types is None else plain_text(question.types.explained),
@@ -69,22 +72,11 @@ def contents(asked: PageAbout, found: Findings, names: Names) -> dict[str, Any]:
         "absent": [[*key, reason] for key, reason in found.absent.items()],
         "edges": asked.edges,
         "noWalks": found.no_walks,
-        "classes": class_names(names.classes, question.target),
-        "colours": _colours(),
+        "classes": class_names(names.classes, question.target, question.task),
+        "colours": appearance.page_colours(),
         "agreement": _agreement(found, labels),
-        "targets": records.every(),
-    }
-
-
-def _colours() -> dict[str, Any]:
-    """The colours and widths of the pictures, so that the page has the same."""
-    return {
-        "supports": appearance.SUPPORTS,
-        "opposes": appearance.OPPOSES,
-        "target": appearance.TARGET,
-        "walks": list(appearance.WALKS),
-        "thinnest": appearance.THINNEST,
-        "widest": appearance.WIDEST,
+        "targets": targets,
+        **notes.about(),
     }
 
 
@@ -120,8 +112,8 @@ class Records:
     kept edges (`_scores`), the walks, and the drawing of a molecule.
     """
 
-    def __init__(self, asked: PageAbout, found: Findings, names: Names) -> None:
-        self._asked, self._names, self._question = asked, names, asked.question
+    def __init__(self, asked: PageAbout, found: Findings, names: Names, notes: FeatureNotes) -> None:
+        self._asked, self._names, self._question, self._notes = asked, names, asked.question, notes
         self._walks = found.walks
         self._any_set = next(iter(found.sets.values()))
         labels = [one.label for one in asked.contenders]
@@ -131,7 +123,7 @@ class Records:
         is_yardstick = [one.method.name in YARDSTICKS for one in asked.contenders]
         self._weights = torch.where(torch.tensor(is_yardstick), FAINT, 1.0).double()
         self._outputs = outputs(asked.question.target)
-        self._class_names = class_names(names.classes, asked.question.target)
+        self._class_names = class_names(names.classes, asked.question.target, asked.question.task)
         self._types = [asked.question.types_of(position) for position in range(len(asked.index))]
         self._kinds = {
             kind: dash for types in self._types if types is not None for kind, dash in dash_of(types).items()
@@ -172,6 +164,8 @@ class Records:
             **_scores(scene, kept, edge_index.cpu()),
             **({} if types is None else self._typed_edges(kept, types)),
             **self._walks_of(position, scene),
+            **self._notes.of(position, scene.nodes, kept.edges.item),
+            "ends": [_places(scene)[node] for node in index] if isinstance(index, tuple) else None,
             "molecule": None if compound is None else _molecule(compound, scene),
         }
 

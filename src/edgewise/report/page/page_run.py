@@ -15,6 +15,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 from edgewise.algorithms.registry import read_settings
 from edgewise.api.check import check_question
 from edgewise.api.explain import explain_question
+from edgewise.api.features import features_of_question
 from edgewise.api.walks import walks_of_question
 from edgewise.arguments import whole_number
 from edgewise.arrays import plain_index
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from edgewise.question import PosedQuestion
     from edgewise.results.comparison import Agreement, Key
     from edgewise.results.explanation_set import ExplanationSet
+    from edgewise.results.feature_scores import FeatureSet
     from edgewise.results.walk_set import WalkSet
     from edgewise.trust.report import Report
 
@@ -156,6 +158,10 @@ class Findings:
     report: Report | None
     no_report: str
     """Why there is none; empty if there is one."""
+    features: FeatureSet | None
+    """Scores of node features, by gradient × input."""
+    no_features: str
+    """Why there are none; empty if there are."""
 
 
 def find(asked: PageAbout, *, progress: bool) -> Findings:
@@ -170,6 +176,7 @@ def find(asked: PageAbout, *, progress: bool) -> Findings:
         advance(bool(asked.walks))
         report, no_report = _report(asked)
         advance(asked.check)
+        features, no_features = _features(asked)
     every = [(one.label, level, one) for level, part in runs.items() for one in part]
     return Findings(
         {(label, level): one.sets[0] for label, level, one in every if one.sets},
@@ -179,6 +186,8 @@ def find(asked: PageAbout, *, progress: bool) -> Findings:
         _agreements(asked, runs),
         report,
         no_report,
+        features,
+        no_features,
     )
 
 
@@ -201,6 +210,15 @@ def _walks(asked: PageAbout) -> tuple[tuple[WalkSet, ...] | None, str]:
     try:
         found: Any = walks_of_question(asked.question, k=asked.walks, **memory)
         return tuple(found), ""
+    except EdgewiseError as error:
+        return None, str(error)
+
+
+def _features(asked: PageAbout) -> tuple[FeatureSet | None, str]:
+    """Which features of which nodes, or why that cannot be said."""
+    try:
+        found: Any = features_of_question(asked.question, **asked.sizes)
+        return found, ""
     except EdgewiseError as error:
         return None, str(error)
 

@@ -26,8 +26,8 @@ _WAYS = {
 }
 
 
-def class_names(given: Any, target: Target) -> list[str]:
-    """A name for every class (for a regression, every output), from what the user gave.
+def class_names(given: Any, target: Target, task: str = "node") -> list[str]:
+    """A name for every class (for a regression, every output), from what the user gave; links are there or not.
 
     >>> from edgewise.question.target import choose_target
     >>> class_names({1: "toxic"}, choose_target(torch.tensor([[0.5]]), None, None, "logit"))
@@ -36,6 +36,8 @@ def class_names(given: Any, target: Target) -> list[str]:
     count = 2 if target.mode == "binary" else target.truth.size(1)
     noun = "output" if target.mode == "regression" else "class"
     names = [f"{noun} {number}" for number in range(count)]
+    if task == "link":
+        names = ["no link", "a link"] if target.mode == "binary" else ["the score"]
     if given is None:
         return names
     if isinstance(given, Mapping):

@@ -22,6 +22,7 @@ function prepare() {
 
 function targetOption(i) {
   const raw = DATA.targets[i];
+  if (raw.ends) return `${targetName(raw)}: ${DATA.classes[raw.target]}`;
   if (raw.name) return `${raw.name}: ${DATA.classes[raw.target]}`;
   const root = raw.root !== null && DATA.task === "node" ? raw.root : null;
   const name = root === null ? "" : raw.outside && raw.outside[root] ? raw.outside[root]
@@ -70,6 +71,7 @@ function show() {
     .map(([name, level, reason]) => `${name} has no scores at ${level} level: ${reason}`).join(" ");
   showFigures(t, shown);
   showWalks(t, shown, chooseWalk);
+  showFeatures(t);
   showAgreement(state.target, shown);
 }
 

@@ -90,10 +90,10 @@ function drawGraph(t, state) {
   }));
   fill("graph", "edges", drawn);
   fill("graph", "heads", drawn.map((one) => ({ ...one, xs: one.headXs, ys: one.headYs })));
-  fill("graph", "halo", haloOf(t, state, scene, courses));
+  fill("graph", "halo", [...pairLine(t, scene), ...haloOf(t, state, scene, courses)]);
   fill("graph", "routes", routeInGraph(t, state, scene));
   putNodes("graph", t, state, [...scene.place].map(([node, spot]) => ({
-    node, spot, key: node, isRoot: DATA.task === "node" && node === t.root, marked: scene.marked.has(node),
+    node, spot, key: node, isRoot: explainedNodes(t).includes(node), marked: scene.marked.has(node),
     about: aboutNode(t, state.level, state.layer, node),
   })), radius, scale);
   if (t.outside) fillOutside(t, scene, radius / unit);
@@ -122,6 +122,13 @@ function haloOf(t, state, scene, courses) {
   const [p, q] = [scene.place.get(t.source[state.edge]), scene.place.get(t.receiver[state.edge])];
   const line = shown ? courses.get(shown) : { xs: [p[0], q[0]], ys: [p[1], q[1]] };
   return [{ xs: line.xs, ys: line.ys, color: DATA.colours.target, width: 15, alpha: 1, dash: "solid" }];
+}
+
+// The pair that is asked about, as a dashed line behind everything else.
+function pairLine(t, scene) {
+  if (!t.ends || t.ends[0] === t.ends[1]) return [];
+  const [p, q] = t.ends.map((node) => scene.place.get(node));
+  return [{ xs: [p[0], q[0]], ys: [p[1], q[1]], color: "#000000", width: 2.5, alpha: 0.75, dash: [7, 6] }];
 }
 
 function routeInGraph(t, state, scene) {

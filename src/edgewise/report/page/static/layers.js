@@ -37,7 +37,7 @@ function drawLayers(t, state) {
       width: state.walk < 0 ? 3 : 8, alpha: state.walk < 0 ? 0.8 : 0.6, dash: route.score < 0 ? [9, 4] : "solid" };
   }));
   putNodes("layers", t, state, [...scene.spots].map(([key, [column, node]]) => ({
-    node, key, spot: scene.place.get(key), isRoot: DATA.task === "node" && column === DATA.layers && node === t.root,
+    node, key, spot: scene.place.get(key), isRoot: column === DATA.layers && explainedNodes(t).includes(node),
     marked: scene.marked.has(key), about: aboutNode(t, "layer", Math.min(column, DATA.layers - 1), node),
   })), radius, scale, columnTexts(t, scene, box, scale));
   return scene;

@@ -4,7 +4,7 @@ function graphScene(t, state) {
   const edges = edgesOf(t, state);
   const walk = state.walk < 0 ? null : t.walks[state.walk];
   const wanted = new Set(edges.flatMap((one) => [one.receiver, one.source]));
-  for (const node of walk ? walk.nodes : []) wanted.add(node);
+  for (const node of [...(walk ? walk.nodes : []), ...(t.ends ?? [])]) wanted.add(node);
   if (state.edge >= 0) [t.receiver[state.edge], t.source[state.edge]].forEach((node) => wanted.add(node));
   const place = t.root === null ? new Map(t.place.map((spot, node) => [node, spot])) : placesOf(t, state, wanted);
   const drawn = new Set(edges.flatMap((one) => [`${one.source} ${one.receiver}`, `${one.receiver} ${one.source}`]));
@@ -45,7 +45,7 @@ function layersScene(t, state) {
     || (steps.length === 0 && state.walk < 0));
   const spots = new Map();
   const visit = (column, node) => spots.set(`${column} ${node}`, [column, node]);
-  if (DATA.task === "node") visit(DATA.layers, t.root);
+  for (const node of explainedNodes(t)) visit(DATA.layers, node);
   for (const one of steps) { visit(one.layer, one.source); visit(one.layer + 1, one.receiver); }
   for (const route of routes) route.nodes.forEach((node, column) => visit(column, node));
   const used = new Set([...spots.values()].map(([, node]) => node));
@@ -55,9 +55,12 @@ function layersScene(t, state) {
   return { steps: steps.toReversed(), place, spots, row, routes, marked };
 }
 
-// Numbers under every method, as the figures' tooltips read them.
-function numbersOf(title, number) {
-  const texts = { edge: title };
+// The explained node, or both ends of an explained link.
+const explainedNodes = (t) => t.ends ?? (DATA.task === "node" ? [t.root] : []);
+
+// Numbers under every method, as the figures' tooltips read them, and lines about features below.
+function numbersOf(title, number, more) {
+  const texts = { edge: title, more };
   DATA.methods.forEach((name, m) => { texts[`n${m}`] = name; texts[`m${m}`] = signed(number(m)); });
   return texts;
 }
@@ -67,11 +70,12 @@ function aboutEdge(t, state, one, level, layer) {
   const parallel = Array.from(t.column).filter((_, e) => t.source[e] === one.source && t.receiver[e] === one.receiver
     && (!t.kind || t.kind[e] === t.kind[one.e]));
   const which = parallel.length > 1 ? ` [edge ${t.column[one.e]}]` : "";
-  return numbersOf(edgeName(t, one) + which + where, (m) => edgeScore(t, level, m, layer, one.e));
+  return numbersOf(edgeName(t, one) + which + where, (m) => edgeScore(t, level, m, layer, one.e), attributeLines(t, one.e));
 }
 
 function aboutNode(t, level, layer, node) {
   const s = t.ownNode.indexOf(node);
   const where = level === "input" ? "" : layer === null ? " (sum over layers)" : ` (layer ${layer})`;
-  return numbersOf(`${nodeName(t, node)} to itself${where}`, (m) => (s < 0 ? NaN : ownScore(t, level, m, layer, s)));
+  return numbersOf(`${nodeName(t, node)} to itself${where}`, (m) => (s < 0 ? NaN : ownScore(t, level, m, layer, s)),
+    featureLines(t, node));
 }

@@ -90,6 +90,7 @@ function showPrediction(t) {
 }
 
 function targetName(t) {
+  if (t.ends) return `link ${nodeName(t, t.ends[0])} – ${nodeName(t, t.ends[1])}`;
   if (t.name) return t.name;
   const named = t.root !== null && DATA.task === "node" ? nodeName(t, t.root) : String(t.index);
   return `${DATA.task} ${named === String(t.index) || named.startsWith(`${t.index} `) ? named : `${t.index} (${named})`}`;
@@ -114,10 +115,11 @@ function showLegend(id, t, shown, nodes, extra) {
     parts.push(make("span", null, {}, [`opposes ${signed(-largest, 3)}`, make("i", null,
       { class: "scale", style: { background: `linear-gradient(90deg, ${stops.join(", ")})` } }), `${signed(largest, 3)} supports`]));
   }
-  if (DATA.task === "node") {
+  if (explainedNodes(t).length) {
     const style = { background: t.rootFill };
-    parts.push(make("span", null, {}, [make("i", null, { class: "square", style }), "explained node"]));
+    parts.push(make("span", null, {}, [make("i", null, { class: "square", style }), t.ends ? "ends of the link" : "explained node"]));
   }
+  if (t.ends && id === "graph-legend") parts.push(make("span", null, {}, [make("i", null, { class: "dashes" }), "the pair"]));
   const used = new Set(nodes.map((node) => t.fill[node]));
   for (const [name, colour] of t.groups.filter((group) => used.has(group[1]))) {
     parts.push(make("span", null, {}, [make("i", null, { class: "dot", style: { background: colour } }), name]));
