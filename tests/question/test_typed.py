@@ -366,3 +366,20 @@ def test_a_question_notices_that_its_data_changed():
     data["user"].x[0] += 1
     with pytest.raises(ew.StaleQuestionError, match=r"user.*x"):
         ask.explain()
+
+
+def test_occlusion_where_few_nodes_send_to_many():
+    """Own terms of more receivers than the call has senders: users read one movie, and movies read users."""
+    torch.manual_seed(0)
+    data = HeteroData()
+    data["user"].x, data["movie"].x, data["genre"].x = (torch.randn(n, w).double() for n, w in ((9, 4), (2, 5), (1, 3)))
+    for kind in KINDS:
+        ends = [torch.randint(0, data[end].num_nodes, (6,)) for end in (kind[0], kind[2])]
+        data[kind].edge_index = torch.stack(ends)
+    model = Stacked(lambda kind, widths: SAGEConv(widths, HIDDEN)).double().eval()
+    why = ew.explain(model, data, ("user", 0), level="layer", method="occlusion")
+    assert why.settings["way"] == "lowered"
+    gradient = ew.explain(model, data, ("user", 0), level="layer")
+    last = why.self_scores["user"][1, 0]  # the last layer is linear in its own terms
+    torch.testing.assert_close(last, gradient.self_scores["user"][1, 0], rtol=0, atol=1e-10)
+    assert float(last.abs()) > 1e-4

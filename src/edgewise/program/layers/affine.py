@@ -240,6 +240,8 @@ class AffineLayer(Layer):
 
     def own_term(self, table: Any, node: Tensor) -> Tensor | None:
         """What some nodes' own terms add to their outputs, `[n, out]`; None: the layer has none."""
+        if self.loop is None and self.root is None:  # the table may then be that of other nodes
+            return None
         if isinstance(table, _Constant):
             return None if table.own is None else table.own.index_select(0, node)
         return self.own_difference(table.index_select(0, node), node)
