@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgewise.cli.guard import BAD_INPUT, INTERRUPTED, guarded
 from edgewise.cli.options import completing
-from edgewise.cli.terminal import BAD_INPUT, INTERRUPTED, Voice, guarded
+from edgewise.cli.terminal import Voice
 from edgewise.progress import Progress, terminal_bar
 from edgewise.text import duration
 from edgewise_paper.registry import EXPERIMENTS

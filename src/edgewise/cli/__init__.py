@@ -11,6 +11,9 @@ def main() -> None:
         import typer  # noqa: F401
     except ImportError:
         sys.exit(str(missing_extra("typer", "cli", "The command line")))
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that knows ASCII only shows an arrow as its number
+            stream.reconfigure(errors="backslashreplace")
     try:
         from edgewise.cli.app import app
 

@@ -5,6 +5,7 @@ The other commands are in `explain_command`, `walks_command`, `features_command`
 they are loaded: torch is imported inside the functions that work, never for help or completion.
 """
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Annotated, Any
@@ -14,8 +15,8 @@ from typer.core import TyperGroup
 
 import edgewise
 from edgewise.cli import demo_command, explain_command, features_command, job_commands, question_commands, walks_command
+from edgewise.cli.guard import BAD_INPUT, for_a_program, guarded, told_usage
 from edgewise.cli.options import PairsCommand
-from edgewise.cli.terminal import guarded
 
 METHODS_EPILOG = """Example:
 
@@ -30,6 +31,22 @@ class _Commands(TyperGroup):
 
     `edgewise --help` lists a plug-in with its help and so imports it: such a module must be as light as ours.
     """
+
+    def main(self, args: Any = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
+        """Run a command and exit; a wrong option is said in one sentence, or as JSON where JSON was asked for."""
+        if not standalone_mode:
+            return super().main(args, standalone_mode=False, **extra)
+        given = sys.argv[1:] if args is None else list(args)
+        asked = for_a_program.set("--json" in given)
+        try:
+            code = super().main(args, standalone_mode=False, **extra)
+        except typer.Abort:
+            code = BAD_INPUT
+        except Exception as error:
+            code = told_usage(error)
+        finally:
+            for_a_program.reset(asked)
+        sys.exit(code if isinstance(code, int) else 0)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order of the help."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgewise.cli.terminal import guarded
+from edgewise.cli.guard import guarded
 from edgewise.text import columns
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def demo(
     *,
     out: Annotated[Path, typer.Option(help="Folder for the results and the picture.")] = Path("demo-output"),
     nodes: Annotated[int, typer.Option(min=1, max=1000, help="How many nodes of the test graph.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Random seed of the graphs and the training.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the graphs and the training.", min=0, max=2**31)] = 0,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Train a model on Infection, explain its nodes with every method at both levels, compare, save, and draw one node."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgewise.cli import options, terminal
+from edgewise.cli.guard import Interrupted, guarded
 from edgewise.cli.options import CommonOptions, PairsCommand, read_pairs, story_of, with_common_options
-from edgewise.cli.terminal import Interrupted, Voice, guarded
+from edgewise.cli.terminal import Voice
 from edgewise.errors import FileError
 from edgewise.files import versions
 

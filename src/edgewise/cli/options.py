@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from edgewise.cli.terminal import guarded
+from edgewise.cli.guard import guarded
 from edgewise.errors import SettingError
 
 METHODS = (
@@ -73,6 +73,10 @@ def completing_list(names: tuple[str, ...]) -> Callable[[str], list[str]]:
         return [",".join([*before, name]) for name in names if name.startswith(last) and name not in before]
 
     return complete
+
+
+LARGEST_SEED = 2**32 - 1
+"""What numpy's generator takes."""
 
 
 def _option(panel: str, help_text: str, *flags: str, **more: Any) -> Any:
@@ -172,7 +176,12 @@ class CommonOptions:
     )
     device: Annotated[str | None, _option(_QUESTION, "Where to compute: cpu, cuda, cuda:1.")] = None
     memory: Annotated[str | None, _option(_QUESTION, "Memory for targets that are computed together: 2GB.")] = None
-    seed: Annotated[int, _option(_QUESTION, "Random seed of methods, generated data sets and untrained models.")] = 0
+    seed: Annotated[
+        int,
+        _option(
+            _QUESTION, "Random seed of methods, generated data sets and untrained models.", min=0, max=LARGEST_SEED
+        ),
+    ] = 0
     json: Annotated[bool, _option(_REPORTING, "Print JSON on stdout, everything else on stderr.", "--json")] = False
     quiet: Annotated[bool, _option(_REPORTING, "Print nothing but errors.", "--quiet", "-q")] = False
     debug: Annotated[bool, _option(_REPORTING, "Show the traceback of an error.", "--debug")] = False

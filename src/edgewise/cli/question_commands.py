@@ -16,10 +16,11 @@ from typing import Annotated, Any
 import typer
 
 from edgewise.cli import options
+from edgewise.cli.guard import DOUBTFUL
 from edgewise.cli.options import CommonOptions, Force, split_names, story_of, with_common_options
 from edgewise.cli.output import Destination, Output
 from edgewise.cli.table_files import write_columns
-from edgewise.cli.terminal import DOUBTFUL, Voice, print_json
+from edgewise.cli.terminal import Voice, print_json
 from edgewise.text import printable_lines
 
 ASK_EPILOG = """Examples:

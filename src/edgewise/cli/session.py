@@ -13,10 +13,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
+from edgewise.cli.guard import Interrupted
 from edgewise.cli.options import CommonOptions, story_of
 from edgewise.cli.output import Destination, Output, Save, files_of, hidden
 from edgewise.cli.read.cli_question import CliQuestion, read_question
-from edgewise.cli.terminal import SHOWN_TARGETS, Interrupted, Voice
+from edgewise.cli.terminal import SHOWN_TARGETS, Voice
 from edgewise.errors import EdgewiseError
 from edgewise.jobs.digests import digest_of_index
 from edgewise.jobs.job_folder import JobFolder, differences, key_of

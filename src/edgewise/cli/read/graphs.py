@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data, HeteroData
 
+from edgewise.arguments import one_of
 from edgewise.errors import InputError
 from edgewise.graph.inputs import read_graph
 from edgewise.graph.type_table import check_typed
@@ -155,15 +156,14 @@ def as_task(found: Graphs, task: str | None) -> Graphs:
     """The same data for the task that was asked for: one graph may be either."""
     if task is None or task == found.task:
         return found
+    one_of("task", task, ("node", "graph", "link"))
     if task == "graph":
         return replace(found, data=[found.data], task="graph", parts={}, ids=None, names=None)
     if task == "link" and found.task == "node":
         return replace(found, task="link", parts={})
-    if task in ("node", "link") and len(found.data) == 1:
-        return replace(found, data=found.data[0], task=task, parts={})
-    if task in ("node", "link"):
+    if len(found.data) != 1:
         raise InputError(f"--task {task} needs one graph, and the data has {len(found.data)}. Use --task graph.")
-    return replace(found, task=task)  # unknown: `explain` lists the known ones
+    return replace(found, data=found.data[0], task=task, parts={})
 
 
 def checked(found: Graphs) -> Graphs:
