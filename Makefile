@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.edgewise-installed
 OUT ?= demo-output
 WORKERS ?= 2
+FUZZ ?= 20000
 OLDEST := build/oldest
 OLDEST_PYG := 2.6.1
 
@@ -12,7 +13,7 @@ OLDEST_PYG := 2.6.1
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-oldest pyg-suite lint docs-table bench clean
+.PHONY: help setup demo test test-all test-oldest fuzz pyg-suite lint docs-table bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -50,6 +51,10 @@ lint: setup ## check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+fuzz: setup ## many malformed calls and command lines (FUZZ=20000)
+	$(ONE_THREAD) EDGEWISE_THOROUGH=1 EDGEWISE_FUZZ=$(FUZZ) $(BIN)/python -m pytest -n $(WORKERS) \
+		tests/api/test_malformed_calls.py tests/cli/test_malformed_commands.py
 
 docs-table: setup ## write the table of files in docs/architecture.md again
 	$(BIN)/python docs/draw_architecture.py

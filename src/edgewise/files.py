@@ -67,6 +67,14 @@ def is_file(path: Path) -> bool:
         return False
 
 
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder; no where the system says that there cannot be."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def _temporary(path: Path) -> tuple[int, str]:
     """A new file beside the final one, locked as long as it is open: so others see that somebody writes it."""
     while True:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgewise.cli import options, terminal
-from edgewise.cli.options import CommonOptions, Force, PageOption, read_pairs, split_names, with_common_options
+from edgewise.cli.named_values import named_values
+from edgewise.cli.options import CommonOptions, Force, PageOption, split_names, with_common_options
 from edgewise.cli.output import Output
 from edgewise.cli.table_files import write_columns
 from edgewise.cli.terminal import Voice
@@ -73,7 +74,7 @@ def explain(
     output.claim(asked)
     paged = {} if method is None else {"methods": chosen}
     paged |= {} if level is None else {"levels": [level]}
-    how = ExplainOptions(chosen[0], level or "input", top, read_pairs(set_, "--set"))
+    how = ExplainOptions(chosen[0], level or "input", top, named_values(set_, "--set"))
     _run(asked, voice, output, how, paged)
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgewise.cli import options, terminal
-from edgewise.cli.options import CommonOptions, Force, read_pairs, story_of, with_common_options
+from edgewise.cli.named_values import named_values
+from edgewise.cli.options import CommonOptions, Force, story_of, with_common_options
 from edgewise.cli.output import Destination, Output
 from edgewise.cli.table_files import write_columns
 from edgewise.cli.terminal import Voice
@@ -56,7 +57,7 @@ def features(
     force: Force = False,
 ) -> None:
     """Which features of which nodes? A signed score for every feature: positive supports the class, negative opposes it."""
-    voice, settings = Voice(quiet=asked.quiet), read_pairs(set_, "--set")
+    voice, settings = Voice(quiet=asked.quiet), named_values(set_, "--set")
     Output(out, None, force).claim(asked)
     import edgewise as ew
     from edgewise.cli.read.cli_question import read_question

@@ -63,7 +63,7 @@ def _end(text: str, kind: str, code: int, *, debug: bool) -> None:
 def _tell(text: str, kind: str, *, as_json: bool) -> None:
     """One sentence on stderr; with `--json` a document `{"error": …, "kind": …}` on stdout instead."""
     if as_json:
-        print_json({"error": text, "kind": kind})
+        print_json({"error": printable_lines(text), "kind": kind})
     else:
         typer.echo(printable_lines(text if kind == "Interrupted" else f"Error: {text}"), err=True)
 

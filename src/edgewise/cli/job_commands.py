@@ -13,7 +13,8 @@ import typer
 
 from edgewise.cli import options, terminal
 from edgewise.cli.guard import Interrupted, guarded
-from edgewise.cli.options import CommonOptions, PairsCommand, read_pairs, story_of, with_common_options
+from edgewise.cli.named_values import named_values
+from edgewise.cli.options import CommonOptions, PairsCommand, story_of, with_common_options
 from edgewise.cli.terminal import Voice
 from edgewise.errors import FileError
 from edgewise.files import versions
@@ -62,7 +63,7 @@ def job_run(
     engine: Annotated[str, typer.Option(help="Where shards are done: here, in this process.")] = "here",
 ) -> None:
     """Explain many targets into a folder, shard by shard; the same command, or `edgewise job resume`, goes on."""
-    how = {"method": method, "level": level, "top": top, "settings": read_pairs(set_, "--set"), "engine": engine}
+    how = {"method": method, "level": level, "top": top, "settings": named_values(set_, "--set"), "engine": engine}
     _work(asked, out, how, retry=False)
 
 

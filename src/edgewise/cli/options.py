@@ -5,9 +5,8 @@ library's own tables. The parser of the command line takes one value for each op
 and `--set epochs=50` a `PairsCommand` repeats the option before every further pair; `read_pairs` makes Python values of them.
 """
 
-import ast
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -17,7 +16,6 @@ import typer
 from typer.core import TyperCommand
 
 from edgewise.cli.guard import guarded
-from edgewise.errors import SettingError
 
 METHODS = (
     *("gradient", "positive_gradient", "occlusion", "gnn_explainer", "gnn_explainer_fast", "integrated_gradients"),
@@ -239,7 +237,6 @@ def split_names(text: str) -> list[str]:
 # --- Options that take `KEY=VALUE` pairs --------------------------------------------------------------------------------
 
 PAIR_OPTIONS = ("--model-args", "--set")
-_WORDS = {"true": True, "false": False, "none": None}
 
 
 def one_pair_each(arguments: list[str]) -> list[str]:
@@ -266,36 +263,3 @@ class PairsCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse what was typed after the name of the command."""
         return super().parse_args(ctx, one_pair_each(args))
-
-
-def read_pairs(given: Iterable[str] | None, option: str) -> dict[str, Any]:
-    """The values by name; several pairs may stand in one text. `option` is named in errors.
-
-    >>> read_pairs(["hidden=64 dropout=0.5", "act=relu", "bias=false"], "--model-args")
-    {'hidden': 64, 'dropout': 0.5, 'act': 'relu', 'bias': False}
-    """
-    found: dict[str, Any] = {}
-    for pair in (part for text in given or () for part in text.split()):
-        name, equals, value = pair.partition("=")
-        if not equals or not name.isidentifier():
-            raise SettingError(
-                f"{option} must be a name and its value, got {pair!r}. Use {option} hidden=64, for example."
-            )
-        if name in found:
-            raise SettingError(f"{option} names {name} twice. Use it once.")
-        found[name] = read_value(value)
-    return found
-
-
-def read_value(text: str) -> Any:
-    """A number, True, False, None, a tuple or list of such; anything else is the text itself.
-
-    >>> [read_value(text) for text in ("3", "1e-3", "True", "none", "[8,8]", "relu")]
-    [3, 0.001, True, None, [8, 8], 'relu']
-    """
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text

@@ -24,7 +24,7 @@ from typing import Any
 
 from edgewise.cli.options import CommonOptions
 from edgewise.errors import FileError, SettingError, missing_extra
-from edgewise.files import versions, write_whole
+from edgewise.files import is_file, is_folder, versions, write_whole
 from edgewise.jobs.job_folder import JobFolder
 from edgewise.jobs.publication import complete, publish
 
@@ -84,17 +84,17 @@ def claim_page(path: Path, inputs: Iterable[Path], *, force: bool) -> None:
     """
     if path.suffix not in (".html", ".htm"):
         raise SettingError(f"--page must end in .html, got {path}. Use --page why.html, for example.")
-    ours = path.is_file() and b"edgewise" in path.read_bytes().lower()
+    ours = is_file(path) and b"edgewise" in path.read_bytes().lower()
     _claim(path, inputs, taken=not ours and not force)
 
 
 def _claim(path: Path, inputs: Iterable[Path], *, taken: bool) -> None:
     """Refuse a path that is a folder, an input, or (if `taken`) there already; and a folder that is not writable."""
-    if path.is_dir():
+    if is_folder(path):
         raise FileError(f"{path} is a folder. Use the name of a file.")
-    if any(given.exists() and path.exists() and given.samefile(path) for given in inputs):
+    if any(is_file(given) and is_file(path) and given.samefile(path) for given in inputs):
         raise FileError(f"{path} is an input of this command. Use another name for the result.")
-    if path.exists() and taken:
+    if is_file(path) and taken:
         raise FileError(
             f"{path} exists and is not a result of this command. Use --force to replace it, or another name."
         )
@@ -103,7 +103,7 @@ def _claim(path: Path, inputs: Iterable[Path], *, taken: bool) -> None:
 
 def _check_folder(folder: Path) -> None:
     """Try to write: permissions, full disks and read-only file systems each refuse in their own way."""
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise FileError(f"There is no folder {folder}. Run: mkdir -p {folder}")
     try:
         with tempfile.TemporaryFile(dir=folder) as file:

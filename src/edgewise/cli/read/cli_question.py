@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.arrays import asked_index
-from edgewise.cli.options import CommonOptions, read_pairs
+from edgewise.cli.named_values import named_values
+from edgewise.cli.options import CommonOptions
 from edgewise.cli.read.data import read_data
 from edgewise.cli.read.graphs import PARTS, Graphs, NodeNames
 from edgewise.cli.read.links import read_links
@@ -108,7 +109,7 @@ def read_question(asked: CommonOptions, voice: Voice) -> CliQuestion:
 
     Data comes before the model, so that an error about the model's arguments can name the sizes of the data.
     """
-    arguments = read_pairs(asked.model_args, "--model-args")
+    arguments = named_values(asked.model_args, "--model-args")
     graphs = read_data(asked.data, asked.root, "link" if asked.link and asked.task is None else asked.task, asked.seed)
     for note in graphs.notes:
         voice.note(note)

@@ -21,7 +21,7 @@ from edgewise.arguments import did_you_mean
 from edgewise.cli import options
 from edgewise.cli.read.graphs import Graphs, as_task, checked
 from edgewise.errors import FileError, InputError
-from edgewise.files import VARIABLE, user_cache
+from edgewise.files import VARIABLE, is_file, is_folder, user_cache
 from edgewise.jobs.digests import digest_of_tensors
 
 _ENDINGS = (".pt", ".npz")
@@ -40,13 +40,13 @@ def read_data(given: str, root: Path | None, task: str | None, seed: int) -> Gra
         seed: For data sets that are generated.
     """
     path = Path(given).expanduser()
-    if path.is_dir():
+    if is_folder(path):
         from edgewise.cli.read.csv_folder import read_folder
 
         found = read_folder(path)
     elif path.suffix in _ENDINGS:
         found = _read_file(path)
-    elif path.is_file():
+    elif is_file(path):
         raise FileError(
             f"--data must be a .pt, an .npz, or a folder with nodes.csv and edges.csv; got {path}, which ends in "
             f"{path.suffix!r}."
@@ -60,7 +60,7 @@ def _read_file(path: Path) -> Graphs:
     """Read a `.pt` or an `.npz`; a file that is not there is refused here, with the option's own words."""
     from edgewise.cli.read.tensor_files import read_arrays, read_torch
 
-    if not path.is_file():
+    if not is_file(path):
         raise FileError(f"There is no file {path} with data.")
     return read_arrays(path) if path.suffix == ".npz" else read_torch(path)
 

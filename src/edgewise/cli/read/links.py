@@ -11,6 +11,7 @@ from torch import Tensor
 from edgewise.cli.options import CommonOptions
 from edgewise.cli.read.graphs import Graphs
 from edgewise.errors import FileError, InputError
+from edgewise.files import is_file
 from edgewise.question.pair_index import read_pairs
 
 
@@ -41,7 +42,7 @@ def _pair_texts(text: str) -> list[str]:
     path = Path(text).expanduser()
     if path.suffix not in (".csv", ".txt"):
         return text.split(",")
-    if not path.is_file():
+    if not is_file(path):
         raise FileError(f"There is no file {path} with links.")
     lines = [
         re.split(r"[,;:\s]+", line.strip()) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()

@@ -25,6 +25,7 @@ from torch.nn.parameter import is_lazy
 from edgewise.arguments import did_you_mean
 from edgewise.cli.read.tensor_files import load_safely, read_safetensors
 from edgewise.errors import FileError, ModelError
+from edgewise.files import is_file
 from edgewise.random_numbers import seeded
 
 _FORM = "--model package.module:factory, or --model file.py:factory"
@@ -94,7 +95,7 @@ def _from_file(path: Path) -> ModuleType:
 
     `net.py` becomes `_edgewise_model_net`; its folder is on the search path, so it may import its neighbours.
     """
-    if not path.is_file():
+    if not is_file(path):
         raise ModelError(f"There is no file {path} in {Path().resolve()}. Use {_FORM}.")
     name = f"_edgewise_model_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -222,7 +223,7 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], list[str]]:
 
     A checkpoint is a dict that has the weights under one of the usual keys: `{"epoch": 7, "state_dict": {...}}`.
     """
-    if not path.is_file():
+    if not is_file(path):
         raise FileError(
             f"There is no file {path} with weights. Save them: torch.save(model.state_dict(), 'weights.pt')."
         )
