@@ -14,6 +14,7 @@ _WHERE = {
     "explain": "edgewise.api.explain",
     "features": "edgewise.api.features",
     "methods": "edgewise.algorithms.registry",
+    "register_method": "edgewise.algorithms.own_methods",
     "best_subgraph": "edgewise.algorithms.eig_search",
     "from_pyg": "edgewise.adapters.from_pyg",
     "heal": "edgewise.adapters.heal",
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from edgewise.adapters.heal import heal as heal
     from edgewise.adapters.to_pyg import EdgewiseExplainer as EdgewiseExplainer
     from edgewise.algorithms.eig_search import best_subgraph as best_subgraph
+    from edgewise.algorithms.own_methods import register_method as register_method
     from edgewise.algorithms.registry import methods as methods
     from edgewise.api.check import check as check
     from edgewise.api.compare import compare as compare

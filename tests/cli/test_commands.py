@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 import edgewise as ew
 from command_line import MINE, ROOT, SOURCE, call, error, printed, ring, workshop
+from edgewise.algorithms import own_methods, registry
 from edgewise.cli import options
 from edgewise.cli.options import CommonOptions, one_pair_each
 
@@ -346,3 +348,15 @@ def test_global_random_state_is_left_alone(mine):
     before = torch.get_rng_state()
     call("explain", "--model", "net:Net", "--model-args", "features=3", "--data", "graph.npz", "-i", "0")
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_plugin_registers_methods_for_the_command_line(mine, monkeypatch):
+    monkeypatch.setattr(registry, "registered_methods", {})
+    monkeypatch.setattr(own_methods, "registered_methods", registry.registered_methods)
+    Path("my_methods.py").write_text(
+        "import edgewise as ew\n"
+        "ew.register_method('tens', lambda score, *, level, seed: 10 * score.ones()[0], levels=['input'])\n"
+    )
+    found = printed("explain", *MINE, "-i", "1", "--plugin", "my_methods", "--method", "tens")
+    assert {edge["score"] for edge in found["targets"][0]["edges"]} == {10.0}
+    assert "no_such_module" in error("explain", *MINE, "--plugin", "no_such_module")

@@ -175,7 +175,19 @@ def methods() -> MethodTable:
     >>> print(repr(methods()).split()[:5])
     ['method', 'levels', 'settings', 'cost', 'reference']
     """
-    return MethodTable({row.name: row for row in _ROWS})
+    from edgewise.algorithms.own_methods import load_entry_points
+
+    load_entry_points()
+    return MethodTable({**built_in_methods(), **registered_methods})
+
+
+def built_in_methods() -> dict[str, Method]:
+    """Our own rows of the table."""
+    return {row.name: row for row in _ROWS}
+
+
+registered_methods: dict[str, Method] = {}
+"""Rows that others have added (`own_methods.py`)."""
 
 
 def find_method(name: Any, level: str) -> Method:

@@ -6,9 +6,11 @@ and `--set epochs=50` a `PairsCommand` repeats the option before every further p
 """
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from edgewise.cli.guard import guarded
+from edgewise.errors import EdgewiseError, SettingError
 
 METHODS = (
     *("gradient", "positive_gradient", "occlusion", "gnn_explainer", "gnn_explainer_fast", "integrated_gradients"),
@@ -180,6 +183,9 @@ class CommonOptions:
             _QUESTION, "Random seed of methods, generated data sets and untrained models.", min=0, max=LARGEST_SEED
         ),
     ] = 0
+    plugin: Annotated[
+        list[str] | None, _option(_QUESTION, "A module that registers methods (ew.register_method); may be repeated.")
+    ] = None
     json: Annotated[bool, _option(_REPORTING, "Print JSON on stdout, everything else on stderr.", "--json")] = False
     quiet: Annotated[bool, _option(_REPORTING, "Print nothing but errors.", "--quiet", "-q")] = False
     debug: Annotated[bool, _option(_REPORTING, "Show the traceback of an error.", "--debug")] = False
@@ -207,6 +213,8 @@ def with_common_options(command: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         asked = CommonOptions(**{parameter.name: given.pop(parameter.name) for parameter in shared})
         with guarded(debug=asked.debug):
+            for module in asked.plugin or ():
+                _import_plugin(module)
             command(asked, **given)
 
     parameters = [*shared, *own]
@@ -214,6 +222,19 @@ def with_common_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     del run.__wrapped__
     return run
+
+
+def _import_plugin(name: str) -> None:
+    """Import a module of the user's, from this folder or an installed package."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        import_module(name)
+    except EdgewiseError:
+        raise
+    except Exception as error:  # a stranger's module
+        raise SettingError(f"--plugin {name} cannot be imported: {type(error).__name__}: {error}.") from error
+    finally:
+        sys.path.remove(str(Path.cwd()))
 
 
 def story_of(asked: CommonOptions, **more: Any) -> dict[str, Any]:
