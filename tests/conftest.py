@@ -8,6 +8,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from edgewise.datasets import infection_model
+from long_cases import LONG
 from missing import skip_or_fail
 from places import data_root
 
@@ -54,3 +55,10 @@ def double():
     torch.set_default_dtype(torch.float64)
     yield torch.float64
     torch.set_default_dtype(before)
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the long cases as slow."""
+    for item in items:
+        if item.nodeid.endswith(LONG):
+            item.add_marker(pytest.mark.slow)

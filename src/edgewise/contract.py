@@ -53,7 +53,7 @@ def checked(function: Function) -> Function:
         for name, value in given.items():
             parts = kinds.get(name)
             if parts is not None and value is not defaults[name] and not any(fits(part, value) for part in parts):
-                raise _wrong_kind(name, parts, value)
+                raise _wrong_kind(name, parts, value, defaults[name])
         return function(*args, **options)
 
     return cast("Function", call)
@@ -172,11 +172,14 @@ def in_plain_words(kind: str) -> str:
     return _WORDS.get(name, f"{article}{name}")
 
 
-def _wrong_kind(name: str, kinds: tuple[str, ...], value: Any) -> EdgewiseError:
+def _wrong_kind(name: str, kinds: tuple[str, ...], value: Any, default: Any) -> EdgewiseError:
     """A number, text or switch of another kind is a wrong setting; anything else a wrong input."""
     words = " or ".join(dict.fromkeys(in_plain_words(kind) for kind in kinds))
     is_setting = all(kind.partition("[")[0] in _TESTS for kind in kinds)
-    return (SettingError if is_setting else InputError)(f"`{name}` must be {words}, got {shown(value)}.")
+    example = (
+        f" Use {name}={default!r}, for example." if type(default) in (bool, int, float, str) and default != "" else ""
+    )
+    return (SettingError if is_setting else InputError)(f"`{name}` must be {words}, got {shown(value)}.{example}")
 
 
 def _misfit(label: str, signature: inspect.Signature, options: Mapping[str, Any], error: TypeError) -> SettingError:

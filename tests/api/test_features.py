@@ -357,7 +357,7 @@ def test_a_set_is_a_sequence_that_can_be_saved_and_loaded(method, tmp_path):
         if one.edge_scores is not None:
             assert torch.equal(one.edge_scores, two.edge_scores)
     with pytest.raises(ew.FileError, match="npz"):
-        every.save(tmp_path / "all.parquet")
+        every.save(tmp_path / "all.txt")
 
 
 def test_a_question_answers_the_same():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import edgewise as ew
 from malformed import JUNK, Problem, parameters
 
-EXAMPLES = int(os.environ.get("EDGEWISE_FUZZ", "120"))
+EXAMPLES = int(os.environ.get("EDGEWISE_FUZZ", "60"))
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from torch_geometric.utils import degree
 
 from edgewise.datasets import InfectionGraphs, infection, infection_model, infection_paths
 from edgewise.datasets.infection import clear_nodes
-from edgewise.errors import InputError
+from edgewise.errors import InputError, SettingError
 from footprint import global_state
 
 
@@ -70,7 +70,7 @@ def test_random_state_and_threads_are_untouched():
 
 def test_random_state_is_untouched_after_an_error(graphs):
     before = global_state()
-    with pytest.raises(TypeError):
+    with pytest.raises(SettingError):
         infection_model(3, graphs=graphs, epochs="many")
     assert global_state() == before
 

@@ -68,7 +68,7 @@ def try_altered(folder, kind, ending, way, seed):
     before = path.read_bytes()
     try:
         way(path, np.random.default_rng(seed))
-    except (ValueError, IndexError, pyarrow.ArrowException):  # this way does not fit this file
+    except (ValueError, TypeError, IndexError, pyarrow.ArrowException):  # this way does not fit this file
         return None
     try:
         found = load(path)

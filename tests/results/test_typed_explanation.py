@@ -111,7 +111,9 @@ def test_metrics_ask_the_typed_model_again(question):
         with torch.no_grad():
             without = float(weighted_value(model, data, weights, "movie", why.index[1], why.target))
         assert float(result.plus.value[position]) == pytest.approx(why.value - without, abs=1e-9)
-    assert float(metrics.fidelity(found[0], model, data, k=2).plus.value[0]) == float(result.plus.value[0])
+    assert float(metrics.fidelity(found[0], model, data, k=2).plus.value[0]) == pytest.approx(
+        float(result.plus.value[0])
+    )
 
 
 def test_check_and_compare_speak_of_types(question):

@@ -136,7 +136,7 @@ def test_sign_flips_leave_no_trace(name):
 
 @pytest.mark.parametrize("values", [[], [2.0], ["a"], 3, [float("nan")], [-0.1]])
 def test_weights_outside_their_range_are_refused(values):
-    with pytest.raises(ew.SettingError, match=r"Use values=\[1.0, 0.5, 0.0\]"):
+    with pytest.raises(ew.SettingError, match="`values`"):
         sign_flips(rectified.build("gcn"), zoo.GRAPHS["directed"](), values=values)
 
 

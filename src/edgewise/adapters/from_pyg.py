@@ -1,8 +1,4 @@
-"""from_pyg(): PyG's explainers inside Edgewise, `explain(..., method=ew.from_pyg(GNNExplainer()))`.
-
-They write into the model that they explain, and into themselves. So every target gets a copy of both; yours stay as they are.
-`from_pyg` makes a `Method`; `ExplainerRun` runs it on a question; `CalledByPyG` is the model as PyG's explainers call it.
-"""
+"""from_pyg(): PyG's explainers inside Edgewise; they write into model and themselves, so each target gets copies of both."""
 
 import copy
 import random
@@ -22,6 +18,7 @@ from torch_geometric.explain.config import ExplainerConfig, ModelConfig
 
 from edgewise.adapters.heal import heal
 from edgewise.algorithms.registry import Method
+from edgewise.contract import checked
 from edgewise.errors import EdgewiseError, ModelError, SettingError
 from edgewise.graph.copies import side_by_side
 from edgewise.model.borrow import random_state_kept
@@ -31,6 +28,7 @@ from edgewise.question.target import Target, predicted_classes, read_index
 from edgewise.score import SparseScores
 
 
+@checked
 def from_pyg(algorithm: ExplainerAlgorithm, *, train: Any = None) -> Method:
     """A PyG explainer as a method of `explain`: GNNExplainer, PGExplainer, GraphMask, Attention, Captum, or your own.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import Data
 
 from edgewise.algorithms.class_activation import activation_scores
 from edgewise.algorithms.feature_copies import FeatureCopies
@@ -207,7 +208,7 @@ def _check_features(question: PosedQuestion, method: FeatureMethod) -> None:
 
 def _names(question: PosedQuestion) -> tuple[str, ...] | None:
     """`data.feature_names`, if there are as many as features."""
-    first = question.data if hasattr(question.data, "edge_index") else next(iter(question.data))
+    first = question.data if isinstance(question.data, Data) else next(iter(question.data))
     given = first.get("feature_names")
     if given is None:
         return None

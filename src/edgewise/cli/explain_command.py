@@ -105,7 +105,7 @@ def _run(asked: CommonOptions, voice: Voice, output: Output, how: ExplainOptions
     from edgewise.cli.session import started
     from edgewise.results.concatenation import joined
 
-    methods = _own_settings(output.methods, how)
+    methods = _own_settings(output.methods, how, paged=output.page is not None)
     told = {**asdict(how), **({"methods": list(methods)} if len(methods) > 1 else {})}
     with started("explain", asked, voice, output, told, paged) as session:
         found = {method: joined(_explain(session, one)) for method, one in methods.items()}
@@ -114,14 +114,19 @@ def _run(asked: CommonOptions, voice: Voice, output: Output, how: ExplainOptions
     _show(session.question, found[how.method], how, written)
 
 
-def _own_settings(methods: "Sequence[str]", how: ExplainOptions) -> dict[str, ExplainOptions]:
-    """The options of each method; of several, each takes those of `--set` that it knows, and one that none knows is refused."""
-    from edgewise.algorithms.registry import find_method
+def _own_settings(methods: "Sequence[str]", how: ExplainOptions, *, paged: bool) -> dict[str, ExplainOptions]:
+    """The options of each method; of several, or beside those of a page, each takes those of `--set` that it knows.
 
-    if len(methods) < 2:
+    A setting that none of them knows is refused.
+    """
+    from edgewise.algorithms.registry import find_method
+    from edgewise.api.write_page import METHODS
+
+    if len(methods) < 2 and not paged:
         return {how.method: how}
     known = {method: find_method(method, how.level).settings for method in methods}
-    if unknown := sorted(set(how.settings) - {name for names in known.values() for name in names}):
+    of_page = {name for method in METHODS for name in find_method(method, "input").settings} if paged else set()
+    if unknown := sorted(set(how.settings) - of_page - {name for names in known.values() for name in names}):
         raise SettingError(
             f"None of {', '.join(methods)} has a setting {unknown[0]!r}. Use edgewise methods to see them."
         )

@@ -56,7 +56,7 @@ def _rows_of(graph: Data, node: Tensor, columns: Tensor) -> Data:
     return rows
 
 
-class _FirstLayer(Exception):  # noqa: N818 (no error: the way out of a pass)
+class _FirstLayer(BaseException):
     """The first layer is about to run."""
 
     def __init__(self, read: Any) -> None:

@@ -87,6 +87,11 @@ class PosedQuestion(ABC):
         return self._data
 
     @property
+    def typed_data(self) -> Any:
+        """The typed graph, as the user gave it."""
+        return self.__dict__["_hetero"]
+
+    @property
     def hops(self) -> int | None:
         """How far from its target an edge's receiver may be, counted in layers, to matter; None: any edge may matter."""
         return None

@@ -127,7 +127,7 @@ def _check_index(arrays: Arrays, about: About) -> None:
     high = int(arrays["graph_nodes"][0]) if shared and len(arrays["graph_nodes"]) else 2**48
     if "types" in about:
         types = type_tables(about)[0]
-        high = len(types.node_range(types.explained))
+        high = high if types.link is not None else len(types.node_range(types.explained))
     check_range("index", arrays["index"], 0, high)
 
 
@@ -158,8 +158,8 @@ def type_tables(about: About) -> tuple[TypeTable, ...]:
 
 def _table(plain: Any, *, of_nodes: bool) -> TypeTable:
     """A table of types, if it can be one."""
-    require(isinstance(plain, tuple) and len(plain) == 3, "its table of types is not one")
-    explained, nodes, edges = plain
+    require(isinstance(plain, tuple) and len(plain) in (3, 4), "its table of types is not one")
+    explained, nodes, edges, *link = plain
     for rows in (nodes, edges):
         pairs = isinstance(rows, tuple) and all(isinstance(row, tuple) and len(row) == 2 for row in rows)
         require(pairs and all(type(row[1]) is int and row[1] >= 0 for row in rows), "its table of types is not one")
@@ -172,6 +172,8 @@ def _table(plain: Any, *, of_nodes: bool) -> TypeTable:
     kinds = [kind for kind, _ in edges]
     fits = all(isinstance(kind, tuple) and len(kind) == 3 and {kind[0], kind[2]} <= set(names) for kind in kinds)
     require(fits and len(set(kinds)) == len(kinds), "its edge types do not fit its node types")
+    ends = [part for kind in link for part in (kind[::2] if isinstance(kind, tuple) and len(kind) == 3 else (None,))]
+    require(set(ends) <= set(names) and (not link or ends[0] == explained), "its links do not fit its node types")
     return TypeTable(*plain)
 
 

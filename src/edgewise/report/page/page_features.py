@@ -85,7 +85,7 @@ class FeatureNotes:
                 continue
             key = types.node_types.index(kind) * 2**20 + feature
             self._names.setdefault(key, plain_text(named[0]) if named else f"feature {feature}")
-            value = float(self._question.data[kind].x[inside].reshape(-1)[feature])
+            value = float(self._question.typed_data[kind].x[inside].reshape(-1)[feature])
             told[node].append([key, number(value), number(score)])
         return [told.get(n, []) for n in nodes]
 
