@@ -7,6 +7,7 @@ import pytest
 
 import doc_pages
 import edgewise.datasets
+from edgewise.algorithms import own_methods, registry
 from places import ROOT
 
 PAGES = [
@@ -23,6 +24,8 @@ def names(trained_infection, tmp_path, monkeypatch):
     monkeypatch.setattr(edgewise.datasets, "infection_model", lambda: trained)
     monkeypatch.chdir(tmp_path)  # the blocks write files
     monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.setattr(registry, "registered_methods", {})  # a page may register one
+    monkeypatch.setattr(own_methods, "registered_methods", registry.registered_methods)
     return doc_pages.granted(trained)
 
 
