@@ -2,13 +2,14 @@
 
 import os
 import shutil
+from zlib import crc32
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
 from edgewise.datasets import infection_model
-from long_cases import LONG
+from long_cases import FAMILIES, LONG, MANY
 from missing import skip_or_fail
 from places import data_root
 
@@ -58,7 +59,14 @@ def double():
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the long cases as slow."""
+    """Mark the long cases, and of many like ones half, as slow."""
+    alike = {}
     for item in items:
         if item.nodeid.endswith(LONG):
             item.add_marker(pytest.mark.slow)
+        elif item.nodeid.startswith(FAMILIES) and "[" in item.nodeid:
+            alike.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in alike.values():
+        for case in cases if len(cases) >= MANY else ():
+            if crc32(case.nodeid.encode()) % 2:  # not by turns, which would leave out one level of two
+                case.add_marker(pytest.mark.slow)

@@ -21,3 +21,16 @@ LONG = (
     "test_kernels.py::test_on_any_graph_and_for_any_nodes_the_twins_agree[gat, relu]",
 )
 """The ends of their names."""
+FAMILIES = (
+    "tests/algorithms/test_gradients.py",
+    "tests/algorithms/test_occlusion.py",
+    "tests/algorithms/test_eig_search.py",
+    "tests/api/test_features.py",
+    "tests/api/test_many_targets.py",
+    "tests/question/test_answers_on_a_cut.py",
+    "tests/question/test_memory_and_top.py",
+    "tests/walk/test_graphs.py",
+)
+"""Files in which a test runs on dozens of like cases (models, methods, levels): half of them are left to slow runs."""
+MANY = 8
+"""From so many cases of one test on."""
