@@ -22,14 +22,22 @@ LONG = (
 )
 """The ends of their names."""
 FAMILIES = (
+    "tests/adapters/test_pyg_settings.py",
     "tests/algorithms/test_gradients.py",
     "tests/algorithms/test_occlusion.py",
     "tests/algorithms/test_eig_search.py",
     "tests/api/test_features.py",
     "tests/api/test_many_targets.py",
+    "tests/program/test_lowering.py",
+    "tests/program/test_vocabulary.py",
     "tests/question/test_answers_on_a_cut.py",
+    "tests/question/test_links.py",
     "tests/question/test_memory_and_top.py",
+    "tests/question/test_typed.py",
+    "tests/report/page/test_page_browser.py",
+    "tests/trust/test_spellings.py",
     "tests/walk/test_graphs.py",
+    "tests/walk/test_layers.py",
 )
 """Files in which a test runs on dozens of like cases (models, methods, levels): half of them are left to slow runs."""
 MANY = 8
