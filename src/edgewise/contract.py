@@ -69,7 +69,8 @@ def _kinds(parameter: inspect.Parameter) -> tuple[str, ...]:
     return () if _ELSEWHERE & set(parts) else parts
 
 
-_ELSEWHERE = {"Any", "object", "Module", "Method"}  # models and methods are refused with more than a word on their kind
+_ELSEWHERE = {"Any", "object", "Module", "Method", "ExplainerAlgorithm"}
+"""Refused by the functions themselves, with more than a word on their kind."""
 
 
 def _alternatives(text: str) -> tuple[str, ...]:

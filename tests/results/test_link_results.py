@@ -182,7 +182,7 @@ def test_links_are_named_by_pairs_files_or_the_data(folder, options, pairs):
 )
 def test_links_that_cannot_be_read_are_refused(folder, options, said):
     done = asked(*options, code=1)
-    assert said in " ".join(done.stderr.split())
+    assert said in json.loads(done.stdout)["error"]
 
 
 def test_a_table_of_links_and_a_page_are_written(folder):

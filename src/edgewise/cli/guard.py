@@ -61,8 +61,8 @@ def _end(text: str, kind: str, code: int, *, debug: bool) -> None:
 
 
 def _tell(text: str, kind: str, *, as_json: bool) -> None:
-    """One sentence on stderr; with `--json` a document `{"error": …, "kind": …}` on stdout instead."""
-    if as_json:
+    """One sentence on stderr; with `--json` an error is a document `{"error": …, "kind": …}` on stdout instead."""
+    if as_json and kind != "Interrupted":
         print_json({"error": printable_lines(text), "kind": kind})
     else:
         typer.echo(printable_lines(text if kind == "Interrupted" else f"Error: {text}"), err=True)
