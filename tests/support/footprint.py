@@ -76,6 +76,7 @@ class Footprint:
                 tensor.requires_grad,
                 tensor.grad,
                 _copy(tensor.grad),
+                _can_grow(tensor),
             )
             for name, tensor in _tensors_of(model, data)
         }
@@ -89,13 +90,19 @@ class Footprint:
         assert not [name for name in now if now[name] != self.globals[name]], "global state moved"
         tensors = dict(_tensors_of(self.model, self.data))
         assert set(tensors) == set(self.tensors)
-        for name, (tensor, value, version, requires_grad, grad, grad_value) in self.tensors.items():
+        for name, (tensor, value, version, requires_grad, grad, grad_value, can_grow) in self.tensors.items():
             assert tensors[name] is tensor, f"{name} is another tensor"
             assert torch.equal(tensor, value), f"{name} has other values"
             assert _version(tensor) == version, f"{name} was written to"
             assert tensor.requires_grad == requires_grad, f"requires_grad of {name}"
             assert tensor.grad is grad, f"{name}.grad"
             assert grad is None or torch.equal(grad, grad_value), f"values of {name}.grad"
+            assert _can_grow(tensor) == can_grow, f"{name} cannot be resized any more"
+
+
+def _can_grow(tensor):
+    """Whether the memory may be resized: torch forbids it for good once `tensor.numpy()` was called."""
+    return tensor.untyped_storage().resizable() if tensor.layout == torch.strided else None
 
 
 def _copy(tensor):

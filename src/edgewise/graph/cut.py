@@ -122,7 +122,8 @@ def columns_into(marked: Tensor, receiver: Tensor) -> Tensor:
     """
     if receiver.is_cuda:
         return marked[receiver].nonzero().view(-1)
-    return torch.from_numpy(np.flatnonzero(marked.numpy()[receiver.numpy()]))  # a third of what torch takes
+    # a third of what torch takes; `.numpy()` would leave a mark on the user's tensor: its memory could not grow any more
+    return torch.from_numpy(np.flatnonzero(marked.numpy()[np.from_dlpack(receiver)]))
 
 
 def _by_passes(graph: Data, targets: Tensor, hops: int, flow: str | None, received: Tensor | None) -> _Near:

@@ -1,7 +1,6 @@
 """How a model is called: `model(x, edge_index, **extras)`, `model(data)`, or the user's own `forward=`."""
 
 import copy
-import dis
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -9,7 +8,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
-from types import CodeType
 from typing import Any
 
 import torch
@@ -20,6 +18,7 @@ from torch_geometric.nn import MessagePassing
 from edgewise.errors import EdgewiseError, ModelError
 from edgewise.model.data_flow import TypedTensors
 from edgewise.model.head import Head, HeadInput, logits_of
+from edgewise.model.module_tree import named_modules
 from edgewise.model.norms import norms_of_each_graph
 from edgewise.model.shadow import Mark
 
@@ -227,7 +226,7 @@ def _as_rows(output: Any, call: str) -> Tensor:
 def check_model(model: Any) -> list[tuple[str, MessagePassing]]:
     """The message-passing layers by name, or an error that says why the model cannot be explained."""
     layers = check_kind(model)
-    for name, module in model.named_modules():
+    for name, module in named_modules(model).items():
         if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
             raise ModelError(
                 f"{name or 'the model'} is compiled by torch.compile, which skips message hooks, and cannot be copied "
@@ -245,56 +244,23 @@ def check_kind(model: Any) -> list[tuple[str, MessagePassing]]:
         elif isinstance(model, dict):
             hint = " Use it in a model: model.load_state_dict(...)."
         raise ModelError(f"`model` must be a torch.nn.Module with PyG message-passing layers, got {got}.{hint}")
-    modules = list(model.named_modules())
-    for name, module in modules:
+    modules = named_modules(model)
+    for name, module in modules.items():
         if isinstance(module, torch.jit.ScriptModule):
             raise ModelError(
                 f"{name or 'the model'} is compiled by TorchScript, so its messages cannot be weighted. "
                 f"Pass the Python module it was made from."
             )
-    parameters = chain.from_iterable(module._parameters.values() for _, module in modules)
+    parameters = chain.from_iterable(module._parameters.values() for module in modules.values())
     if any(isinstance(parameter, nn.parameter.UninitializedParameter) for parameter in parameters):
         raise ModelError(
             f"{type(model).__name__} has lazy layers that have never run, so their weights do not exist yet. Call the model "
             f"once, or load its trained weights."
         )
-    layers = [(name or "model", m) for name, m in modules if isinstance(m, MessagePassing)]
+    layers = [(name or "model", m) for name, m in modules.items() if isinstance(m, MessagePassing)]
     if not layers:
         raise ModelError(
             f"{type(model).__name__} has no message-passing layer (torch_geometric.nn.MessagePassing), so "
             f"it has no messages to weight. Build it from PyG convs such as GCNConv or SAGEConv."
         )
     return layers
-
-
-_STORE = dis.opmap["STORE_ATTR"]
-
-
-@lru_cache(maxsize=4096)
-def assigned_by_forward(kind: type) -> frozenset[str]:
-    """Names of attributes that `forward` assigns, itself or in methods of the class whose names it mentions.
-
-    >>> from torch_geometric.nn import TransformerConv
-    >>> "_alpha" in assigned_by_forward(TransformerConv), "heads" in assigned_by_forward(TransformerConv)
-    (True, False)
-    """
-    own = [vars(part) for part in kind.__mro__ if part not in nn.Module.__mro__]
-    waiting, seen = ["forward"], {"forward"}
-    assigned: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        for methods in own:  # every version: one may call that of its parent
-            for code in _codes(getattr(methods.get(name), "__code__", None)):
-                if _STORE in code.co_code[::2]:  # else there is nothing to find, and reading it takes a while
-                    assigned.update(step.argval for step in dis.get_instructions(code) if step.opcode == _STORE)
-                waiting.extend(set(code.co_names) - seen)
-                seen.update(code.co_names)
-    return frozenset(assigned)
-
-
-def _codes(code: CodeType | None) -> Iterator[CodeType]:
-    """The code of a function and of the functions inside it."""
-    if code is not None:
-        yield code
-        for part in code.co_consts:
-            yield from _codes(part if isinstance(part, CodeType) else None)

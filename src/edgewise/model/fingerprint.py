@@ -3,16 +3,18 @@
 Versions of tensors do not see an edit through `.data`, and identities do not see one in place, so contents are compared.
 """
 
+import dis
 import operator
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
+from types import CodeType
 from typing import Any
 
 from torch import Tensor, nn
 
-from edgewise.model.call import assigned_by_forward
 from edgewise.model.contents import DEPTH, Container, KeptTensors, frozen, parts_of, same
+from edgewise.model.module_tree import named_modules
 from edgewise.model.twin import model_lock, unwrapped
 
 _TORCH_OWN = (
@@ -48,7 +50,7 @@ class Fingerprint:
 
     def __init__(self, model: nn.Module) -> None:
         with model_lock(model):
-            self._modules = dict(unwrapped(model).named_modules())
+            self._modules = named_modules(unwrapped(model))
             self._parts = {name: _photograph(module) for name, module in self._modules.items()}
         self._parameters = KeptTensors(
             [
@@ -91,7 +93,7 @@ class Fingerprint:
             return list(self._differences(unwrapped(model)))
 
     def _differences(self, model: nn.Module) -> Iterator[str]:
-        modules = dict(model.named_modules())
+        modules = named_modules(model)
         yield from self._replaced(modules)
         for name, module in modules.items():
             if name in self._modules and self._modules[name] is module:
@@ -209,3 +211,38 @@ def _contents(module: nn.Module) -> tuple[dict[str, Any], dict[str, Any], dict[s
 
 def _photograph(module: nn.Module) -> list[dict[str, Any]]:
     return [{key: frozen(value, DEPTH) for key, value in list(part.items())} for part in _contents(module)]
+
+
+# --- what forward itself leaves behind ----------------------------------------------------------------------------------
+
+_STORE = dis.opmap["STORE_ATTR"]
+
+
+@lru_cache(maxsize=4096)
+def assigned_by_forward(kind: type) -> frozenset[str]:
+    """Names of attributes that `forward` assigns, itself or in methods of the class whose names it mentions.
+
+    >>> from torch_geometric.nn import TransformerConv
+    >>> "_alpha" in assigned_by_forward(TransformerConv), "heads" in assigned_by_forward(TransformerConv)
+    (True, False)
+    """
+    own = [vars(part) for part in kind.__mro__ if part not in nn.Module.__mro__]
+    waiting, seen = ["forward"], {"forward"}
+    assigned: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        for methods in own:  # every version: one may call that of its parent
+            for code in _codes(getattr(methods.get(name), "__code__", None)):
+                if _STORE in code.co_code[::2]:  # else there is nothing to find, and reading it takes a while
+                    assigned.update(step.argval for step in dis.get_instructions(code) if step.opcode == _STORE)
+                waiting.extend(set(code.co_names) - seen)
+                seen.update(code.co_names)
+    return frozenset(assigned)
+
+
+def _codes(code: CodeType | None) -> Iterator[CodeType]:
+    """The code of a function and of the functions inside it."""
+    if code is not None:
+        yield code
+        for part in code.co_consts:
+            yield from _codes(part if isinstance(part, CodeType) else None)

@@ -20,6 +20,7 @@ from torch_geometric.inspector import Inspector
 
 from edgewise.errors import ModelError
 from edgewise.model.global_state import ThreadState, push_mode
+from edgewise.model.module_tree import modules_of
 
 _PLAIN_KINDS = (
     type(None),
@@ -67,9 +68,9 @@ def copied_module(model: nn.Module) -> nn.Module:
     Raises:
         ModelError: If a part gives itself where a copy is asked for. What else copying raises comes from the user's objects.
     """
-    originals = list(model.modules())
+    originals = modules_of(model)
     twin: nn.Module = _Copier(originals).copy(model)
-    copies = list(twin.modules())
+    copies = modules_of(twin)
     if not _parts(originals).isdisjoint(_parts(copies)):
         raise ModelError(f"{_shared_names(model, twin)} gives itself where a copy is asked for")
     for module in copies:
@@ -91,7 +92,7 @@ def _parts(modules: list[nn.Module]) -> set[int]:
 
 
 def _shared_names(model: nn.Module, twin: nn.Module) -> str:
-    theirs = _parts(list(twin.modules()))
+    theirs = _parts(modules_of(twin))
     named = [*model.named_modules(), *model.named_parameters(), *model.named_buffers()]
     return ", ".join(name or "the model itself" for name, part in named if id(part) in theirs)
 
@@ -190,7 +191,12 @@ class _Copier:
     def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
         twins, shared, make = {}, _SHARED_KINDS, self.copy
         for key, part in list(value.items()):  # at once: another thread may be using the model
-            twins[key if type(key) in shared else make(key)] = part if type(part) in shared else make(part)
+            kind = type(part)
+            if kind is OrderedDict and not part and id(part) not in self.memo:  # most attributes are places for hooks
+                twin: Any = self._remember(part, OrderedDict())
+            else:
+                twin = part if kind in shared else make(part)
+            twins[key if type(key) in shared else make(key)] = twin
         return twins
 
     def _known_dict(self, value: dict[Any, Any]) -> dict[Any, Any]:

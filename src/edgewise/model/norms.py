@@ -13,13 +13,14 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GraphNorm, InstanceNorm, LayerNorm
 
 from edgewise.errors import ModelError
+from edgewise.model.module_tree import modules_of
 
 
 @contextmanager
 def norms_of_each_graph(model: nn.Module, data: Data) -> Iterator[None]:
     """For a while, every graph of a batch is normalised by itself."""
     batch = data.get("batch")
-    norms = [m for m in model.modules() if isinstance(m, LayerNorm) and m.mode == "graph"]
+    norms = [m for m in modules_of(model) if isinstance(m, LayerNorm) and m.mode == "graph"]
     if batch is None or not norms or getattr(data, "num_graphs", None) == 1:
         yield
         return
@@ -60,7 +61,7 @@ def norms_of_graphs(model: nn.Module) -> list[nn.Module]:
     """The norms that read all nodes of a graph at once."""
     return [
         module
-        for module in model.modules()
+        for module in modules_of(model)
         if (isinstance(module, LayerNorm) and module.mode == "graph")
         or isinstance(module, (GraphNorm, InstanceNorm))
         or (isinstance(module, nn.BatchNorm1d) and module.running_mean is None)

@@ -28,6 +28,7 @@ from edgewise.model.data_flow import (
 )
 from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
 from edgewise.model.messages import Owners, followed_owners, own_term, plain_owners
+from edgewise.model.module_tree import modules_of
 from edgewise.trees import tree_leaves
 
 
@@ -219,7 +220,7 @@ class _Recorder(OperationMode):
 
             return hook
 
-        jumps = [m for m in model.modules() if isinstance(m, JumpingKnowledge)]
+        jumps = [m for m in modules_of(model) if isinstance(m, JumpingKnowledge)]
         handles = [m.register_forward_pre_hook(step(1)) for m in jumps] + [
             m.register_forward_hook(step(-1)) for m in jumps
         ]

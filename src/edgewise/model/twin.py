@@ -6,12 +6,10 @@ reaches past its copy to the original (a closure over `self`), is borrowed inste
 """
 
 import threading
-import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -24,6 +22,7 @@ from edgewise.errors import ModelError
 from edgewise.model.borrow import borrowed
 from edgewise.model.global_state import Draws, ThreadState, push_mode, quiet_run, thread_kept
 from edgewise.model.module_copy import copied_module, unwrapped
+from edgewise.model.module_tree import holds_functions, modules_of, named_modules
 
 __all__ = ["Twin", "Watch", "lent", "make_twin", "model_lock", "unwrapped", "usable_model", "watch_originals"]
 
@@ -95,10 +94,10 @@ def make_twin(model: nn.Module) -> Twin:
 
 
 def _refuse_lazy(model: nn.Module) -> None:
-    for module in model.modules():
+    for module in modules_of(model):
         for key, tensor in (*module._parameters.items(), *module._buffers.items()):
             if tensor is not None and is_lazy(tensor):
-                name = next(name for name, part in model.named_modules() if part is module)
+                name = next(name for name, part in named_modules(model).items() if part is module)
                 path = f"{name}.{key}" if name else key
                 raise ModelError(
                     f"`model` must be initialised, got {path} without a shape (a lazy layer that has not seen data). "
@@ -162,7 +161,7 @@ class Watch(TorchFunctionMode):
 def _names_of_parts(model: nn.Module) -> dict[int, str]:
     """From the identity of every module, parameter and buffer to its name."""
     names = {}
-    for name, module in model.named_modules():
+    for name, module in named_modules(model).items():
         names[id(module)] = name or "the model itself"
         for key, tensor in [*module._parameters.items(), *module._buffers.items()]:
             if tensor is not None:
@@ -194,36 +193,6 @@ class _OriginalSeenError(BaseException):
 
 def _stop(name: str) -> None:
     raise _OriginalSeenError(name)
-
-
-def holds_functions(model: nn.Module) -> bool:
-    """Whether a module keeps a function of its own (a closure, a bound method, a hook), which may know the original's tensors.
-
-    >>> model = torch.nn.Linear(2, 1)
-    >>> holds_functions(model)
-    False
-    >>> model.block = lambda x: x @ model.weight
-    >>> holds_functions(model)
-    True
-    """
-    return any(_has_function(vars(module).values(), 3) for module in model.modules())
-
-
-_SIMPLE = frozenset((bool, int, float, str, type(None), set, torch.Tensor, nn.Parameter))
-
-
-def _has_function(values: Iterable[Any], depth: int) -> bool:
-    return any(type(value) not in _SIMPLE and _is_function(value, depth) for value in values)
-
-
-def _is_function(value: Any, depth: int) -> bool:
-    """Whether a value is a function that may know the model, or a container with one in it, up to some levels deep."""
-    if isinstance(value, types.FunctionType):
-        return not str(value.__module__).startswith("torch")  # F.relu knows no model
-    if isinstance(value, (types.MethodType, partial)):
-        return True
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return depth > 0 and bool(parts) and _has_function(parts, depth - 1)
 
 
 def usable_model(model: nn.Module, run: Callable[[nn.Module], Result], *, tensors: bool = False) -> tuple[Twin, Result]:

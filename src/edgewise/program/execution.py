@@ -16,6 +16,7 @@ from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.base import joined
 from edgewise.program.levels import Levels
 from edgewise.program.reverse import ReversePass, Slope
+from edgewise.program.small_reverse import is_small, small_gradients
 
 if TYPE_CHECKING:
     from edgewise.question.target import Target
@@ -80,9 +81,11 @@ class LoweredEngine:
         """The same of any numbers of the rows; `slope` gives their gradients by the rows, `[targets, columns]`."""
         if self._known is None:
             return None
-        reverse = ReversePass(self.program, self.levels, self._prepared, self._known, self._slopes)
+        known = (self.program, self.levels, self._prepared, self._known, self._slopes)
         with torch.no_grad():
-            return reverse.run(slope)
+            if is_small(self.program, self.levels, self._known, self._slopes):
+                return small_gradients(*known, slope)
+            return ReversePass(*known).run(slope)
 
 
 class LoweredGraphs(LoweredEngine):

@@ -11,6 +11,7 @@ A GCN of two layers with a ReLU in between is three steps, with W₁ and W₂ in
 """
 
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
@@ -133,7 +134,7 @@ class Program:
     >>> plus = AffineLayer(coefficient=None, root=1.0)                   # every node: itself plus what it receives
     >>> x = torch.tensor([[1.0], [10.0], [100.0]])
     >>> program = Program((MessageStep(plus, Rows(x), 0, call=0), MessageStep(plus, Ref(0), 1, call=1)), 1, num_calls=2)
-    >>> program.segments()                                               # nothing between the calls, nothing at the end
+    >>> program.segments                                               # nothing between the calls, nothing at the end
     [[], []]
     """
 
@@ -149,12 +150,12 @@ class Program:
         """The message layers, call by call."""
         return [step.layer for step in self.messages]
 
-    @property
+    @cached_property
     def messages(self) -> list[MessageStep]:
         """The calls, in order."""
         return [step for step in self.steps if isinstance(step, MessageStep)]
 
-    @property
+    @cached_property
     def is_chain(self) -> bool:
         """Whether there is one call of each depth, on the whole graph."""
         return len(self.messages) == self.num_calls and all(step.part is None for step in self.messages)
@@ -163,6 +164,7 @@ class Program:
         """The calls of a depth, side by side."""
         return [step for step in self.messages if step.call == depth]
 
+    @cached_property
     def segments(self) -> list[list[RowStep]]:
         """The row-wise steps after the calls of each depth."""
         found: list[list[RowStep]] = [[] for _ in range(self.num_calls)]
@@ -174,10 +176,11 @@ class Program:
                 found[depth].append(step)
         return found
 
+    @cached_property
     def segments_by_kind(self) -> list[dict[int, list[RowStep]]]:
         """The same, apart for each kind of nodes: their rows do not mix."""
         found: list[dict[int, list[RowStep]]] = []
-        for segment in self.segments():
+        for segment in self.segments:
             found.append({})
             for step in segment:
                 found[-1].setdefault(step.kind, []).append(step)

@@ -79,7 +79,7 @@ class PartChange:
 
     def drops(self) -> Drops:
         """What every target loses by each of these missing messages."""
-        for depth, segments in enumerate(self.program.segments_by_kind()):
+        for depth, segments in enumerate(self.program.segments_by_kind):
             made: dict[int, list[tuple[int, Tensor, Tensor]]] = {}
             for step in self.program.calls_of(depth):
                 made.setdefault(step.kind, []).append((step.output, *self._through_call(step)))

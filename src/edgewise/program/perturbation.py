@@ -155,7 +155,7 @@ class Differences:
         self.distance = _distance(graph, targets, self.program.num_calls)  # [N]
         self.value = target.value(target.truth)  # [T]
         self.steps = [step for step in self.program.steps if isinstance(step, MessageStep)]
-        self.segments = self.program.segments()
+        self.segments = self.program.segments
         self.columns_only = self._columns_only()
         self.live = _live_after(self)
         self._numberings: dict[int, Numbering] = {}

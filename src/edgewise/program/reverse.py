@@ -44,7 +44,7 @@ def find_slopes(program: Program, known: dict[int, Tensor]) -> dict[tuple[int, i
     diagonal, so one backward pass of the sum over all nodes gives all of it, and a reverse pass only has to multiply.
     """
     found = {}
-    parts = [((call, kind), part) for call, by in enumerate(program.segments_by_kind()) for kind, part in by.items()]
+    parts = [((call, kind), part) for call, by in enumerate(program.segments_by_kind) for kind, part in by.items()]
     for number, segment in parts:
         sources = [source for step in segment for source in step.sources]
         made = {step.output for step in segment}
@@ -123,7 +123,7 @@ class ReversePass:
         if levels.kinds is not None:
             targets = levels.kinds.place[targets]
         self._add(program.output, of_rows(self.known[program.output].index_select(0, targets)))
-        for call, segments in reversed(list(enumerate(program.segments_by_kind()))):
+        for call, segments in reversed(list(enumerate(program.segments_by_kind))):
             for kind, segment in segments.items():
                 slope = self.slopes.get((call, kind))
                 if slope is not None and not any(s.output in self.gradient for s in segment[:-1]):

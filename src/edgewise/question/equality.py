@@ -6,6 +6,7 @@ regression near 30,000, must not hide a difference of 1. Rounding of the numbers
 
 import warnings
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -49,6 +50,25 @@ def scale_of_change(changed: Tensor, true: Tensor) -> Tensor:
     moved = (changed - true).abs().amax(dim=0) if len(true) else true.new_zeros(true.shape[1:])
     size = true.abs().amax(dim=0) if len(true) else moved
     return torch.where(moved > 0, moved, size)
+
+
+_FEW = 2**17
+"""Numbers that are kept to be used again."""
+
+
+@lru_cache(maxsize=8)
+def _first_weights(size: int, num_layers: int, dtype: torch.dtype) -> Tensor:
+    return random_weight(torch.arange(size), num_layers, torch.empty(0, dtype=dtype))
+
+
+def first_random_weights(size: int, num_layers: int, like: Tensor) -> Tensor:
+    """The weights `[L, size]` of the numbers from 0 on; not to be written into, as they may be kept for the next question.
+
+    They say nothing about any model: the same numbers come out whenever they are drawn.
+    """
+    if like.is_cuda or size * num_layers > _FEW:
+        return random_weight(torch.arange(size, device=like.device), num_layers, like)
+    return _first_weights(size, num_layers, like.dtype)
 
 
 def random_weight(ids: Tensor, num_layers: int, like: Tensor) -> Tensor:

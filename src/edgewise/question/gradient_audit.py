@@ -10,7 +10,6 @@ float64 is run, and no module of the model.
 
 import copy
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -72,11 +71,10 @@ def audit_slopes(question: PosedQuestion, position: int = 0) -> AuditedSlope | N
     random = [2 * random_weight(part, question.num_layers, like) - 1 for part in ids]
     scored = torch.tensor(question.separable, device=like.device).view(-1, 1).to(like.dtype)
     directions = [(edge, own * scored) for edge, own in (random, [torch.ones_like(part) for part in random])]
-    lowered = _lowered_values(question, positions, ids, directions)
     found: AuditedSlope | None = None
-    for number, along in enumerate(directions):
+    for along in directions:
         try:
-            values = lowered[number] if lowered else _values_along(question, positions, ids, along)
+            values = _lowered_values(question, positions, ids, along) or _values_along(question, positions, ids, along)
         except StaleQuestionError:
             raise
         except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
@@ -131,8 +129,8 @@ def _values_along(
                 WeightedModel(call, layers, trace), replace(copies, data=graph_in_double(copies.data))
             )
             steps = torch.tensor(STEPS if len(graphs) == 1 else STEPS[number : number + 1], dtype=torch.float64)
-            edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[:1])
-            own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1:])
+            edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[0])
+            own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1])
             found.append(engine.output(edge, own))
         values: list[float] = target.value(torch.cat(found)).tolist()
         return values
@@ -146,28 +144,25 @@ def _values_along(
 
 
 def _lowered_values(
-    question: PosedQuestion, positions: Tensor, ids: tuple[Tensor, Tensor], directions: list[Direction]
-) -> list[list[float]]:
-    """The same through the program of a lowered model, for all directions and steps in one pass.
+    question: PosedQuestion, positions: Tensor, ids: tuple[Tensor, Tensor], along: Direction
+) -> list[float]:
+    """The same through the program of a lowered model, for all steps in one pass.
 
     Empty if the model is not lowered, or if its program does not give the target's number in float64.
     """
     if question.lowering is None:
         return []
-    repeated = positions.repeat(len(directions) * len(STEPS))
-    steps = torch.tensor(STEPS, dtype=torch.float64).repeat(len(directions))
-    edges, owns = zip(*directions, strict=True)
+    repeated, steps = positions.repeat(len(STEPS)), torch.tensor(STEPS, dtype=torch.float64)
     try:
         with question.borrowed(), torch.no_grad():
             engine = question.lowering.double_engine(question.places(repeated))
-            edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], edges)
-            own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], owns)
-            values = as_logit(sub_target(question, repeated)).value(engine.output(edge, own)).view(len(directions), -1)
+            edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[0])
+            own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1])
+            found: list[float] = as_logit(sub_target(question, repeated)).value(engine.output(edge, own)).tolist()
     except (RuntimeError, TypeError, ValueError) as reason:  # a number is float32 for good: the model is run instead
         log.debug("the program does not run in float64: %s", reason)
         return []
-    found: list[list[float]] = values.tolist()
-    return found if is_true(found[0][0], question, positions) else []
+    return found if is_true(found[0], question, positions) else []
 
 
 def is_true(value: float, question: PosedQuestion, positions: Tensor) -> bool:
@@ -177,18 +172,14 @@ def is_true(value: float, question: PosedQuestion, positions: Tensor) -> bool:
     return abs(value - truth) <= 1e-3 * max(abs(truth), 1e-3)
 
 
-def _moved(steps: Tensor, owner: Tensor, item: Tensor, ids: Tensor, directions: Sequence[Tensor]) -> Tensor:
-    """1 + t · d for every copy, `[L, copies]`: t is its owner's step, d the direction of the edge (or node) that it copies.
-
-    `directions` are `[L, ids]` each; owners 0 to 4 follow the first one, 5 to 9 the second.
-    """
+def _moved(steps: Tensor, owner: Tensor, item: Tensor, ids: Tensor, along: Tensor) -> Tensor:
+    """1 + t · d for every copy, `[L, copies]`: t is its owner's step, d `[L, ids]` the direction of the edge or node it copies."""
     if len(ids) == 0:
-        return torch.ones(len(directions[0]), len(item), dtype=torch.float64, device=owner.device)
+        return torch.ones(len(along), len(item), dtype=torch.float64, device=owner.device)
     known, order = ids.sort()
     place = torch.searchsorted(known, item).clamp(max=len(known) - 1)
     step = steps.to(owner.device)[owner] * (known[place] == item)  # an edge of the rim keeps its weight
-    at = order[place] + len(ids) * torch.div(owner, len(STEPS), rounding_mode="floor").clamp(max=len(directions) - 1)
-    return 1 + step * torch.cat(list(directions), dim=1).double()[:, at]
+    return 1 + step * along.double()[:, order[place]]
 
 
 def graph_in_double(graph: Data) -> Data:

@@ -19,7 +19,15 @@ from edgewise.model.head import ModelOutput, read_output
 from edgewise.model.trace import Trace
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
 from edgewise.program.lowering import Lowering, lower_nodes
-from edgewise.question.equality import NOT_REPEATABLE, Audit, close, random_weight, scale_of_change, warn_not_local
+from edgewise.question.equality import (
+    NOT_REPEATABLE,
+    Audit,
+    close,
+    first_random_weights,
+    random_weight,
+    scale_of_change,
+    warn_not_local,
+)
 from edgewise.question.subject import Subject
 
 log = logging.getLogger("edgewise")
@@ -164,8 +172,7 @@ class NodeModel:
     def _random_weights(self) -> tuple[Tensor, Tensor]:
         """ω `[L, E]` and s `[L, N]`, the same for every question about this graph."""
         sizes = (self.graph.edge_index.size(1), self.graph.num_nodes)
-        ids = [torch.arange(size, device=self.device) for size in sizes]
-        edge, own = (random_weight(i, self.num_layers, self.trace.output) for i in ids)
+        edge, own = (first_random_weights(size, self.num_layers, self.trace.output) for size in sizes)
         return edge, own
 
     def _probe(self) -> Tensor:

@@ -6,7 +6,6 @@ Scores are sparse from the start, so that memory grows with what is not zero, an
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -84,10 +83,7 @@ class SetBuilder:
         rows = found.detach().reshape(1 if self.level == "input" else self.question.num_layers, owner.numel())
         pieces = []
         if rows.numel() < _FEW and not rows.is_cuda:
-            layers, copy = (torch.from_numpy(part) for part in np.nonzero(rows.numpy()))
-            row = owner.index_select(0, copy)
-            place = column.index_select(0, copy) + layers * (width if width.numel() == 1 else width[row])
-            pieces.append((positions.index_select(0, row), place, rows[layers, copy]))
+            pieces.append(_nonzero(positions, owner, column, width, rows))
             rows = rows[:0]
         for layer, scores in enumerate(rows):
             scores = scores if counts is None or self.level == "input" else scores[: counts[layer]]
@@ -150,3 +146,13 @@ class SetBuilder:
             together = [torch.cat(column) for column in zip(*((p.row, p.place, p.score) for p in parts), strict=True)]
             parts = [self._strongest(*together)]
         return Entries(parts, len(self.question.index))
+
+
+def _nonzero(positions: Tensor, owner: Tensor, column: Tensor, width: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+    """(row, place, score) of what is not zero of few scores `[L, copies]`, in numpy, whose calls cost less than torch's."""
+    scores = rows.numpy()
+    layers, copy = scores.nonzero()
+    row = owner.numpy()[copy]
+    place = column.numpy()[copy] + layers * (int(width) if width.numel() == 1 else width.numpy()[row])
+    found = (positions.numpy()[row], place, scores[layers, copy])
+    return tuple(torch.from_numpy(part) for part in found)

@@ -44,7 +44,7 @@ class NodeStates:
         self.kind_of = {step.output: step.kind for step in self.program.steps}
         widths = {value: rows.size(1) if rows.dim() > 1 else 1 for value, rows in recording.known.items()}
         self.layout: Layout = lay_out(self.program, widths, recording.moving, share=rule.is_gradient)
-        self._segments = self.program.segments_by_kind()
+        self._segments = self.program.segments_by_kind
         self._raised_sums: dict[int, Tensor] = {}
         self.maps = [[], *(self._maps_to(depth) for depth in range(1, self.num_calls))]
         """Per depth ≥ 1: the Jacobians of the states before it."""

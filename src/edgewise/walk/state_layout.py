@@ -134,7 +134,7 @@ def _shared(program: Program, depth: int, widths: dict[int, int]) -> dict[int, i
 
     A sum of results, and of what does not depend on them, is one group if nothing else reads its parts.
     """
-    segment = program.segments()[depth]
+    segment = program.segments[depth]
     readers: dict[int, int] = {}
     for step in program.steps:
         for source in step.sources:

@@ -22,7 +22,7 @@ _FEW = 2**16
 
 
 @dataclass(frozen=True, eq=False)
-class _Constant:
+class Prepared:
     """Features that no weight changes: what is sent (through the matrix already, if that makes rows shorter), and own terms."""
 
     sent: Tensor
@@ -64,9 +64,9 @@ class AffineLayer(Layer):
         narrow = self.matrix is not None and self.matrix.size(0) < self.matrix.size(1)
         sent = self.difference(table) if narrow else table
         if narrow and self.loop is not None and self.root is None:  # the loop sends what is sent to others
-            return _Constant(sent, narrow, sent * self.loop.view(-1, 1))
+            return Prepared(sent, narrow, sent * self.loop.view(-1, 1))
         everyone = torch.arange(len(table), device=table.device)
-        return _Constant(sent, narrow, self.own_difference(table, everyone))
+        return Prepared(sent, narrow, self.own_difference(table, everyone))
 
     def of_kind(self, nodes: Tensor) -> "AffineLayer":
         """Added loops of some nodes."""
@@ -76,7 +76,7 @@ class AffineLayer(Layer):
         """Further rows, through the matrix where the others are."""
         sent = torch.cat([prepared.sent, self.difference(rows) if prepared.projected else rows])
         own = self.own_difference(rows, node)
-        return _Constant(sent, prepared.projected, None if own is None else torch.cat([prepared.own, own]))
+        return Prepared(sent, prepared.projected, None if own is None else torch.cat([prepared.own, own]))
 
     def pull_back(self, gradient: Tensor, near: Hop, onto: Hop) -> list[tuple[Tensor, Tensor | None]]:
         """The gradient of the table, in factors: `(left, right)` with left `[rows, out]` and right `[out, in]` (None: 1).
@@ -98,9 +98,9 @@ class AffineLayer(Layer):
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """`[heads, out]`. Sum first, then the matrix: heads are fewer than tails."""
-        sent = table.sent if isinstance(table, _Constant) else table
+        sent = table.sent if isinstance(table, Prepared) else table
         received = weighted_sum(self._of_edges(hop, weight), sent, hop)  # [heads, in]
-        if isinstance(table, _Constant):
+        if isinstance(table, Prepared):
             return self._finish(received, self._constant_rest(table, hop, own), projected=table.projected)
         if self.loop is not None:
             mine = self.loop.index_select(0, hop.node)  # [heads]
@@ -118,7 +118,7 @@ class AffineLayer(Layer):
             return received if rest is None else received + rest
         return received @ self.matrix.t() if rest is None else torch.addmm(rest, received, self.matrix.t())
 
-    def _constant_rest(self, table: _Constant, hop: Hop, own: Tensor | None) -> Tensor | None:
+    def _constant_rest(self, table: Prepared, hop: Hop, own: Tensor | None) -> Tensor | None:
         """Own terms and bias for a prepared table: `[heads, out]`, `[out]` or None; kept by the hop for the next pass."""
         terms, bias = table.own, self.bias
         if terms is None:
@@ -147,7 +147,7 @@ class AffineLayer(Layer):
         With g the gradient of z `[heads, out]`: ∂/∂ω_e = c_e (Bᵀ g_v) · x_u, ∂/∂s_v = g_v · (own term of v), and the gradient
         of a sender is the sum of c_e Bᵀ g_v over its edges (`onward` is Bᵀ g, `[heads, in]`).
         """
-        constant = table if isinstance(table, _Constant) else None
+        constant = table if isinstance(table, Prepared) else None
         projected = constant is not None and constant.projected
         onward = gradient if projected or self.matrix is None else gradient @ self.matrix
         own_onward: Tensor | None = None
@@ -234,15 +234,15 @@ class AffineLayer(Layer):
 
     def message(self, table: Any, edge: Tensor, sender: Tensor) -> Tensor:
         """What some edges add to the outputs of their receivers, `[n, out]`."""
-        rows = (table.sent if isinstance(table, _Constant) else table).index_select(0, sender)
-        rows = rows if isinstance(table, _Constant) and table.projected else self.difference(rows)
+        rows = (table.sent if isinstance(table, Prepared) else table).index_select(0, sender)
+        rows = rows if isinstance(table, Prepared) and table.projected else self.difference(rows)
         return self.weighted(edge, rows)
 
     def own_term(self, table: Any, node: Tensor) -> Tensor | None:
         """What some nodes' own terms add to their outputs, `[n, out]`; None: the layer has none."""
         if self.loop is None and self.root is None:  # the table may then be that of other nodes
             return None
-        if isinstance(table, _Constant):
+        if isinstance(table, Prepared):
             return None if table.own is None else table.own.index_select(0, node)
         return self.own_difference(table.index_select(0, node), node)
 

@@ -55,8 +55,11 @@ def mean_share(call: Call, data: Data) -> Tensor:
 
 
 def fixed(parameter: Tensor | None) -> Tensor | None:
-    """A parameter without its gradient; None stays None."""
-    return None if parameter is None else parameter.detach()
+    """A copy of a parameter without its gradient; None stays None.
+
+    A copy, because arrays are made of it, and torch marks memory that numpy shares as fixed in size for good.
+    """
+    return None if parameter is None else parameter.detach().clone()
 
 
 # --- GCNConv and SGConv: normalised sums, the node itself through an added loop ----------------------------------------
@@ -67,7 +70,7 @@ def lower_gcn(conv: GCNConv, calls: list[Call], data: Data) -> list[Any]:
     if conv.aggr not in ("add", "sum"):
         raise Unsupported(f"GCNConv with aggr={conv.aggr!r}")
     coefficient, loop = by_owner(calls[0], calls[0].arguments.get("edge_weight"), data)
-    return [AffineLayer(coefficient, matrix=conv.lin.weight.detach(), loop=loop, bias=fixed(conv.bias))]
+    return [AffineLayer(coefficient, matrix=fixed(conv.lin.weight), loop=loop, bias=fixed(conv.bias))]
 
 
 def lower_sgc(conv: SGConv, calls: list[Call], data: Data) -> list[Any]:
@@ -127,8 +130,8 @@ def lower_sage(conv: SAGEConv, calls: list[Call], data: Data) -> list[Any]:
     if conv.project:
         raise Unsupported("SAGEConv with project=True")
     coefficient, _ = by_owner(calls[0], _per_message(conv, calls[0], data), data)
-    root = conv.lin_r.weight.detach() if conv.root_weight else None
-    layer = AffineLayer(coefficient, matrix=conv.lin_l.weight.detach(), root=root, bias=fixed(conv.lin_l.bias))
+    root = fixed(conv.lin_r.weight) if conv.root_weight else None
+    layer = AffineLayer(coefficient, matrix=fixed(conv.lin_l.weight), root=root, bias=fixed(conv.lin_l.bias))
     return [layer, RowFunction.of(functional.normalize, p=2.0, dim=-1)] if conv.normalize else [layer]
 
 
@@ -138,8 +141,8 @@ def lower_graph_conv(conv: GraphConv, calls: list[Call], data: Data) -> list[Any
     return [
         AffineLayer(
             coefficient,
-            matrix=conv.lin_rel.weight.detach(),
-            root=conv.lin_root.weight.detach(),
+            matrix=fixed(conv.lin_rel.weight),
+            root=fixed(conv.lin_root.weight),
             bias=fixed(conv.lin_rel.bias),
         )
     ]
