@@ -79,7 +79,9 @@ def test_chains_of_affine_layers_take_it():
 
 
 @pytest.mark.parametrize(
-    ("names", "residual"), [(["gat", "gcn"], False), (["gcn", "gcn", "gcn"], True)], ids=["attention", "a value read twice"]
+    ("names", "residual"),
+    [(["gat", "gcn"], False), (["gcn", "gcn", "gcn"], True)],
+    ids=["attention", "a value read twice"],
 )
 def test_other_programs_do_not(names, residual):
     engine, _ = engine_of(Chain(names, nn.Tanh(), residual=residual), random_data(0), 1)

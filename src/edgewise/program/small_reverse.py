@@ -70,15 +70,16 @@ def small_gradients(
         nodes, senders, receivers = node[:heads], sender[:edges], head[:edges]
         if slope is not None:
             gradient = gradient * slope.derivative.numpy()[nodes]
-        table = prepared[step.output] if step.is_prepared else _sent(step, known)
-        affine = _Numbers(step.layer)
-        onward, own = affine.onward(gradient, table, nodes)
+        table: Any = prepared[step.output] if step.is_prepared else _sent(step, known)
+        affine: Any = step.layer.as_arrays  # type: ignore[attr-defined]  # `is_small` has seen that it is affine
+        onward, own = _onward(affine, gradient, table, nodes)
         sent = table.sent if isinstance(table, Prepared) else table
         products = np.einsum("ij,ij->i", onward[receivers], sent.numpy()[senders])
         weights = None if affine.coefficient is None else affine.coefficient[edge_id[:edges]]
         of_edges[step.call, :edges] = products if weights is None else products * weights
         if own is not None:
-            own_rows = (table.own if isinstance(table, Prepared) else table).numpy()[nodes]
+            mine: Any = table.own if isinstance(table, Prepared) else table
+            own_rows = mine.numpy()[nodes]
             of_own[step.call, :heads] = np.einsum("ij,ij->i", own, own_rows)
         if not step.is_prepared:
             gradient = _received(onward[receivers], weights, tail[:edges], levels.pairs_after(step.call))
@@ -100,27 +101,18 @@ def _received(rows: Array, weights: Array | None, place: Array, size: int) -> Ar
     return np.bincount(places, rows.ravel(), minlength=size * width).reshape(size, width).astype(rows.dtype)
 
 
-class _Numbers:
-    """The numbers of an affine layer, as arrays."""
+def _onward(affine: Any, gradient: Array, table: Any, nodes: Array) -> tuple[Array, Array | None]:
+    """The gradient of what edges bring, and of the heads' own rows: `[heads, in]` each, None without an own term.
 
-    def __init__(self, layer: Any) -> None:
-        self.coefficient, self.matrix, self.loop = (
-            None if part is None else part.detach().numpy() for part in (layer.coefficient, layer.matrix, layer.loop)
-        )
-        self.root = layer.root.detach().numpy() if isinstance(layer.root, Tensor) else layer.root
-
-    def onward(self, gradient: Array, table: Any, nodes: Array) -> tuple[Array, Array | None]:
-        """The gradient of what edges bring, and of the heads' own rows: `[heads, in]` each, None without an own term.
-
-        Own terms of a prepared table are known already, so their gradient is that of the output.
-        """
-        constant = table if isinstance(table, Prepared) else None
-        projected = constant is not None and constant.projected
-        onward = gradient if projected or self.matrix is None else gradient @ self.matrix
-        if constant is not None:
-            return onward, None if constant.own is None else gradient
-        own = None if self.loop is None else onward * self.loop[nodes][:, None]
-        if self.root is not None:
-            through = onward * self.root if isinstance(self.root, float) else gradient @ self.root
-            own = through if own is None else own + through
-        return onward, own
+    Own terms of a prepared table are known already, so their gradient is that of the output.
+    """
+    constant = table if isinstance(table, Prepared) else None
+    projected = constant is not None and constant.projected
+    onward = gradient if projected or affine.matrix is None else gradient @ affine.matrix
+    if constant is not None:
+        return onward, None if constant.own is None else gradient
+    own = None if affine.loop is None else onward * affine.loop[nodes][:, None]
+    if affine.root is not None:
+        through = onward * affine.root if isinstance(affine.root, float) else gradient @ affine.root
+        own = through if own is None else own + through
+    return onward, own

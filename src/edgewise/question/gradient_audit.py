@@ -173,7 +173,7 @@ def is_true(value: float, question: PosedQuestion, positions: Tensor) -> bool:
 
 
 def _moved(steps: Tensor, owner: Tensor, item: Tensor, ids: Tensor, along: Tensor) -> Tensor:
-    """1 + t · d for every copy, `[L, copies]`: t is its owner's step, d `[L, ids]` the direction of the edge or node it copies."""
+    """1 + t · d for every copy, `[L, copies]`: t is its owner's step, d `[L, ids]` the direction of what it copies."""
     if len(ids) == 0:
         return torch.ones(len(along), len(item), dtype=torch.float64, device=owner.device)
     known, order = ids.sort()

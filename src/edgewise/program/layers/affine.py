@@ -7,6 +7,7 @@ differences.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -58,6 +59,13 @@ class AffineLayer(Layer):
     """`[out, in]`, or a number that multiplies x before `matrix`."""
     bias: Tensor | None = None
     """`[out]`."""
+
+    @cached_property
+    def as_arrays(self) -> "AffineLayer":
+        """The same with numpy arrays, as small passes read them."""
+        parts: dict[str, Any] = {name: getattr(self, name) for name in ("coefficient", "matrix", "loop", "root")}
+        parts = {name: part.numpy() if isinstance(part, Tensor) else part for name, part in parts.items()}
+        return replace(self, **parts)
 
     def prepare(self, table: Tensor) -> Any:
         """Own terms, and the matrix where it makes rows shorter: once for all targets."""
