@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgewise.algorithms.deep_lift import deep_lift
+from edgewise.algorithms.degree import degree
 from edgewise.algorithms.eig_search import eig_search, lowered_eig_search
 from edgewise.algorithms.gnn_explainer import gnn_explainer, gnn_explainer_fast
 from edgewise.algorithms.gradient import gradient, integrated_gradients, positive_gradient
@@ -117,6 +118,14 @@ _ROWS = (
         {"steps": 50},
     ),
     Method("deep_lift", deep_lift, "5 forward passes, 1 backward pass", "Shrikumar et al., ICML 2017", stepwise=True),
+    Method(
+        "degree",
+        degree,
+        "3 forward passes per edge (and layer) of the largest target",
+        "Feng et al., ICLR 2022",
+        by_edge=True,
+        stepwise=True,
+    ),
     Method(
         "lrp",
         None,

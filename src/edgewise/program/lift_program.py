@@ -21,17 +21,18 @@ from edgewise.program.layers.attention import AttentionLayer
 from edgewise.program.layers.gine import EdgeReluLayer
 from edgewise.program.lift_layers import attention_messages, edge_relu_messages
 from edgewise.program.lift_rules import Lift, fixed
-from edgewise.program.operations import Kind, kind_of, plain_name, row_arguments
-
-_AFFINE_KINDS = (Kind.UNCHANGED, Kind.SUM, Kind.JOIN, Kind.SHAPE, Kind.FILL)
-_AFFINE_NAMES = (
-    *("neg", "sum", "mean", "expand_as", "scatter_add", "index_add", "index_select", "gather", "getitem", "transpose"),
-    *("permute", "t", "squeeze"),
+from edgewise.program.operations import (
+    PRODUCTS,
+    QUOTIENTS,
+    Kind,
+    is_affine,
+    kind_of,
+    plain_name,
+    row_arguments,
+    takes_shape_of,
 )
-_FIRST_ALONE = ("linear", "matmul", "batch_norm")
+
 _BENT = (Kind.RECTIFIER, Kind.ACTIVATION, Kind.ELEMENTWISE)
-_PRODUCTS = ("mul", "rmul", "imul", "multiply")
-_QUOTIENTS = ("div", "true_divide", "truediv", "itruediv", "divide")
 
 
 class LiftProgram(Domain[Lift]):
@@ -77,11 +78,11 @@ class LiftProgram(Domain[Lift]):
 
     def operation(self, step: RowStep, sources: list[Lift]) -> Lift:
         """A row-wise step: affine ones as they are, others by their rule."""
-        if not any(source.moves for source in sources):
+        name, (args, kwargs) = plain_name(step.function), step.filled(list(sources))
+        if not any(_moves(source) for source in (args[:1] if takes_shape_of(step.function) else sources)):
             return fixed(step.run([source.actual for source in sources]))
         moving = [place for place, source in enumerate(sources) if source.moves]
-        name, (args, kwargs) = plain_name(step.function), step.filled(list(sources))
-        if _is_affine(step, name, args, moving):
+        if is_affine(step.function, args, kwargs, _moves):
             return rules.linear(lambda *rows: step.run(list(rows)), *sources)
         found = _by_factors(name, args, kwargs) or _bent(step, name, args, sources, moving)
         rule = _NORMS.get(name)
@@ -98,6 +99,10 @@ def _both(function: Callable[[Any], Any], value: Lift) -> Lift:
     return Lift(actual, function(value.reference) if value.moves else actual)
 
 
+def _moves(value: Any) -> bool:
+    return isinstance(value, Lift) and value.moves
+
+
 def _lift(value: Any) -> Lift:
     """A factor: a value, or a plain number."""
     return value if isinstance(value, Lift) else fixed(value if isinstance(value, Tensor) else torch.tensor(value))
@@ -105,9 +110,9 @@ def _lift(value: Any) -> Lift:
 
 def _by_factors(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lift | None:
     """A product or a quotient of two values; None: it is none."""
-    if name in _PRODUCTS:
+    if name in PRODUCTS and len(args) == 2:
         return rules.product(*(_lift(value) for value in args[:2]))
-    if name in _QUOTIENTS and not kwargs.get("rounding_mode"):
+    if name in QUOTIENTS and len(args) == 2 and not kwargs.get("rounding_mode"):
         return rules.quotient(*(_lift(value) for value in args[:2]))
     return None
 
@@ -122,22 +127,6 @@ def _bent(step: RowStep, name: str, args: tuple[Any, ...], sources: list[Lift], 
     if name in ("max", "maximum", "min", "minimum") and len(args) == 2:
         return rules.largest(args[0], args[1], 1.0 if name.startswith("max") else -1.0)
     return None
-
-
-def _is_affine(step: RowStep, name: str, args: tuple[Any, ...], moving: list[int]) -> bool:
-    """Whether a step is an affine function of what moves."""
-    kind = kind_of(step.function, step.arguments[0])
-    if name in _FIRST_ALONE:
-        rows = row_arguments(step.function, *step.arguments)
-        return rows is not None and len(moving) == 1 and isinstance(args[0], Lift) and args[0].moves
-    if kind is Kind.UNCHANGED:
-        return row_arguments(step.function, *step.arguments) is not None  # no dropout that is on
-    if name == "where":
-        return not (isinstance(args[0], Lift) and args[0].moves)
-    if kind is Kind.SCALE:
-        only_first = len(moving) == 1 and isinstance(args[0], Lift) and args[0].moves
-        return name == "neg" or (len(moving) == 1 if name in _PRODUCTS else only_first)
-    return kind in _AFFINE_KINDS or name in _AFFINE_NAMES
 
 
 def _of_one(step: RowStep, sources: list[Lift], place: int) -> Callable[[Tensor], Tensor]:

@@ -102,19 +102,30 @@ class AttentionLayer(Layer):
 
     def attention(self, table: Tensor, hop: Hop) -> tuple[Tensor, Tensor | None]:
         """α of the edges `[edges, H]`, and of the added loops `[heads of the hop, H]`; None: the layer adds none."""
-        return self._attention(self.prepare(table), hop)
+        return self.attention_of(self.prepare(table), hop)
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """Softmax over what each node receives, then the weighted sum: `[heads of the hop, out]`."""
-        sides = table if isinstance(table, _Sides) else self.prepare(table)
-        attention, of_loop = self._attention(sides, hop)
-        received = _sum_by_head(attention * weight.view(-1, 1), sides.sent, hop)  # [heads of the hop, H, channels]
+        sides = self.as_sides(table)
+        return self.attended(sides, self.attention_of(sides, hop), hop, weight, own)
+
+    def as_sides(self, table: Any) -> _Sides:
+        """Both projections of a table; what is prepared already stays as it is."""
+        found: _Sides = table if isinstance(table, _Sides) else self.prepare(table)
+        return found
+
+    def attended(
+        self, sides: _Sides, attention: tuple[Tensor, Tensor | None], hop: Hop, weight: Tensor, own: Tensor | None
+    ) -> Tensor:
+        """What the heads make of these rows under given attention: linear in the rows."""
+        of_edges, of_loop = attention
+        received = _sum_by_head(of_edges * weight.view(-1, 1), sides.sent, hop)  # [heads of the hop, H, channels]
         if of_loop is not None:
             of_loop = of_loop * self.loop_weight(hop, weight, own)
             received = received + of_loop.unsqueeze(-1) * hop.own_rows(sides.sent)
         return self.finish(received, sides, hop, own)
 
-    def _attention(self, sides: _Sides, hop: Hop) -> tuple[Tensor, Tensor | None]:
+    def attention_of(self, sides: _Sides, hop: Hop) -> tuple[Tensor, Tensor | None]:
         """As `attention`, from rows that are projected already."""
         by_sender, by_receiver = self.sides_of_attention(sides)
         receiver = hop.own_rows(by_receiver)  # [heads of the hop, …]
