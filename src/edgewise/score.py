@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from edgewise.arrays import LayerWeight, SelfWeight
 from edgewise.contract import checked
-from edgewise.errors import InputError
+from edgewise.errors import InputError, ModelError
 from edgewise.graph.type_table import TypeTable
 from edgewise.program.execution import LoweredEngine
 from edgewise.question import PosedQuestion, pose, sub_target
@@ -153,6 +153,16 @@ class Score:
             return None
         with self._question.borrowed():
             return self._engine.gradients(self.target)
+
+    def stepwise(self, method: str) -> LoweredEngine:
+        """The engine of a lowered program, for methods that interpret its steps; refused where the model itself is run."""
+        if isinstance(self._engine, LoweredEngine):
+            return self._engine
+        why = "the decoder of a link" if isinstance(self._engine, LinkEngine) else "this model"
+        raise ModelError(
+            f"{method} follows a model step by step, and {why} has steps that Edgewise does not know: it is run as it is. Use "
+            f"method='integrated_gradients' or method='occlusion', which need no steps."
+        )
 
     def _check(self, weight: Tensor, columns: int, name: str, start: str) -> None:
         """Weights have a row for each layer and a column for each copy; `start` is the call that makes such weights."""

@@ -46,7 +46,7 @@ def engine_of(model, data, node):
 
 
 def both(engine, target):
-    known = (engine.program, engine.levels, engine._prepared, engine._known, engine._slopes)
+    known = (engine.program, engine.levels, engine.prepared, engine._known, engine._slopes)
     with torch.no_grad():
         return small_gradients(*known, target.slope), ReversePass(*known).run(target.slope)
 

@@ -15,7 +15,8 @@ from edgewise.adapters.pyg_masks import ScoreBlock, largest, summed, unit
 from edgewise.adapters.pyg_question import PyGQuestion
 from edgewise.adapters.pyg_types import typed_edge_scores, typed_node_scores
 from edgewise.algorithms.feature_methods import FEATURE_METHODS
-from edgewise.algorithms.registry import find_method, read_settings
+from edgewise.algorithms.method_settings import read_settings
+from edgewise.algorithms.registry import find_method
 from edgewise.arguments import one_of
 from edgewise.contract import checked
 from edgewise.random_numbers import random_scores, uniform

@@ -1,21 +1,23 @@
 """The one table of methods: documentation, command line, benchmarks and the tests of all methods are loops over it.
 
 A new method is one row of `_ROWS`: its function `(Score, level, **settings) → CopyScores`, its cost, its reference and the
-defaults of its settings. `find_method` and `read_settings` check what a user asks for. The yardsticks
-need no file of their own: `full` is here, and `random` is drawn when it is read (`random_numbers.random_scores`).
+defaults of its settings. `find_method` checks what a user asks for, `method_settings.py` the settings. The yardsticks need
+no file of their own: `full` is here, and `random` is drawn when it is read (`random_numbers.random_scores`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from edgewise.algorithms.deep_lift import deep_lift
+from edgewise.algorithms.degree import degree
 from edgewise.algorithms.eig_search import eig_search, lowered_eig_search
 from edgewise.algorithms.gnn_explainer import gnn_explainer, gnn_explainer_fast
 from edgewise.algorithms.gradient import gradient, integrated_gradients, positive_gradient
 from edgewise.algorithms.occlusion import lowered_occlusion, occlusion
 from edgewise.algorithms.shapley import shapley
 from edgewise.algorithms.walk_sums import goat_walks, lrp
-from edgewise.arguments import did_you_mean, one_of, real_number, whole_number
+from edgewise.arguments import one_of
 from edgewise.contract import checked
 from edgewise.errors import SettingError
 from edgewise.score import LEVELS, CopyScores, Score, SparseScores, in_computation_graph
@@ -49,6 +51,8 @@ class Method:
     """`(question, level, memory, **settings)`, instead of `function`: made from walks."""
     outside: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
     """Instead of `function`, for explainers from elsewhere: they take the whole question and run the model themselves."""
+    stepwise: bool = False
+    """Whether it interprets the steps of a lowered program, and refuses models that are run as they are."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What an explanation's settings say besides."""
 
@@ -112,6 +116,15 @@ _ROWS = (
         "`steps` backward passes",
         "Sundararajan et al., ICML 2017",
         {"steps": 50},
+    ),
+    Method("deep_lift", deep_lift, "5 forward passes, 1 backward pass", "Shrikumar et al., ICML 2017", stepwise=True),
+    Method(
+        "degree",
+        degree,
+        "3 forward passes per edge (and layer) of the largest target",
+        "Feng et al., ICLR 2022",
+        by_edge=True,
+        stepwise=True,
     ),
     Method(
         "lrp",
@@ -226,62 +239,3 @@ def check_level(level: Any) -> None:
     edgewise.errors.SettingError: Unknown level 'layers'. Choose one of: input, layer. Did you mean 'layer'?
     """
     one_of("level", level, LEVELS)
-
-
-_OPTIONS = (
-    "index",
-    "level",
-    "target",
-    "task",
-    "mode",
-    "of",
-    "forward",
-    "top",
-    "memory",
-    "batch_size",
-    "device",
-    "seed",
-)
-"""Arguments of `explain`: a misspelt one arrives here as an unknown setting."""
-_POSITIVE_WHOLE = ("epochs", "steps", "samples", "passes")
-_NUMBERS = ("lr", "edge_size", "edge_ent", "epsilon", "w_base")
-_RANGES: dict[str, dict[str, Any]] = {
-    "lr": {"above": 0, "at_most": 1000},
-    "edge_size": {"at_least": 0},
-    "edge_ent": {"at_least": 0},
-}
-_SWITCHES = ("undirected",)
-
-
-def read_settings(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The method's settings with defaults filled in; unknown names and impossible values are refused.
-
-    >>> read_settings(methods()["shapley"], {"samples": 10})
-    {'samples': 10}
-    >>> read_settings(methods()["shapley"], {"sample": 10})
-    Traceback (most recent call last):
-    edgewise.errors.SettingError: shapley has no setting 'sample'. Its settings are: samples. Did you mean 'samples'?
-    """
-    for name in given:
-        if name not in method.settings:
-            known = ", ".join(method.settings) or "none"
-            hint = did_you_mean(name, [*method.settings, *_OPTIONS])
-            raise SettingError(f"{method.name} has no setting {name!r}. Its settings are: {known}.{hint}")
-    settings = {**method.settings, **given}
-    return {name: _checked(name, value, method.settings[name]) for name, value in settings.items()}
-
-
-def _checked(name: str, value: Any, default: Any) -> Any:
-    """A setting's value, refused if it is outside its range; settings without a range are checked by their method."""
-    if name in _POSITIVE_WHOLE:
-        return whole_number(name, value, at_least=1, such_as=default)
-    if name in _NUMBERS:
-        real_number(name, value, such_as=default, **_RANGES.get(name, {}))
-    if name in _SWITCHES and not isinstance(value, bool):
-        raise SettingError(f"`{name}` must be True or False, got {value!r}. Use {name}={default}, for example.")
-    if name == "w_base" and value == 1:
-        raise SettingError(
-            f"`w_base` must differ from 1, the weight that every edge has already, got {value!r}. "
-            f"Use w_base={default}, for example."
-        )
-    return value

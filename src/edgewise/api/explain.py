@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from edgewise.algorithms.registry import Method, find_method, read_settings
+from edgewise.algorithms.method_settings import read_settings
+from edgewise.algorithms.registry import Method, find_method
 from edgewise.arguments import one_of, whole_number
 from edgewise.contract import checked
 from edgewise.progress import progress_bar

@@ -23,6 +23,8 @@ def preflight(question: PosedQuestion, way: str) -> str:
     rows, slow = [("method", "level", "seconds", "memory")], []
     seconds, edges = _pass(question, way)
     for name, method in methods().items():
+        if method.stepwise and (way != "lowered" or question.task == "link"):
+            continue  # it would refuse
         for level in method.levels:
             cost = seconds * _passes(name, level, question, edges, way)
             rows.append((name, level, _short(cost), _megabytes(question, edges)))
@@ -109,7 +111,7 @@ def _passes(name: str, level: str, question: PosedQuestion, edges: float, way: s
     players = edges * (question.num_layers if level == "layer" else 1)
     one_each = players / 2 if way != "lowered" else 3.0
     known = {"gnn_explainer": 100.0, "integrated_gradients": 50.0, "occlusion": one_each, "eig_search": one_each}
-    known |= {"shapley": 25.0 * players, "random": 0.01, "full": 0.05}
+    known |= {"shapley": 25.0 * players, "random": 0.01, "full": 0.05, "deep_lift": 4.0, "degree": 1.5 * players}
     return known.get(name, 1.0)
 
 

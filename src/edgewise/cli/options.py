@@ -22,7 +22,7 @@ from edgewise.errors import EdgewiseError, SettingError
 
 METHODS = (
     *("gradient", "positive_gradient", "occlusion", "gnn_explainer", "gnn_explainer_fast", "integrated_gradients"),
-    *("lrp", "goat_walks", "eig_search", "shapley", "random", "full"),
+    *("deep_lift", "degree", "lrp", "goat_walks", "eig_search", "shapley", "random", "full"),
 )
 FEATURE_METHODS = ("gradient", "gradient_x_input", "occlusion", "integrated_gradients", "cam", "grad_cam")
 PAGE_METHODS = ("gradient", "positive_gradient", "occlusion", "gnn_explainer", "random")

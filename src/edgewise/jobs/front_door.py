@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
 
-from edgewise.algorithms.registry import Method, find_method, read_settings
+from edgewise.algorithms.method_settings import read_settings
+from edgewise.algorithms.registry import Method, find_method
 from edgewise.api.explain import explain
 from edgewise.arrays import asked_index
 from edgewise.contract import checked

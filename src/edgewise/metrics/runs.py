@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from edgewise.algorithms.registry import Method, check_level, find_method, read_settings
+from edgewise.algorithms.method_settings import read_settings
+from edgewise.algorithms.registry import Method, check_level, find_method
 from edgewise.arguments import whole_number
 from edgewise.errors import EdgewiseError, SettingError
 from edgewise.results.explanation_set import ExplanationSet

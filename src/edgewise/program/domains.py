@@ -3,6 +3,8 @@
     numbers with weights   `execution.py`, all targets; `reverse.py`, rows under autograd
     differences            `perturbation_forward.py`: what a missing message changes
     LRP and duals          `walk/lrp.py`: true numbers, the rule's derivative
+    two runs               `lift_program.py`: with and without edges, DeepLIFT's multipliers
+    two streams            `stream_program.py`: what came through an edge and the rest, DEGREE
     intervals              `trust/interval_program.py`: the program as operations of interval arithmetic
 
 A new arithmetic is a class with `constant` and `operation`, and `messages` if it goes through the calls.

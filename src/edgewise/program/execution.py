@@ -12,6 +12,7 @@ from torch import Tensor
 
 from edgewise.arrays import LayerWeight, SelfWeight
 from edgewise.program.domains import Domain, interpret
+from edgewise.program.hop import Hop
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.base import joined
 from edgewise.program.levels import Levels
@@ -41,7 +42,7 @@ class LoweredEngine:
         slopes: dict[tuple[int, int], Slope] | None = None,
     ) -> None:
         self.program, self.levels = program, levels
-        self._prepared, self._known, self._slopes = prepared, known, slopes or {}
+        self.prepared, self._known, self._slopes = prepared, known, slopes or {}
         self.num_targets = levels.num_targets
         self._last: tuple[Any, tuple[LayerWeight, SelfWeight]] | None = None
         self.edge_id, self.owner = levels.edge_id, levels.owner[levels.head]
@@ -59,7 +60,7 @@ class LoweredEngine:
 
     def output(self, weight: LayerWeight, own: SelfWeight | None = None) -> Tensor:
         """The rows of the targets, `[targets, columns]`, under weights ω `[L, M]` and s `[L, S]`."""
-        values = run(self.program, self.levels, self._prepared, weight, own)
+        values = run(self.program, self.levels, self.prepared, weight, own)
         return values[self.program.output][: self.num_targets]
 
     def gradients(self, target: "Target") -> tuple[LayerWeight, SelfWeight] | None:
@@ -81,7 +82,7 @@ class LoweredEngine:
         """The same of any numbers of the rows; `slope` gives their gradients by the rows, `[targets, columns]`."""
         if self._known is None:
             return None
-        known = (self.program, self.levels, self._prepared, self._known, self._slopes)
+        known = (self.program, self.levels, self.prepared, self._known, self._slopes)
         with torch.no_grad():
             if is_small(self.program, self.levels, self._known, self._slopes):
                 return small_gradients(*known, slope)
@@ -134,10 +135,10 @@ def run(
     tensor([[120.]])
     """
     owns = None if own is None else _unbind(own)  # per call: [S]
-    return interpret(program.steps, _WeightedNumbers(levels, prepared, _unbind(weight), owns), {})
+    return interpret(program.steps, WeightedNumbers(levels, prepared, _unbind(weight), owns), {})
 
 
-class _WeightedNumbers(Domain[Any]):
+class WeightedNumbers(Domain[Any]):
     """Numbers of pairs (target, node) under ω and s; `weights` and `owns` have `[M]` and `[S]` for each call."""
 
     def __init__(
@@ -170,10 +171,17 @@ class _WeightedNumbers(Domain[Any]):
 
     def messages(self, step: MessageStep, source: Any, receiver: Any = None) -> Tensor:
         """A call on the table that it reads, or on those of its senders and receivers."""
-        by_node = [isinstance(one, Rows) for one in step.sources]
-        hop = self.levels.hop(step.call, from_nodes=by_node[0], part=step.part, own_from_nodes=by_node[-1])
-        table = source if by_node[0] else source[: hop.table_size]
-        if receiver is not None and not step.is_prepared:
-            table = joined(table, receiver)
+        hop = self.hop_of(step)
         mine = None if self.owns is None else hop.of_heads(self.owns[step.call])
+        table = self.table(step, hop, source, receiver)
         return step.layer.forward(table, hop, hop.of_edges(self.weights[step.call]), mine)
+
+    def hop_of(self, step: MessageStep) -> Hop:
+        """The edges of a call, with tails among the rows of what it reads."""
+        by_node = [isinstance(one, Rows) for one in step.sources]
+        return self.levels.hop(step.call, from_nodes=by_node[0], part=step.part, own_from_nodes=by_node[-1])
+
+    def table(self, step: MessageStep, hop: Hop, source: Any, receiver: Any) -> Any:
+        """What the layer of a call reads: its source, or what senders and receivers have."""
+        table = source if isinstance(step.source, Rows) else source[: hop.table_size]
+        return joined(table, receiver) if receiver is not None and not step.is_prepared else table

@@ -192,6 +192,45 @@ def is_aligned(tensor: Tensor, num_rows: int, dims: int) -> bool:
     return tensor.dim() == dims and tensor.size(0) == num_rows and num_rows > 1
 
 
+PRODUCTS = ("mul", "rmul", "imul", "multiply")
+QUOTIENTS = ("div", "true_divide", "truediv", "itruediv", "divide")
+_AFFINE_KINDS = (Kind.SUM, Kind.JOIN, Kind.SHAPE, Kind.FILL)
+_AFFINE_NAMES = (
+    *("neg", "sum", "mean", "expand_as", "scatter_add", "index_add", "index_select", "gather", "getitem", "transpose"),
+    *("permute", "t"),
+)
+
+
+def takes_shape_of(function: Any) -> bool:
+    """Whether an operation reads its second argument for its shape alone.
+
+    >>> takes_shape_of(torch.Tensor.expand_as), takes_shape_of(torch.Tensor.expand)
+    (True, False)
+    """
+    return plain_name(function) in ("expand_as", "view_as", "reshape_as", "type_as")
+
+
+def is_affine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], moves: Callable[[Any], bool]) -> bool:
+    """Whether an operation is an affine function of those of its arguments that move, together; not known is no.
+
+    >>> is_affine(torch.add, ("x", "y"), {}, lambda value: True), is_affine(torch.mul, ("x", "y"), {}, lambda value: True)
+    (True, False)
+    >>> is_affine(torch.mul, ("x", 2.0), {}, lambda value: value == "x")
+    True
+    """
+    name, kind = plain_name(function), kind_of(function, args)
+    first_alone = bool(args) and moves(args[0]) and not any(moves(value) for value in (*args[1:], *kwargs.values()))
+    if kind is Kind.UNCHANGED or name in ("linear", "matmul", "batch_norm"):
+        return first_alone and not _is_training(name, args, kwargs)
+    if name == "where":
+        return len(args) == 3 and not moves(args[0])
+    if name in PRODUCTS:
+        return len(args) == 2 and not (moves(args[0]) and moves(args[1]))
+    if name in QUOTIENTS:
+        return first_alone and not kwargs.get("rounding_mode")
+    return kind in _AFFINE_KINDS or name in _AFFINE_NAMES
+
+
 # --- Tables on top of each other ----------------------------------------------------------------------------------------
 
 

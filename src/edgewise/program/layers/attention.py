@@ -88,7 +88,7 @@ class AttentionLayer(Layer):
             return (functional.leaky_relu(both, conv.negative_slope) * conv.att).sum(dim=-1)
         return functional.leaky_relu(both, conv.negative_slope)
 
-    def _sides_of_attention(self, sides: _Sides) -> tuple[Tensor, Tensor]:
+    def sides_of_attention(self, sides: _Sides) -> tuple[Tensor, Tensor]:
         """What logits read of a row as sender and as receiver: `[rows, H]` (GAT) or `[rows, H, channels]` (GATv2)."""
         if isinstance(self.conv, GATv2Conv):
             return sides.sent, sides.receiving
@@ -102,21 +102,32 @@ class AttentionLayer(Layer):
 
     def attention(self, table: Tensor, hop: Hop) -> tuple[Tensor, Tensor | None]:
         """α of the edges `[edges, H]`, and of the added loops `[heads of the hop, H]`; None: the layer adds none."""
-        return self._attention(self.prepare(table), hop)
+        return self.attention_of(self.prepare(table), hop)
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """Softmax over what each node receives, then the weighted sum: `[heads of the hop, out]`."""
-        sides = table if isinstance(table, _Sides) else self.prepare(table)
-        attention, of_loop = self._attention(sides, hop)
-        received = _sum_by_head(attention * weight.view(-1, 1), sides.sent, hop)  # [heads of the hop, H, channels]
-        if of_loop is not None:
-            of_loop = of_loop * self._loop_weight(hop, weight, own)
-            received = received + of_loop.unsqueeze(-1) * hop.own_rows(sides.sent)
-        return self._finish(received, sides, hop, own)
+        sides = self.as_sides(table)
+        return self.attended(sides, self.attention_of(sides, hop), hop, weight, own)
 
-    def _attention(self, sides: _Sides, hop: Hop) -> tuple[Tensor, Tensor | None]:
+    def as_sides(self, table: Any) -> _Sides:
+        """Both projections of a table; what is prepared already stays as it is."""
+        found: _Sides = table if isinstance(table, _Sides) else self.prepare(table)
+        return found
+
+    def attended(
+        self, sides: _Sides, attention: tuple[Tensor, Tensor | None], hop: Hop, weight: Tensor, own: Tensor | None
+    ) -> Tensor:
+        """What the heads make of these rows under given attention: linear in the rows."""
+        of_edges, of_loop = attention
+        received = _sum_by_head(of_edges * weight.view(-1, 1), sides.sent, hop)  # [heads of the hop, H, channels]
+        if of_loop is not None:
+            of_loop = of_loop * self.loop_weight(hop, weight, own)
+            received = received + of_loop.unsqueeze(-1) * hop.own_rows(sides.sent)
+        return self.finish(received, sides, hop, own)
+
+    def attention_of(self, sides: _Sides, hop: Hop) -> tuple[Tensor, Tensor | None]:
         """As `attention`, from rows that are projected already."""
-        by_sender, by_receiver = self._sides_of_attention(sides)
+        by_sender, by_receiver = self.sides_of_attention(sides)
         receiver = hop.own_rows(by_receiver)  # [heads of the hop, …]
         edge = None if self.edge_part is None else self.edge_part.index_select(0, hop.edge_id)
         logits = self._logits(by_sender.index_select(0, hop.tail), receiver.index_select(0, hop.head), edge)
@@ -133,7 +144,7 @@ class AttentionLayer(Layer):
             return logits
         return logits.masked_fill(self.is_loop.index_select(0, hop.edge_id).view(-1, 1), -torch.inf)
 
-    def _loop_weight(self, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
+    def loop_weight(self, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """`[heads of the hop, 1]`: ω of the explicit loop where there is one, otherwise s."""
         mine = weight.new_ones(hop.num_heads) if own is None else own
         if self.is_loop is not None and self.loop_edge is not None:
@@ -143,7 +154,7 @@ class AttentionLayer(Layer):
             mine = torch.where(owner >= 0, explicit, mine)
         return mine.view(-1, 1)
 
-    def _finish(self, received: Tensor, sides: _Sides, hop: Hop, own: Tensor | None) -> Tensor:
+    def finish(self, received: Tensor, sides: _Sides, hop: Hop, own: Tensor | None) -> Tensor:
         """Attention heads side by side or averaged, then the residual (times s) and the bias: `[heads of the hop, out]`."""
         received = received.flatten(1) if self.conv.concat else received.mean(dim=1)
         if sides.residual is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_geometric.data import Batch, Data, HeteroData
 
-from edgewise.algorithms.registry import read_settings
+from edgewise.algorithms.method_settings import read_settings
 from edgewise.api.check import check_question
 from edgewise.api.explain import explain_question
 from edgewise.api.features import features_of_question
