@@ -12,7 +12,7 @@ from edgewise.algorithms import occlusion
 from edgewise.question.memory import read_memory
 
 METHODS = {"gradient": {}, "occlusion": {}, "integrated_gradients": {"steps": 2}, "gnn_explainer": {"epochs": 3}}
-MODELS = ["gcn_relu", "sage_mean", "gin", "gat", "transformer"]  # the last one is not lowered
+MODELS = ["gcn_relu", "sage_mean", "gin", "gat", "transformer_gated"]  # the last one is not lowered
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def block_sizes(caplog, model, data, **options):
 
 
 @pytest.mark.parametrize("method", ["gradient", "integrated_gradients", "gnn_explainer"])
-@pytest.mark.parametrize("name", ["gcn_relu", "gat", "transformer"])
+@pytest.mark.parametrize("name", ["gcn_relu", "gat", "transformer_gated"])
 def test_a_smaller_budget_makes_smaller_blocks_and_the_same_scores(caplog, ring, name, method):
     model, index = zoo.BY_NAME[name].build(), [*range(0, 120, 2), *range(0, 120, 2), *range(0, 120, 2)]
     options = {"index": index, "method": method, "level": "layer", **METHODS[method]}
@@ -71,7 +71,7 @@ def test_scores_do_not_depend_on_the_batch_size(caplog, ring, name, batch_size):
         options = {"index": index, "method": method, "level": "layer", **settings}
         expected = ew.explain(model, ring, **options)
         sizes, found = block_sizes(caplog, model, ring, batch_size=batch_size, **options)
-        assert found.settings["way"] == ("copies" if name == "transformer" else "lowered")
+        assert found.settings["way"] == ("copies" if name == "transformer_gated" else "lowered")
         if method != "occlusion":  # which goes through edges in blocks, if it is lowered
             assert sizes == [len(part) for part in torch.arange(9).split(batch_size)]
         assert_close(scores_of(found), scores_of(expected), 1e-9, method)

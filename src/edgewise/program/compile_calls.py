@@ -23,6 +23,7 @@ from edgewise.program.layers.affine_convs import check_every_edge
 from edgewise.program.layers.attention import AttentionLayer
 from edgewise.program.layers.base import Layer, SideBySide, Unsupported
 from edgewise.program.layers.gine import EdgeReluLayer
+from edgewise.program.layers.transformer import TransformerLayer
 from edgewise.trees import tree_flatten, tree_leaves
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ def _check_columns(compiler: "Compiler", pieces: list[Any], call: Call) -> None:
     """Refuse layers that would count columns that the call was not given, where columns are not told apart."""
     if isinstance(pieces[0], AttentionLayer):
         check_every_edge(call, compiler.data)
-    if isinstance(pieces[0], EdgeReluLayer) and call.slots.numel() != compiler.data.edge_index.size(1):
+    one_by_one = isinstance(pieces[0], (EdgeReluLayer, TransformerLayer))
+    if one_by_one and call.slots.numel() != compiler.data.edge_index.size(1):
         raise Unsupported(f"{call.name} is called with some of the edges only")
 
 

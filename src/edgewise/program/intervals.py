@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_UNIT = 2.0**-53
+UNIT = 2.0**-53
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Interval:
 
     def outward(self, terms: int) -> "Interval":
         """A little wider: sums of up to so many of these numbers, times constants, then bound the true sums."""
-        push = 2 * (terms + 3) * _UNIT
+        push = 2 * (terms + 3) * UNIT
         lo, hi = torch.sub(self.lo, self.lo.abs(), alpha=push), torch.add(self.hi, self.hi.abs(), alpha=push)
         return Interval(lo, hi)
 
@@ -89,6 +89,28 @@ class Interval:
             return Interval(lo, hi).outward(1)
         a, b = self.scaled(low), self.scaled(high)
         return Interval(torch.minimum(a.lo, b.lo), torch.maximum(a.hi, b.hi)).outward(1)
+
+    def product(self, other: "Interval") -> "Interval":
+        """Number by number, times another interval (broadcast).
+
+        >>> x = Interval(torch.tensor([-1.0]).double(), torch.tensor([2.0]).double())
+        >>> x.product(x).lo.round().item(), x.product(x).hi.round().item()             # two numbers, not a square
+        (-2.0, 4.0)
+        """
+        corners = [a * b for a in (self.lo, self.hi) for b in (other.lo, other.hi)]
+        low, high = torch.minimum(corners[0], corners[1]), torch.maximum(corners[0], corners[1])
+        for corner in corners[2:]:
+            low, high = torch.minimum(low, corner), torch.maximum(high, corner)
+        return Interval(low, high).outward(1)
+
+    def widened(self, by: Tensor) -> "Interval":
+        """A little wider by given numbers, not relative to its own size."""
+        return Interval(self.lo - by, self.hi + by).outward(1)
+
+    @property
+    def size(self) -> Tensor:
+        """The largest absolute number in each interval."""
+        return torch.maximum(self.lo.abs(), self.hi.abs())
 
     def intersection(self, other: "Interval") -> "Interval":
         """What lies in both."""

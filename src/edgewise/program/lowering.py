@@ -144,8 +144,8 @@ class Lowering:
         return LoweredEngine(program, engine.levels, prepared)
 
 
-def _compiled(trace: Trace, data: Data, *, whole: bool) -> Program | None:
-    """The program, or None and a line in the debug log.
+def _compiled(trace: Trace, data: Data, reasons: list[str], *, whole: bool) -> Program | None:
+    """The program, or None, a line in the debug log and the reason in the list.
 
     Whatever goes wrong in reading a stranger's model, the model itself still runs: so other exceptions count, too.
     """
@@ -153,25 +153,27 @@ def _compiled(trace: Trace, data: Data, *, whole: bool) -> Program | None:
         return compile_program(trace, data, whole=whole)
     except (Unsupported, RuntimeError, TypeError, AttributeError, IndexError, KeyError) as reason:
         log.debug("not lowered: %s", reason)
+        reasons.append(str(reason))
         return None
 
 
-def lower_nodes(trace: Trace, data: Data, in_edges: InEdges) -> Lowering | None:
-    """A lowering for node tasks, not yet proved; None (and a line in the debug log) if a part of the model is not known."""
+def lower_nodes(trace: Trace, data: Data, in_edges: InEdges, reasons: list[str]) -> Lowering | None:
+    """A lowering for node tasks, not yet proved; None, and the reason in the list, if a part of the model is not known."""
     if trace.flow is None:
+        reasons.append("its layers send messages in both directions")
         return None
-    program = _compiled(trace, data, whole=False)
+    program = _compiled(trace, data, reasons, whole=False)
     if program is None:
         return None
     return Lowering(program, data, in_edges, trace.output.dtype)
 
 
-def lower_graphs(trace: Trace, copies: Copies) -> LoweredGraphs | None:
-    """An engine for a batch of graphs, not yet proved; None (and a line in the debug log) if it cannot be lowered."""
+def lower_graphs(trace: Trace, copies: Copies, reasons: list[str]) -> LoweredGraphs | None:
+    """An engine for a batch of graphs, not yet proved; None, and the reason in the list, if it cannot be lowered."""
     known = trace.typed is None and (
         trace.is_chain or trace.flow is not None
     )  # graphs of several types run as they are
-    program = _compiled(trace, copies.data, whole=True) if known else None
+    program = _compiled(trace, copies.data, reasons, whole=True) if known else None
     if program is None:
         return None
     data = copies.data

@@ -187,8 +187,10 @@ class GraphQuestion(PosedQuestion):
 
     def _lowered(self, trace: Trace, copies: Copies, engine: CopiesEngine) -> Engine | None:
         """The lowered twin of an engine, if it gives the model's output; the first one also at random weights."""
-        lowered = lower_graphs(trace, copies)
+        reasons: list[str] = []
+        lowered = lower_graphs(trace, copies, reasons)
         if lowered is None:
+            self.not_lowered = "; ".join(reasons)
             return None
         with torch.no_grad():
             if not close(lowered.output(trace.output.new_ones(self.num_layers, len(copies.edge_id))), trace.output):

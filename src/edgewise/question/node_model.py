@@ -84,6 +84,7 @@ class NodeModel:
         self.kept: dict[Any, Any] = {}
         """What else was learned about the same model and graph."""
         self.audit, self.is_tried = Audit(), False
+        self.not_lowered: list[str] = []
         self._known = known
         with self.loan.taken():
             trace = subject.recorded(graph)
@@ -135,7 +136,7 @@ class NodeModel:
             self.call.forward, GraphForward
         )  # without types a program would not know what it makes of the graph
         if (not own or trace.typed is not None) and (self._known is None or self._known.is_lowered):
-            lowering = lower_nodes(trace, self.graph, self.in_edges)
+            lowering = lower_nodes(trace, self.graph, self.in_edges, self.not_lowered)
         self.trace = self.weighted.trace = trace.without_tensors()
         if lowering is None:
             return None

@@ -171,6 +171,7 @@ class NodeQuestion(PosedQuestion):
         self.graphs, self.trace, self.output = [self.cut.data], model.trace, model.output
         self.call, self.layers, self.num_layers = model.call, model.layers, model.num_layers
         self.device, self.lowering, self.audit = model.device, model.lowering, model.audit
+        self.not_lowered = "; ".join(model.not_lowered)
 
     def _choose(self) -> None:
         rows = self.trace.output[self.places(torch.arange(len(self.index)))]

@@ -69,6 +69,8 @@ class PosedQuestion(ABC):
     locality: str
     """How it is known that nothing outside the neighbourhoods matters."""
     lowering: Lowering | None = None
+    not_lowered: str = ""
+    """Why there is no lowered program, where that is known."""
     types: TypeTable | None = None
     """Of a typed graph: which of its nodes and columns are of which type."""
 

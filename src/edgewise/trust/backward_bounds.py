@@ -13,6 +13,9 @@ anything in [0, 1].
                 times the edge's message 2: ∂z/∂ω is in [0, 2], so it keeps its sign
 
 The forward pass forgets that g₁ and g₂ depend on the same ReLU; backwards their gradients meet before the ReLU is reached.
+
+Calls with attention, or with a kink on every edge, are not gone back through: there the gradient meets the slopes that the
+forward pass found.
 """
 
 from dataclasses import dataclass, replace
@@ -20,10 +23,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from edgewise.graph.computation_graph import InEdges
 from edgewise.program.intervals import Interval
 from edgewise.program.perturbation import Numbering
-from edgewise.trust.forward_bounds import Bent, Received, Spread, find, weights_of
-from edgewise.trust.interval_operations import Affine, Join, Messages, Operation, Rectify, Sum
+from edgewise.trust.attention_operation import Attention
+from edgewise.trust.forward_bounds import Spread, weights_of
+from edgewise.trust.interval_operations import Affine, EdgeMessages, Join, Messages, Pool, Rectify, Sum
+from edgewise.trust.plan_operations import Operation
+from edgewise.trust.varied_edges import Bent, Halt, PooledPairs, Received, find
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +38,7 @@ class _Gradient:
     """Bounds of the gradient of z by one value, for some pairs (case, node); a case is a (slot, target) that is asked about."""
 
     key: Tensor
-    """`[pairs]`: case · N + node."""
+    """`[pairs]`: case · N + node; by a value of graphs it is the case alone, which has one graph."""
     rows: Interval
     """`[pairs, width]`."""
 
@@ -52,8 +59,10 @@ class Return:
         self._open: dict[int, list[_Gradient]] = {}
         zero = torch.zeros(len(slot), dtype=torch.double, device=slot.device)
         self.bounds = Interval.point(zero)
-        key = torch.arange(len(slot), device=slot.device) * self._size + self._graph.targets[position]
-        self._add(self._at_one.plan.output, key, Interval.point(weights_of(self._at_one, position)))
+        self._of_graphs, output = self._at_one.plan.of_graphs, self._at_one.plan.output
+        key = torch.arange(len(slot), device=slot.device)
+        key = key if output in self._of_graphs else key * self._size + self._graph.targets[position]
+        self._add(output, key, Interval.point(weights_of(self._at_one, position)))
         for operation in reversed(self._at_one.plan.operations):
             if operation.output in self._open:
                 self._back(operation, self._merged(operation.output))
@@ -79,11 +88,16 @@ class Return:
 
     def _back(self, operation: Operation, gradient: _Gradient) -> None:
         """From the gradient by an operation's output to those by its inputs."""
-        rows = gradient.rows
+        rows, spread, of_graphs = gradient.rows, self._spread, operation.output in self._of_graphs
         if isinstance(operation, Messages):
-            self._through_messages(operation, gradient, self._spread.received[operation.call])
+            self._through_messages(operation, gradient, spread.received[operation.call])
+        elif isinstance(operation, (Attention, EdgeMessages)):
+            self._end(gradient, spread.halts[operation.output])
+        elif isinstance(operation, Pool):
+            self._through_pool(operation, gradient, spread.pools.get(operation.output))
         elif isinstance(operation, Rectify):
-            self._through_rectifier(operation, gradient, self._spread.bent.get(operation.output))
+            slot_or_pair = self._slot[gradient.key] if of_graphs else self._forward_key(gradient.key)
+            self._through_rectifier(operation, gradient, slot_or_pair, spread.bent.get(operation.output))
         elif isinstance(operation, Sum):
             self._add(operation.reads[0], gradient.key, rows)
             self._add(operation.reads[1], gradient.key, rows if operation.sign > 0 else -rows)
@@ -93,13 +107,39 @@ class Return:
                 self._add(value, gradient.key, Interval(lo, hi))
         else:
             assert isinstance(operation, Affine)
-            self._add(operation.source, gradient.key, operation.backward(rows, gradient.key % self._size))
+            key = gradient.key
+            node = spread.graph_of_slot[self._slot[key]] if of_graphs else key % self._size
+            self._add(operation.source, key, operation.backward(rows, node))
 
-    def _through_rectifier(self, operation: Rectify, gradient: _Gradient, bent: Bent | None) -> None:
-        """Times the bounds of the derivative; pairs that had not moved there are dropped."""
+    def _end(self, gradient: _Gradient, halt: Halt) -> None:
+        """Where the way back ends: the gradient by what a call made, times the slopes of that."""
+        place = find(halt.key, self._forward_key(gradient.key))
+        kept = (place >= 0).nonzero().view(-1)
+        case = gradient.key[kept] // self._size
+        part = gradient.rows.rows(kept).dot(halt.slope.rows(place[kept]))
+        most = int(torch.bincount(case, minlength=1).max()) + 1
+        column = Interval(part.lo.view(-1, 1), part.hi.view(-1, 1)).outward(most).sums(case, len(self._slot))
+        self.bounds = self.bounds + Interval(column.lo.view(-1), column.hi.view(-1))
+
+    def _through_pool(self, operation: Pool, gradient: _Gradient, pooled: PooledPairs | None) -> None:
+        """From a graph to those of its nodes that had moved; of a maximum, to those that may be the largest."""
+        if pooled is None:
+            return
+        slot, count = pooled.key // self._size, len(self._spread.slots)
+        order = slot.argsort(stable=True)
+        start = torch.zeros(count + 1, dtype=torch.long, device=slot.device)
+        start[1:] = torch.bincount(slot, minlength=count).cumsum(0)
+        which, place = InEdges(start, order, order, count).of_nodes(self._slot[gradient.key])
+        pair, rows = order[place], gradient.rows.rows(which)
+        if pooled.share is not None:
+            rows = rows.between(pooled.share[0][pair], pooled.share[1][pair])
+        self._add(operation.source, gradient.key[which] * self._size + pooled.key[pair] % self._size, rows)
+
+    def _through_rectifier(self, operation: Rectify, gradient: _Gradient, moved: Tensor, bent: Bent | None) -> None:
+        """Times the bounds of the derivative; pairs that had not moved there are dropped (`moved` are their forward keys)."""
         if bent is None:
             return
-        place = find(bent.key, self._forward_key(gradient.key))
+        place = find(bent.key, moved)
         kept = (place >= 0).nonzero().view(-1)
         on, off = bent.on[place[kept]], bent.off[place[kept]]
         rows = gradient.rows.rows(kept).between(*operation.derivative(on, off))

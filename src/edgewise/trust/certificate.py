@@ -1,12 +1,12 @@
 """certify(): a proof that an edge's gradient keeps its sign on all of [0, 1], by interval arithmetic.
 
-The way of a proof: `follow` turns the lowered model into a program of intervals (`interval_program.py`), `spreads` carries
+The way of a proof: `follow` turns the lowered model into a program of intervals (`interval_model.py`), `spreads` carries
 what an edge's weight may change forwards to all targets (`forward_bounds.py`), `_refined` tightens what is still open from
 the other end (`backward_bounds.py`), and `_Verdict` collects what is proved.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -17,13 +17,13 @@ from edgewise.algorithms.registry import check_level
 from edgewise.arguments import whole_number
 from edgewise.contract import checked
 from edgewise.program.intervals import Interval
-from edgewise.program.perturbation import Differences
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import read_memory
 from edgewise.text import counted
 from edgewise.trust.backward_bounds import Return
-from edgewise.trust.forward_bounds import Spread, VariedEdges
-from edgewise.trust.interval_program import AtOne, NotCertifiable, Plan
+from edgewise.trust.forward_bounds import Spread
+from edgewise.trust.interval_model import follow, spreads
+from edgewise.trust.interval_program import NotCertifiable
 from edgewise.trust.target_edges import (
     Draw,
     TargetEdges,
@@ -108,9 +108,10 @@ def certify(
 ) -> Certificate:
     """Which edges' own gradients ∂z/∂ω_e provably keep their sign while ω_e goes from 1 to 0 and all other weights stay 1.
 
-    Bounds of all activations give bounds of all derivatives of ReLU and LeakyReLU, and those give bounds of ∂z/∂ω_e, on each
-    of `pieces` parts of [0, 1]. Roundings are accounted for. It works for models of GCN, SAGE (sum, mean), GIN, GraphConv and
-    SGC layers with ReLU or LeakyReLU; any other model gets a certificate that proves nothing and says why (`reason`).
+    Bounds of all activations give bounds of all derivatives of ReLU and its like, and those give bounds of ∂z/∂ω_e, on each
+    of `pieces` parts of [0, 1]. Roundings are accounted for. It works for models of GCN, SAGE (sum, mean), GIN, GINE,
+    GraphConv, SGC, GAT, GATv2 and Transformer layers with piecewise linear functions between them, and for graph tasks with
+    pools by sum, mean and maximum; any other model gets a certificate that proves nothing and says why (`reason`).
 
     Args:
         model: As in `explain`.
@@ -119,7 +120,7 @@ def certify(
         pieces: Number of parts of [0, 1]; more parts prove more and take longer.
         level: `"input"` varies the weight of an edge in all layers at once, `"layer"` in one layer at a time.
         target: As in `explain`, and so are `task`, `mode`, `of`, `forward`, `device` and `memory`.
-        task: `"node"`; graph tasks are not certifiable.
+        task: `"node"` or `"graph"`; links are not certifiable.
         mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
         of: `"logit"`; probabilities are not certifiable.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
@@ -166,9 +167,12 @@ def certificate_of(question: PosedQuestion, level: str, pieces: int, draw: Draw,
 def _prove(question: PosedQuestion, verdict: "_Verdict", level: str, pieces: int, draw: Draw, memory: int) -> None:
     """Add the bounds of every piece of every edge to the verdict."""
     ends = torch.linspace(0, 1, pieces + 1, dtype=torch.double).tolist()
-    for spread in spreads(follow(question), level, list(pairwise(ends)), memory, draw.columns(question)):
-        found, slots = spread.slopes, spread.slots
-        verdict.add(found.position, question.columns(slots.edge[found.slot]), slots.call[found.slot], _refined(spread))
+    for part in follow(question, memory):
+        among = draw.among(question, part)
+        for spread in spreads(part.at_one, level, list(pairwise(ends)), memory, among):
+            found, slots = spread.slopes, spread.slots
+            position, column = part.position(found.position), part.columns(slots.edge[found.slot])
+            verdict.add(position, column, slots.call[found.slot], _refined(spread))
 
 
 def _refined(spread: Spread) -> Interval:
@@ -208,57 +212,3 @@ class _Verdict:
         """Whether the sign is kept, whether it flips, and whether the gradient is always 0; in the shape of the certificate."""
         keeps, flips, vanishes = ~self._may.all(dim=0), self._must.all(dim=0), ~self._may.any(dim=0)
         return keeps.view(self._shape), flips.view(self._shape), vanishes.view(self._shape)
-
-
-# --- Blocks of edges whose weights move between given bounds; `flips.py` uses them too ---------------------------------
-
-
-_FIRST, _GROWTH = 16, 4  # slots in the first block, and how much larger the next may be
-_TABLE = 2**22  # slots × nodes in a block
-_COPIES_OF_A_NUMBER = 64  # both ends of change and slope, and what is made of them on the way
-_ENOUGH = 2**27  # bytes; larger blocks are not faster
-
-
-def follow(question: PosedQuestion) -> AtOne:
-    """The model in interval arithmetic at ω = 1; raises `NotCertifiable` with the reason if it cannot be followed."""
-    if question.task != "node":
-        behind = "pooling" if question.task == "graph" else "a decoder"
-        raise NotCertifiable(f"task={question.task!r}: {behind} is not followed, only node tasks are")
-    if question.target.of != "logit":
-        raise NotCertifiable(f"of={question.target.of!r} is not piecewise linear in the outputs; of='logit' is")
-    if question.lowering is None:
-        raise NotCertifiable("the model is not lowered (it has an unknown layer or operation)")
-    plan = Plan.of(question.lowering.program)
-    everyone = question.places(torch.arange(len(question.index)))
-    return AtOne(plan, Differences(question.lowering, everyone, question.target))
-
-
-def spreads(
-    at_one: AtOne,
-    level: str,
-    bounds: list[tuple[float, float]],
-    memory: int,
-    among: Callable[[Tensor], Tensor] | None = None,
-) -> Iterator[Spread]:
-    """Blocks of edges, carried forwards: all edges or those that `among` keeps, each with all `bounds` of its weight.
-
-    A slot is an edge (at layer level: in one call) with one pair of bounds; the slots of an edge stand together. Two edges
-    and the bounds (0, ½), (½, 1) make the slots (e₀, 0, ½), (e₀, ½, 1), (e₁, 0, ½), (e₁, ½, 1). Blocks grow until they fill
-    the memory.
-    """
-    slots = at_one.graph.slots(level, of_self=False)
-    if among is not None:
-        kept = among(slots.item)
-        slots = replace(slots, item=slots.item[kept], call=slots.call[kept])
-    low, high = (torch.tensor(ends, dtype=torch.double, device=slots.item.device) for ends in zip(*bounds, strict=True))
-    width = max(at_one.value[operation.output].lo.size(1) for operation in at_one.plan.operations)
-    most, size = max(_TABLE // (at_one.num_nodes * len(bounds)), 1), _FIRST
-    begin = 0
-    while begin < len(slots):
-        size = min(size, most, len(slots) - begin)
-        edge, call = (part[begin : begin + size].repeat_interleave(len(bounds)) for part in (slots.item, slots.call))
-        spread = Spread(at_one, VariedEdges(edge, call, low.repeat(size), high.repeat(size)))
-        yield spread
-        begin += size
-        fits = int(min(memory, _ENOUGH) * size / max(spread.peak * width * _COPIES_OF_A_NUMBER * 8, 1))
-        size = max(1, min(fits, size * _GROWTH))

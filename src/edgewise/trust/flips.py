@@ -19,8 +19,8 @@ from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
 from edgewise.score import Score
 from edgewise.text import counted
-from edgewise.trust.certificate import follow, spreads
 from edgewise.trust.forward_bounds import Spread
+from edgewise.trust.interval_model import follow, spreads
 from edgewise.trust.interval_program import NotCertifiable
 from edgewise.trust.target_edges import (
     EVERYTHING,
@@ -194,13 +194,17 @@ def _through_bounds(
     greatest one. `seen` counts the weights at which a pair has a gradient: a block does not list gradients of exactly 0, so a
     pair that is seen at 20 of 21 weights has gradient 0 at one of them.
     """
-    at_one = follow(question)
+    (part,) = follow(question, memory) if question.task == "node" else (None,)
+    if part is None or not part.at_one.plan.is_affine:
+        raise NotCertifiable("passes through the model are as quick")
     pairs = all_target_edges(question, memory, draw)
     tried = [1.0, *(weight for weight in weights if weight != 1.0)]
     size = len(pairs) * (1 if level == "input" else question.num_layers)
     at_start, seen = torch.zeros(size, dtype=torch.double), torch.zeros(size, dtype=torch.long)
     lowest, highest = torch.full_like(at_start, torch.inf), torch.full_like(at_start, -torch.inf)
-    for spread in spreads(at_one, level, [(weight, weight) for weight in tried], memory, draw.columns(question)):
+    for spread in spreads(
+        part.at_one, level, [(weight, weight) for weight in tried], memory, draw.among(question, part)
+    ):
         place, which, slope = _read(spread, question, pairs, len(tried))
         at_start[place[which == 0]] = slope[which == 0]
         lowest.scatter_reduce_(0, place, slope, "amin")

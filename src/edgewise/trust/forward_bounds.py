@@ -15,116 +15,28 @@ So ∂z/∂ω is 6 for all weights in [½, 1]. With a bias of −1½ before the 
 anything in [0, 1], and the slope [0, 2] after it and [0, 6] at the target.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from edgewise.program.intervals import Interval
 from edgewise.program.perturbation import Pairs, Traversal
-from edgewise.trust.interval_operations import Affine, Join, Messages, Operation, Rectify, Sum
-from edgewise.trust.interval_program import AtOne
-
-# --- What is carried from call to call, and what is left for the backward bounds ---------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class VariedEdges:
-    """The slots of a block: edges, and between which numbers their weights lie. All `[slots]`."""
-
-    edge: Tensor
-    """The column of `edge_index`."""
-    call: Tensor
-    """The call in which the weight is varied; −1 for all of them."""
-    low: Tensor
-    high: Tensor
-
-    def __len__(self) -> int:
-        return len(self.edge)
-
-    def active(self, call: int) -> Tensor:
-        """`[slots]`: whether a slot's weight is varied in a call."""
-        return (self.call == call) | (self.call < 0)
-
-
-@dataclass(frozen=True, eq=False)
-class Slopes:
-    """Bounds of ∂z/∂ω_e, for the (slot, target) pairs where they are not both 0. All `[n]`."""
-
-    position: Tensor
-    """The target, a position in the question's index."""
-    slot: Tensor
-    bounds: Interval
-
-
-@dataclass(frozen=True, eq=False)
-class Received:
-    """What a call leaves for the backward bounds: which pairs had moved before it, and the messages of the slots' own edges."""
-
-    before: Tensor
-    """`[pairs]`: keys slot · N + node of the pairs that had moved."""
-    slot: Tensor
-    """`[n]`: the slots whose own edge sends a message in this call."""
-    message: Interval
-    """`[n, width]`: those messages."""
-
-
-@dataclass(frozen=True, eq=False)
-class Bent:
-    """What a rectifier leaves for the backward bounds: where it is surely on, or surely off, for all weights of the slot."""
-
-    key: Tensor
-    """`[pairs]`: slot · N + node."""
-    on: Tensor
-    """`[pairs, width]`."""
-    off: Tensor
-    """`[pairs, width]`."""
-
-
-@dataclass(frozen=True, eq=False)
-class Moved:
-    """For each pair, `[pairs, width]`: what a value may differ by from that at weight 1, and its derivative by the weight."""
-
-    change: Interval
-    slope: Interval
-
-    def rows(self, index: Tensor) -> "Moved":
-        """Some of the pairs."""
-        return Moved(self.change.rows(index), self.slope.rows(index))
-
-    def scaled(self, factor: Tensor) -> "Moved":
-        """Both times exact numbers; `outward` must have been called before."""
-        return Moved(self.change.scaled(factor), self.slope.scaled(factor))
-
-    def outward(self, terms: int) -> "Moved":
-        """Both a little wider."""
-        return Moved(self.change.outward(terms), self.slope.outward(terms))
-
-    def placed(self, place: Tensor, size: int) -> "Moved":
-        """The rows at the given places among `size` rows; the others are zero."""
-        return Moved(self.change.placed(place, size), self.slope.placed(place, size))
-
-    def __add__(self, other: "Moved") -> "Moved":
-        return Moved(self.change + other.change, self.slope + other.slope)
-
-    def __neg__(self) -> "Moved":
-        return Moved(-self.change, -self.slope)
-
-
-def find(keys: Tensor, wanted: Tensor) -> Tensor:
-    """The place of each wanted key among `keys`; −1 if it is not among them.
-
-    >>> find(torch.tensor([7, 3, 5]), torch.tensor([5, 4, 7]))
-    tensor([ 2, -1,  0])
-    """
-    if len(keys) == 0:
-        return torch.full_like(wanted, -1)
-    ordered, order = keys.sort()
-    place = torch.searchsorted(ordered, wanted).clamp(max=len(keys) - 1)
-    return torch.where(ordered[place] == wanted, order[place], -1)
-
-
-# --- The forward pass --------------------------------------------------------------------------------------------------
+from edgewise.trust.attention_bounds import Arrivals, carried
+from edgewise.trust.attention_operation import Attention
+from edgewise.trust.interval_operations import (
+    Affine,
+    EdgeMessages,
+    Join,
+    Messages,
+    Moved,
+    Pool,
+    Rectify,
+    Sum,
+    rectified,
+)
+from edgewise.trust.plan_operations import Operation
+from edgewise.trust.pools import largest, summed
+from edgewise.trust.values_at_one import AtOne
+from edgewise.trust.varied_edges import Bent, Halt, PooledPairs, Received, Slopes, VariedEdges, find
 
 
 class Spread(Traversal):
@@ -132,10 +44,11 @@ class Spread(Traversal):
 
     >>> from edgewise.examples import path_model
     >>> from edgewise.question import pose
-    >>> from edgewise.trust.certificate import follow, spreads
+    >>> from edgewise.trust.interval_model import follow, spreads
     >>> how = {"task": "node", "mode": "regression", "of": "logit", "forward": None, "device": None}
     >>> question = pose(*path_model([2.0, 3.0]), 2, target=0, **how)                 # z = 2 ω₀ · 3 ω₁
-    >>> (block,) = spreads(follow(question), "input", [(0.5, 1.0)], memory=2**20)
+    >>> (followed,) = follow(question, memory=2**20)
+    >>> (block,) = spreads(followed.at_one, "input", [(0.5, 1.0)], memory=2**20)
     >>> block.slots.edge[block.slopes.slot], block.slopes.bounds.lo.round()         # ∂z/∂ω₀ and ∂z/∂ω₁
     (tensor([0, 1]), tensor([6., 6.], dtype=torch.float64))
     """
@@ -144,21 +57,40 @@ class Spread(Traversal):
         super().__init__(at_one.graph, len(slots))
         self.at_one, self.slots, self.graph = at_one, slots, at_one.graph
         self._moved: dict[int, Moved] = {}
+        self._pooled: dict[int, Moved] = {}
+        """The same of values with a row for each graph: a slot changes one graph, so there is a row for each slot."""
         self.received: dict[int, Received] = {}
         self.bent: dict[int, Bent] = {}
+        self.halts: dict[int, Halt] = {}
+        self.pools: dict[int, PooledPairs] = {}
         self.peak = 0
         last_read = {v: at for at, operation in enumerate(at_one.plan.operations) for v in operation.reads}
         last_read[at_one.plan.output] = len(at_one.plan.operations)
         for at, operation in enumerate(at_one.plan.operations):
             live = {value for value, last in last_read.items() if last > at}
-            if isinstance(operation, Messages):
-                self._through_messages(operation, live)
-            else:
-                self._through_rows(operation)
+            self._through(operation, live)
             self._moved = {value: moved for value, moved in self._moved.items() if value in live}
             if isinstance(operation, Rectify):
                 self._drop_unmoved()
         self.slopes = self._read_off()
+
+    def _through(self, operation: Operation, live: set[int]) -> None:
+        """Carry all pairs through an operation; `live` are the values that are read later."""
+        if isinstance(operation, Messages):
+            self._through_messages(operation, live)
+        elif isinstance(operation, Attention):
+            self._through_attention(operation, live)
+        elif isinstance(operation, EdgeMessages):
+            self._through_edges(operation, live)
+        elif isinstance(operation, Pool):
+            self._through_pool(operation)
+        else:
+            self._through_rows(operation)
+
+    @property
+    def graph_of_slot(self) -> Tensor:
+        """`[slots]`: the graph that each slot is about (graph tasks)."""
+        return self.at_one.owner[self.graph.receiver[self.slots.edge]]
 
     # --- through a call -----------------------------------------------------------------------------------------------
 
@@ -169,16 +101,12 @@ class Spread(Traversal):
         and from itself if it moved (self-loop, root weight). They are summed pair by pair; pairs that can no longer reach a
         target are dropped.
         """
-        before = self.pairs if step.source in self._moved else Pairs(self.pairs.key[:0], self.num_nodes)
-        moved = self._moved.get(step.source) or self._nothing(step.source, 0)
+        before, moved = self._before(step.source)
         sent = Moved(step.sent(moved.change), step.sent(moved.slope))  # [pairs before, width]
         source, edge, received = self.spread(before, step.call)
         stays = self.near(before.node, step.call).nonzero().view(-1)
-        arrives = self.near(self.graph.receiver[self.slots.edge], step.call)
-        slot = (arrives & self.slots.active(step.call)).nonzero().view(-1)
-        own_key = slot * self.num_nodes + self.graph.receiver[self.slots.edge[slot]]
-        kept = self.pairs.key[self.near(self.pairs.node, step.call)]
-        new = self.numbering.number(kept, received, own_key)
+        slot, own_key = self._own_keys(step.call)
+        new = self._reached(step.call, received, own_key)
         pushed = sent.outward(self.at_one.most)
         parts = [
             (received, pushed.rows(source).scaled(step.coefficients(edge))),
@@ -194,6 +122,63 @@ class Spread(Traversal):
         self._moved[step.output] = self._summed(parts, len(new))
         self.peak = max(self.peak, len(new) + len(received))
 
+    def _before(self, value: int) -> tuple[Pairs, Moved]:
+        """The pairs in which what a call reads has moved, and by how much: none if it reads constants."""
+        if value in self._moved:
+            return self.pairs, self._moved[value]
+        return Pairs(self.pairs.key[:0], self.num_nodes), self._nothing(value, 0)
+
+    def _own_keys(self, call: int) -> tuple[Tensor, Tensor]:
+        """The slots whose own edge is varied in a call, near enough to matter, and the pairs that it ends in."""
+        arrives = self.near(self.graph.receiver[self.slots.edge], call)
+        slot = (arrives & self.slots.active(call)).nonzero().view(-1)
+        return slot, slot * self.num_nodes + self.graph.receiver[self.slots.edge[slot]]
+
+    def _reached(self, call: int, *keys: Tensor) -> Pairs:
+        """The pairs after a call: those that were there and are near enough, and those of the given keys."""
+        return self.numbering.number(self.pairs.key[self.near(self.pairs.node, call)], *keys)
+
+    def _through_attention(self, step: Attention, live: set[int]) -> None:
+        """Carry all pairs through a call with attention: whoever hears something new weighs all that it hears again."""
+        at, (before, moved) = self.at_one.attention[step.call], self._before(step.source)
+        _, _, received = self.spread(before, step.call)
+        _, own_key = self._own_keys(step.call)
+        new = self._reached(step.call, received, own_key)
+        arrivals = Arrivals.of(at.received, before, new, self.slots, step.call)
+        found = carried(at, moved, arrivals)
+        self._realign(new, live)
+        self._moved[step.output] = found
+        self.halts[step.output] = Halt(new.key, found.slope)
+        self.peak = max(self.peak, len(new) + len(arrivals.head))
+
+    def _through_edges(self, step: EdgeMessages, live: set[int]) -> None:
+        """Carry all pairs through a call with a kink on every edge."""
+        before, moved = self._before(step.source)
+        source, edge, received = self.spread(before, step.call)
+        stays = self.near(before.node, step.call).nonzero().view(-1)
+        slot, own_key = self._own_keys(step.call)
+        new = self._reached(step.call, received, own_key)
+        known = self.at_one.edge_sums(step, before.node[source], edge)
+        own_edge = self.slots.edge[slot]
+        sender = self.graph.sender[own_edge]
+        place = find(before.key, slot * self.num_nodes + sender)
+        hit = (place >= 0).nonzero().view(-1)
+        sums = self.at_one.edge_sums(step, sender, own_edge)
+        varied = self._varied(
+            slot, step.kink(sums), hit, rectified(step.kink, sums.rows(hit), moved.rows(place[hit]))[0]
+        )[0]
+        mine = moved.rows(stays)
+        parts = [
+            (received, rectified(step.kink, known, moved.rows(source))[0]),
+            (own_key, varied),
+            (before.key[stays], Moved(step.own(mine.change), step.own(mine.slope))),
+        ]
+        self._realign(new, live)
+        found = self._summed([(key, part.outward(self.at_one.most)) for key, part in parts], len(new))
+        self._moved[step.output] = found
+        self.halts[step.output] = Halt(new.key, found.slope)
+        self.peak = max(self.peak, len(new) + len(received))
+
     def silent(self, call: int) -> Tensor:
         """`[slots]`: the edge whose weight is varied in this call, or −1."""
         return torch.where(self.slots.active(call), self.slots.edge, -1)
@@ -201,19 +186,23 @@ class Spread(Traversal):
     def _own(self, step: Messages, slot: Tensor, sent: Moved, before: Pairs) -> Moved:
         """The edge's own message m(ω): ω · m(ω) − m(1), and its derivative m(ω) + ω · m′(ω)."""
         edge = self.slots.edge[slot]
-        low, high = (part[slot].view(-1, 1) for part in (self.slots.low, self.slots.high))
         coefficient, sender = step.coefficients(edge), self.graph.sender[edge]
         at_one = self.at_one.sent[step.call].rows(sender).times(coefficient)
-        message, change, slope = at_one, -at_one.between(1 - high, 1 - low), at_one
         place = find(before.key, slot * self.num_nodes + sender)
         hit = (place >= 0).nonzero().view(-1)
+        found, message = self._varied(slot, at_one, hit, sent.rows(place[hit]).outward(1).scaled(coefficient[hit]))
+        self.received[step.call] = Received(before.key, slot, message)
+        return found
+
+    def _varied(self, slot: Tensor, at_one: Interval, hit: Tensor, moved: Moved) -> tuple[Moved, Interval]:
+        """The same from the messages at weight 1, `[slots]`, and what has moved in some of them (`hit`); and the messages."""
+        low, high = (part[slot].view(-1, 1) for part in (self.slots.low, self.slots.high))
+        message, change, slope = at_one, -at_one.between(1 - high, 1 - low), at_one
         if len(hit):
-            moved = sent.rows(place[hit]).outward(1).scaled(coefficient[hit])
             message = at_one.put(hit, at_one.rows(hit) + moved.change)
             change = change.put(hit, change.rows(hit) + moved.change.between(low[hit], high[hit]))
             slope = slope.put(hit, message.rows(hit) + moved.slope.between(low[hit], high[hit]))
-        self.received[step.call] = Received(before.key, slot, message)
-        return Moved(change, slope)
+        return Moved(change, slope), message
 
     def _summed(self, parts: list[tuple[Tensor, Moved]], size: int) -> Moved:
         """Rows with their keys, added up by the numbered pair of each key."""
@@ -235,37 +224,44 @@ class Spread(Traversal):
 
     def _through_rows(self, operation: Operation) -> None:
         """Carry all pairs through a row-wise operation; if nothing that it reads has moved, nothing happens."""
-        if not any(value in self._moved for value in operation.reads):
+        of_graphs = operation.output in self.at_one.plan.of_graphs
+        table = self._pooled if of_graphs else self._moved
+        if not any(value in table for value in operation.reads):
             return
-        sources = [self._moved.get(value) or self._nothing(value, len(self.pairs)) for value in operation.reads]
+        size, node = (len(self.slots), self.graph_of_slot) if of_graphs else (len(self.pairs), self.pairs.node)
+        sources = [table.get(value) or self._nothing(value, size) for value in operation.reads]
         if isinstance(operation, Rectify):
-            found = self._rectified(operation, sources[0])
+            known = self.at_one.value[operation.source].rows(node)
+            found, on, off = rectified(operation, known, sources[0])
+            key = torch.arange(size, device=node.device) if of_graphs else self.pairs.key
+            self.bent[operation.output] = Bent(key, on, off)
         elif isinstance(operation, Sum):
             found = sources[0] + (sources[1] if operation.sign > 0 else -sources[1])
         elif isinstance(operation, Join):
             found = Moved(Interval.join([s.change for s in sources]), Interval.join([s.slope for s in sources]))
         else:
             assert isinstance(operation, Affine)
-            change, slope = (operation.linear(p, self.pairs.node) for p in (sources[0].change, sources[0].slope))
-            found = Moved(change, slope)
-        self._moved[operation.output] = found
+            found = Moved(*(operation.linear(part, node) for part in (sources[0].change, sources[0].slope)))
+        table[operation.output] = found
+
+    def _through_pool(self, operation: Pool) -> None:
+        """From pairs (slot, node) to slots: a slot changes the one graph that its edge is in."""
+        if operation.source not in self._moved:
+            return
+        moved, share = self._moved[operation.source], None
+        if operation.largest:
+            known, pooled = (self.at_one.value[value] for value in (operation.source, operation.output))
+            found, share = largest(moved, self.pairs, known, pooled, self.at_one.owner, self.graph_of_slot)
+        else:
+            found = summed(moved, self.pairs, len(self.slots), self.at_one.most_of_a_graph)
+        self._pooled[operation.output] = found
+        self.pools[operation.output] = PooledPairs(self.pairs.key, share)
 
     def _nothing(self, value: int, size: int) -> Moved:
         """No change and no slope of a value, for `size` pairs."""
         known = self.at_one.value[value].lo
         zero = Interval.point(known.new_zeros(size, known.size(1)))
         return Moved(zero, zero)
-
-    def _rectified(self, operation: Rectify, moved: Moved) -> Moved:
-        """A change is multiplied by a slope between those on the way; where the rectifier stays on or off it is exact."""
-        change, known = moved.change, self.at_one.value[operation.source].rows(self.pairs.node)
-        now = Interval(known.lo + change.lo, known.hi + change.hi).outward(1)
-        after, before = operation(now), operation(known)
-        bent = Interval(after.lo - before.hi, after.hi - before.lo).outward(1)
-        (on, off), (was_on, was_off) = operation.sides(now), operation.sides(known)
-        along = change.between(*operation.derivative(on & was_on, off & was_off))
-        self.bent[operation.output] = Bent(self.pairs.key, on, off)
-        return Moved(along.intersection(bent), moved.slope.between(*operation.derivative(on, off)))
 
     def _drop_unmoved(self) -> None:
         """Drop the pairs where nothing can have changed after all, because a rectifier stays off."""
@@ -280,12 +276,17 @@ class Spread(Traversal):
 
     def _read_off(self) -> Slopes:
         """The slopes at the targets, as bounds of ∂z/∂ω_e; a node may be a target several times."""
-        pair, position = self.at_targets()
         output = self.at_one.plan.output
-        slope = (self._moved.get(output) or self._nothing(output, len(self.pairs))).slope.rows(pair)
+        if output in self.at_one.plan.of_graphs:
+            slot, position = torch.arange(len(self.slots), device=self.slots.edge.device), self.graph_of_slot
+            slope = (self._pooled.get(output) or self._nothing(output, len(slot))).slope
+        else:
+            pair, position = self.at_targets()
+            slot = self.pairs.slot[pair]
+            slope = (self._moved.get(output) or self._nothing(output, len(self.pairs))).slope.rows(pair)
         bounds = slope.dot(Interval.point(weights_of(self.at_one, position)))
         kept = ((bounds.lo != 0) | (bounds.hi != 0)).nonzero().view(-1)
-        return Slopes(position[kept], self.pairs.slot[pair][kept], bounds.rows(kept))
+        return Slopes(position[kept], slot[kept], bounds.rows(kept))
 
 
 def weights_of(at_one: AtOne, position: Tensor) -> Tensor:

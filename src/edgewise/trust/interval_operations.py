@@ -1,11 +1,10 @@
-"""The few operations that interval arithmetic knows: sums of messages, affine maps, functions with kinks, sums and joins.
+"""The few operations that interval arithmetic knows: sums of messages, affine maps, functions with kinks, sums, joins, pools.
 
-An operation (`Messages`, `Affine`, `Rectify`, `Sum`, `Join`) reads values, numbered tables with a row for each node, and
-writes one. `interval_program.py` makes them from a lowered program.
+An operation (`Messages`, `Affine`, `Rectify`, `Sum`, `Join`, `Pool`) reads values, numbered tables with a row for each node (or
+graph), and writes one. `interval_program.py` makes them from a lowered program. Attention is in `attention_operation.py`.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -134,4 +133,70 @@ class Join:
     output: int
 
 
-Operation: TypeAlias = Messages | Affine | Rectify | Sum | Join
+@dataclass(frozen=True, eq=False)
+class Pool(_OfOne):
+    """One row for each graph from those of its nodes: their sum, or the largest number of each column."""
+
+    largest: bool
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeMessages(_OfOne):
+    """A call whose messages have a kink on the edge: out_v = Σ_e relu(x_sender + f_e) + root · x_v (GINE)."""
+
+    call: int
+    features: Tensor
+    """`[E, width]`."""
+    root: Tensor
+    kink: Rectify
+
+    def own(self, rows: Interval) -> Interval:
+        """The own terms of some nodes."""
+        return rows.times(self.root)
+
+
+# --- Changes ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """For each pair, `[pairs, width]`: what a value may differ by from that at weight 1, and its derivative by the weight."""
+
+    change: Interval
+    slope: Interval
+
+    def rows(self, index: Tensor) -> "Moved":
+        """Some of the pairs."""
+        return Moved(self.change.rows(index), self.slope.rows(index))
+
+    def scaled(self, factor: Tensor) -> "Moved":
+        """Both times exact numbers; `outward` must have been called before."""
+        return Moved(self.change.scaled(factor), self.slope.scaled(factor))
+
+    def outward(self, terms: int) -> "Moved":
+        """Both a little wider."""
+        return Moved(self.change.outward(terms), self.slope.outward(terms))
+
+    def placed(self, place: Tensor, size: int) -> "Moved":
+        """The rows at the given places among `size` rows; the others are zero."""
+        return Moved(self.change.placed(place, size), self.slope.placed(place, size))
+
+    def __add__(self, other: "Moved") -> "Moved":
+        return Moved(self.change + other.change, self.slope + other.slope)
+
+    def __neg__(self) -> "Moved":
+        return Moved(-self.change, -self.slope)
+
+
+def rectified(kink: Rectify, known: Interval, moved: Moved) -> tuple[Moved, Tensor, Tensor]:
+    """Through a kink, from what was there at weight 1; and where it is surely on, and surely off, for all weights of the slot.
+
+    A change is multiplied by a slope between those on the way; where the rectifier stays on or off it is exact.
+    """
+    change = moved.change
+    now = Interval(known.lo + change.lo, known.hi + change.hi).outward(1)
+    after, before = kink(now), kink(known)
+    bent = Interval(after.lo - before.hi, after.hi - before.lo).outward(1)
+    (on, off), (was_on, was_off) = kink.sides(now), kink.sides(known)
+    along = change.between(*kink.derivative(on & was_on, off & was_off))
+    return Moved(along.intersection(bent), moved.slope.between(*kink.derivative(on, off))), on, off

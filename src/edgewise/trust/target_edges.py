@@ -5,7 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from edgewise.errors import SettingError
 from edgewise.question import PosedQuestion
 from edgewise.question.memory import blocks
 from edgewise.score import Score
+
+if TYPE_CHECKING:
+    from edgewise.trust.interval_model import Followed
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +76,17 @@ class Draw:
         )
         return random_numbers.uniform(self.seed, torch.full_like(graph, _SALT), graph, column) < self.chance
 
-    def columns(self, question: PosedQuestion) -> Callable[[Tensor], Tensor]:
-        """A function: columns of the one graph of a node task ↦ whether they are asked about."""
-        return lambda column: self.keeps(question, torch.zeros_like(column), question.columns(column))
+    def among(self, question: PosedQuestion, part: "Followed") -> Callable[[Tensor], Tensor]:
+        """A function: columns of the graph that is run ↦ whether they are asked about."""
+
+        def kept(column: Tensor) -> Tensor:
+            position = torch.zeros_like(column)
+            if not question.in_one_graph:
+                at_one = part.at_one
+                position = part.position(at_one.owner[at_one.graph.receiver[column]]).to(column.device)
+            return self.keeps(question, position, part.columns(column))
+
+        return kept
 
 
 _SALT = 20_250_803  # so that the draw has nothing to do with the scores of `random`

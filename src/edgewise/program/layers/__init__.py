@@ -20,6 +20,7 @@ from torch_geometric.nn import (
     RGCNConv,
     SAGEConv,
     SGConv,
+    TransformerConv,
 )
 
 from edgewise.model.data_flow import Call
@@ -28,6 +29,7 @@ from edgewise.program.layers.attention import lower_attention
 from edgewise.program.layers.base import Unsupported
 from edgewise.program.layers.gine import lower_gine
 from edgewise.program.layers.relations import lower_fast_rgcn, lower_rgcn
+from edgewise.program.layers.transformer import lower_transformer
 
 _KNOWN: dict[type, Callable[..., list[Any]]] = {
     GCNConv: lower_gcn,
@@ -38,6 +40,7 @@ _KNOWN: dict[type, Callable[..., list[Any]]] = {
     GINEConv: lower_gine,
     GATConv: lower_attention,
     GATv2Conv: lower_attention,
+    TransformerConv: lower_transformer,
     RGCNConv: lower_rgcn,
     FastRGCNConv: lower_fast_rgcn,
 }

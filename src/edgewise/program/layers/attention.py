@@ -58,7 +58,7 @@ class AttentionLayer(Layer):
         """Both projections of the rows `[rows, in]`, once; senders and receivers may have tables of their own."""
         conv, shape = self.conv, (-1, self.conv.heads, self.conv.out_channels)
         rows, own = table if isinstance(table, Tables) else (table, table)
-        by_sender, by_receiver = _projections(conv)
+        by_sender, by_receiver = projections(conv)
         sent = by_sender(rows).view(shape)
         receiving = sent if own is rows and by_receiver is by_sender else by_receiver(own).view(shape)
         return _Sides(sent, receiving, conv.res(own) if conv.res is not None else None)
@@ -97,7 +97,7 @@ class AttentionLayer(Layer):
     @property
     def sender_matrix(self) -> Tensor:
         """`[H · channels, in]`: what every message is multiplied with."""
-        found: Tensor = _projections(self.conv)[0].weight.detach()
+        found: Tensor = projections(self.conv)[0].weight.detach()
         return found
 
     def attention(self, table: Tensor, hop: Hop) -> tuple[Tensor, Tensor | None]:
@@ -119,7 +119,7 @@ class AttentionLayer(Layer):
     ) -> Tensor:
         """What the heads make of these rows under given attention: linear in the rows."""
         of_edges, of_loop = attention
-        received = _sum_by_head(of_edges * weight.view(-1, 1), sides.sent, hop)  # [heads of the hop, H, channels]
+        received = sum_by_head(of_edges * weight.view(-1, 1), sides.sent, hop)  # [heads of the hop, H, channels]
         if of_loop is not None:
             of_loop = of_loop * self.loop_weight(hop, weight, own)
             received = received + of_loop.unsqueeze(-1) * hop.own_rows(sides.sent)
@@ -136,7 +136,7 @@ class AttentionLayer(Layer):
             logits = self._without_loops(logits, hop)
             part = None if self.loop_part is None else self.loop_part.index_select(0, hop.node)
             loop = self._logits(hop.own_rows(by_sender), receiver, part)
-        return _softmax(logits, loop, hop)
+        return softmax_by_head(logits, loop, hop)
 
     def _without_loops(self, logits: Tensor, hop: Hop) -> Tensor:
         """The layer removes explicit loops before it adds its own: their logits are −∞, so their α is 0."""
@@ -163,21 +163,21 @@ class AttentionLayer(Layer):
         return received if self.conv.bias is None else received + self.conv.bias
 
 
-def _projections(conv: Any) -> tuple[Any, Any]:
+def projections(conv: Any) -> tuple[Any, Any]:
     """The maps of senders and of receivers, which may be one."""
     if isinstance(conv, GATv2Conv):
         return conv.lin_l, conv.lin_l if conv.share_weights else conv.lin_r
     return (conv.lin_src, conv.lin_dst) if conv.lin is None else (conv.lin, conv.lin)
 
 
-def _softmax(logits: Tensor, loop: Tensor | None, hop: Hop) -> tuple[Tensor, Tensor | None]:
+def softmax_by_head(logits: Tensor, loop: Tensor | None, hop: Hop) -> tuple[Tensor, Tensor | None]:
     """α of the edges `[edges, H]` and of the loops `[heads of the hop, H]`: over all that a node receives, per attention head.
 
     As PyG does it: shifted by the largest logit, and 1e-16 added to the sum. On the path 0 → 1 → 2, node 2 has one edge and its
     loop; with equal logits each gets one half.
 
     >>> hop = Hop(torch.tensor([0, 1]), torch.tensor([1]), torch.tensor([1]), torch.tensor([2]), torch.tensor([2]), 3)
-    >>> _softmax(torch.zeros(1, 1), torch.zeros(1, 1), hop)
+    >>> softmax_by_head(torch.zeros(1, 1), torch.zeros(1, 1), hop)
     (tensor([[0.5000]]), tensor([[0.5000]]))
     """
     index = hop.head.view(-1, 1).expand_as(logits)  # [edges, H]
@@ -195,7 +195,7 @@ def _softmax(logits: Tensor, loop: Tensor | None, hop: Hop) -> tuple[Tensor, Ten
     return exponent / (total + 1e-16).index_select(0, hop.head), of_loop
 
 
-def _sum_by_head(weight: Tensor, sent: Tensor, hop: Hop) -> Tensor:
+def sum_by_head(weight: Tensor, sent: Tensor, hop: Hop) -> Tensor:
     """Σ weight · sent over the edges of each node, one attention head after the other: `[heads of the hop, H, channels]`."""
     parts = [weighted_sum(weight[:, h].contiguous(), sent[:, h], hop) for h in range(sent.size(1))]
     return torch.stack(parts, dim=1)

@@ -1,0 +1,87 @@
+"""TransformerConv: attention by products of queries and keys; ω multiplies the message after the softmax.
+
+    z_v = Σ_e ω_e α_e (V x_u + e) + s_v R x_v + b,    α = softmax over the in-edges of (Q x_v) · (K x_u + e) / √channels
+
+for each head, with e what the features of an edge add. It adds no loops: a loop in the graph is an edge like any other.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch_geometric.data import Data
+from torch_geometric.nn import TransformerConv
+
+from edgewise.model.data_flow import Call
+from edgewise.program.hop import Hop
+from edgewise.program.layers.attention import softmax_by_head, sum_by_head
+from edgewise.program.layers.base import Layer, Tables, Unsupported
+
+
+class _Projections(NamedTuple):
+    """What a row is as a sender and as a receiver, `[rows, H, channels]` each; and its own term, `[rows, out]`."""
+
+    key: Tensor
+    value: Tensor
+    query: Tensor
+    own: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class TransformerLayer(Layer):
+    """A `TransformerConv` without a gate."""
+
+    uses_model = True
+
+    conv: Any
+    edge_part: Tensor | None
+    """`[E, H, channels]`: what edge features add to keys and values; None: there are none."""
+
+    def prepare(self, table: Any) -> Any:
+        """All projections of the rows `[rows, in]`, once."""
+        conv, shape = self.conv, (-1, self.conv.heads, self.conv.out_channels)
+        rows, mine = table if isinstance(table, Tables) else (table, table)
+        own = functional.linear(mine, conv.lin_skip.weight) if conv.root_weight else None
+        return _Projections(
+            conv.lin_key(rows).view(shape), conv.lin_value(rows).view(shape), conv.lin_query(mine).view(shape), own
+        )
+
+    def extended(self, prepared: Any, rows: Tensor, node: Tensor) -> Any:
+        """The projections of further rows."""
+        more = self.prepare(rows)
+        key, value, query = (torch.cat([old, new]) for old, new in zip(prepared[:3], more[:3], strict=True))
+        return _Projections(key, value, query, None if more.own is None else torch.cat([prepared.own, more.own]))
+
+    def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
+        """Softmax over what each node receives, then the weighted sum: `[heads of the hop, out]`."""
+        sides = table if isinstance(table, _Projections) else self.prepare(table)
+        key, query = sides.key.index_select(0, hop.tail), hop.own_rows(sides.query).index_select(0, hop.head)
+        edge = None if self.edge_part is None else self.edge_part.index_select(0, hop.edge_id)
+        logits = (query * (key if edge is None else key + edge)).sum(dim=-1) / math.sqrt(self.conv.out_channels)
+        share = softmax_by_head(logits, None, hop)[0] * weight.view(-1, 1)  # [edges, H]
+        received = sum_by_head(share, sides.value, hop)
+        if edge is not None:
+            received = received.index_add(0, hop.head, edge * share.unsqueeze(-1))
+        received = received.flatten(1) if self.conv.concat else received.mean(dim=1)
+        if sides.own is None:
+            return received
+        mine = hop.own_rows(sides.own)
+        received = received + (mine if own is None else mine * own.view(-1, 1))
+        return received if self.conv.lin_skip.bias is None else received + self.conv.lin_skip.bias
+
+
+def lower_transformer(conv: TransformerConv, calls: list[Call], data: Data) -> list[Any]:
+    """A `TransformerConv`; one with a gate (`beta=True`) mixes own term and messages in another way, and is left alone."""
+    if conv.aggr not in ("add", "sum"):
+        raise Unsupported(f"TransformerConv with aggr={conv.aggr!r}")
+    if conv.lin_beta is not None:
+        raise Unsupported("TransformerConv with beta=True")
+    features, edge_part = calls[0].arguments.get("edge_attr"), None
+    if features is not None and conv.lin_edge is not None:
+        with torch.no_grad():
+            part = conv.lin_edge(features).view(-1, conv.heads, conv.out_channels)
+        edge_part = part.new_zeros(data.edge_index.size(1), *part.shape[1:]).index_copy_(0, calls[0].slots, part)
+    return [TransformerLayer(conv, edge_part)]
