@@ -1,11 +1,12 @@
 """A recommender: users, movies and ratings as tables, and why a movie is recommended to a user.
 
-Every user likes one genre, which the model has to find out from the ratings. Run this file once: it writes the tables into the
-folder cinema, trains for a few seconds and writes cinema_weights.pt. Then one command explains recommendations and makes a page:
+Every user likes one genre, which the model has to find out from the ratings. Run this file once: it writes a table for users,
+one for movies and one for the ratings in each direction into the folder cinema, trains for a few seconds and writes
+cinema_weights.pt. Then one command explains recommendations and makes a page:
 
-    edgewise explain --model recommender:Recommender --weights cinema_weights.pt --data cinema --link cinema_pairs.csv --without-itself --page cinema.html
+    edgewise explain --model recommender:Recommender --weights cinema_weights.pt --data cinema --link rates:cinema_pairs.csv --without-itself --page cinema.html
 
-Below, the same as a typed graph (`HeteroData`), in Python.
+In Python the same is a typed graph (`HeteroData`), see `main`.
 """  # noqa: E501 (a command is one line)
 
 import csv
@@ -18,7 +19,6 @@ from torch_geometric.nn import GraphConv, HeteroConv
 import edgewise as ew
 
 USERS, MOVIES, GENRES = 40, 24, ("drama", "comedy", "horror", "western")
-WIDTH = len(GENRES) + 2  # genre, age, whether it is a user
 RATES, RATED_BY = ("user", "rates", "movie"), ("movie", "rated_by", "user")
 
 
@@ -27,33 +27,20 @@ class Recommender(torch.nn.Module):
 
     def __init__(self, hidden: int = 16) -> None:
         super().__init__()
-        self.first, self.second = GraphConv(WIDTH, hidden, aggr="mean"), GraphConv(hidden, hidden, aggr="mean")
-
-    def encode(self, x: torch.Tensor, edge_index: torch.Tensor, edge_weight: torch.Tensor) -> torch.Tensor:
-        """A vector for every user and movie."""
-        return self.second(self.first(x, edge_index, edge_weight).relu(), edge_index, edge_weight)
-
-    def decode(self, z: torch.Tensor, edge_label_index: torch.Tensor) -> torch.Tensor:
-        """One logit for each pair."""
-        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
-
-
-class TypedRecommender(torch.nn.Module):
-    """The same with weights of their own for each direction."""
-
-    def __init__(self, hidden: int = 16) -> None:
-        super().__init__()
         kinds, widths = (RATES, RATED_BY), {"user": 1, "movie": len(GENRES)}
         first = {kind: GraphConv((widths[kind[0]], widths[kind[2]]), hidden, aggr="mean") for kind in kinds}
         self.first = HeteroConv(first)
         self.second = HeteroConv({kind: GraphConv(hidden, hidden, aggr="mean") for kind in kinds})
 
-    def forward(self, x_dict: dict, edge_index_dict: dict, edge_weight_dict: dict, edge_label_index: torch.Tensor):
-        """One logit for each pair of a user and a movie."""
+    def encode(self, x_dict: dict, edge_index_dict: dict, edge_weight_dict: dict) -> dict:
+        """A vector for every user and every movie."""
         hidden = self.first(x_dict, edge_index_dict, edge_weight_dict=edge_weight_dict)
         hidden = {name: x.relu() for name, x in hidden.items()}
-        z = self.second(hidden, edge_index_dict, edge_weight_dict=edge_weight_dict)
-        return (z["user"][edge_label_index[0]] * z["movie"][edge_label_index[1]]).sum(dim=-1)
+        return self.second(hidden, edge_index_dict, edge_weight_dict=edge_weight_dict)
+
+    def decode(self, z_dict: dict, edge_label_index: torch.Tensor) -> torch.Tensor:
+        """One logit for each pair of a user and a movie."""
+        return (z_dict["user"][edge_label_index[0]] * z_dict["movie"][edge_label_index[1]]).sum(dim=-1)
 
 
 def made_up() -> dict[str, torch.Tensor]:
@@ -67,15 +54,17 @@ def made_up() -> dict[str, torch.Tensor]:
 
 
 def write_tables(told: dict[str, torch.Tensor], pairs: list[tuple[int, int]]) -> None:
-    """cinema/nodes.csv, cinema/edges.csv (each rating in both directions) and the recommendations to explain."""
+    """A table for each node type and each edge type in cinema/, and the recommendations to explain."""
     folder = Path("cinema")
     folder.mkdir(exist_ok=True)
-    users = [[f"U{i}", *[0.0] * len(GENRES), float(age), 1] for i, age in enumerate(told["age"])]
-    movies = [[f"M{i}", *map(int, torch.arange(len(GENRES)) == g), 0.0, 0] for i, g in enumerate(told["genre"])]
-    write(folder / "nodes.csv", ["id", *GENRES, "age", "user"], users + movies)
-    ratings = list(zip(*(told[name].tolist() for name in ("user", "movie", "rating")), strict=True))
-    there = [[f"U{user}", f"M{movie}", f"{rating:.3f}"] for user, movie, rating in ratings]
-    write(folder / "edges.csv", ["source", "target", "weight"], there + [[m, u, r] for u, m, r in there])
+    write(folder / "nodes_user.csv", ["id", "age"], [[f"U{i}", float(age)] for i, age in enumerate(told["age"])])
+    movies = [[f"M{i}", *map(int, torch.arange(len(GENRES)) == genre)] for i, genre in enumerate(told["genre"])]
+    write(folder / "nodes_movie.csv", ["id", *GENRES], movies)
+    rated = zip(*(told[name].tolist() for name in ("user", "movie", "rating")), strict=True)
+    ratings = [[f"U{user}", f"M{movie}", f"{rating:.3f}"] for user, movie, rating in rated]
+    write(folder / "edges_user__rates__movie.csv", ["source", "target", "weight"], ratings)
+    back = [[movie, user, rating] for user, movie, rating in ratings]
+    write(folder / "edges_movie__rated_by__user.csv", ["source", "target", "weight"], back)
     write(Path("cinema_pairs.csv"), ["source", "target"], [[f"U{user}", f"M{movie}"] for user, movie in pairs])
 
 
@@ -85,7 +74,7 @@ def write(path: Path, heads: list[str], rows: list[list]) -> None:
 
 
 def typed(told: dict[str, torch.Tensor]) -> HeteroData:
-    """The same as a typed graph."""
+    """The graph of these tables."""
     data = HeteroData()
     data["user"].x, data["movie"].x = told["age"].view(-1, 1), torch.eye(len(GENRES))[told["genre"]]
     data[RATES].edge_index = torch.stack([told["user"], told["movie"]])
@@ -94,14 +83,15 @@ def typed(told: dict[str, torch.Tensor]) -> HeteroData:
     return data
 
 
-def train(model: torch.nn.Module, score, told: dict[str, torch.Tensor]) -> None:
+def train(model: Recommender, data: HeteroData, told: dict[str, torch.Tensor]) -> None:
     """Learn to tell loved pairs from all others."""
-    user, movie = torch.cartesian_prod(torch.arange(USERS), torch.arange(MOVIES)).t()
-    y = (told["taste"][user] == told["genre"][movie]).float()
+    pairs = torch.cartesian_prod(torch.arange(USERS), torch.arange(MOVIES)).t()
+    y = (told["taste"][pairs[0]] == told["genre"][pairs[1]]).float()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     for _ in range(80):
         optimizer.zero_grad()
-        torch.nn.functional.binary_cross_entropy_with_logits(score(torch.stack([user, movie])), y).backward()
+        z = model.encode(data.x_dict, data.edge_index_dict, data.edge_weight_dict)
+        torch.nn.functional.binary_cross_entropy_with_logits(model.decode(z, pairs), y).backward()
         optimizer.step()
 
 
@@ -111,18 +101,9 @@ def main() -> tuple[ew.ExplanationSet, dict[str, torch.Tensor]]:
     told = made_up()
     pairs = [(user, int((told["genre"] == told["taste"][user]).nonzero()[user % 6])) for user in range(0, USERS, 4)]
     write_tables(told, pairs[:3])
-    x = torch.cat([torch.zeros(USERS, WIDTH), torch.zeros(MOVIES, WIDTH)])
-    x[:USERS, -2], x[:USERS, -1] = told["age"], 1.0
-    x[USERS:, : len(GENRES)] = torch.eye(len(GENRES))[told["genre"]]
-    ends = torch.stack([told["user"], told["movie"] + USERS])
-    edges, weight = torch.cat([ends, ends.flip(0)], dim=1), told["rating"].repeat(2)
-    plain = Recommender()
-    train(plain, lambda pair: plain.decode(plain.encode(x, edges, weight), pair + torch.tensor([[0], [USERS]])), told)
-    torch.save(plain.state_dict(), "cinema_weights.pt")
-
-    data, model = typed(told), TypedRecommender()
-    given = (data.x_dict, data.edge_index_dict, data.edge_weight_dict)
-    train(model, lambda pair: model(*given, pair), told)
+    data, model = typed(told), Recommender()
+    train(model, data, told)
+    torch.save(model.state_dict(), "cinema_weights.pt")
     found = ew.explain(model, data, {RATES: pairs}, task="link", without_itself=True)
     for why in found[:4]:
         user, movie = why.index[1]

@@ -102,6 +102,18 @@ def typed_name(kind: str, number: int, names: Sequence[str] | Mapping[int, str] 
     return name if name.lower().startswith(kind.lower()) else f"{kind} {name}"
 
 
+def target_in_words(index: Any) -> str:
+    """A target of a typed graph: `("paper", 3)`, or a link `(edge type, (u, v))`.
+
+    >>> target_in_words(("paper", 3)), target_in_words((("user", "rates", "movie"), (3, 7)))
+    ('paper 3', 'user 3 – movie 7')
+    """
+    kind, number = index
+    if isinstance(kind, str):
+        return typed_name(kind, number)
+    return " – ".join(typed_name(end, one) for end, one in zip(kind[::2], number, strict=True))
+
+
 # --- Labels and classes of nodes, as the user gave them ---------------------------------------------------------------
 
 

@@ -14,8 +14,8 @@ from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 
 import edgewise as ew
 from command_line import MINE, NODES, call, error, printed, ring, workshop
-from edgewise.cli.read.cli_question import read_targets
 from edgewise.cli.read.data import Graphs, read_data
+from edgewise.cli.read.targets import read_targets
 from edgewise.cli.read.tensor_files import read_safetensors
 
 NET = ("--model", "net.py:Net", "--model-args", "features=3")

@@ -1,5 +1,6 @@
 """A folder with a table for each node type and edge type, from the tables to every command."""
 
+import csv
 import json
 
 import pytest
@@ -110,6 +111,15 @@ def test_scores_are_written_with_types_and_names(shop):
     assert json.loads((shop.parent / "why.json").read_text())["question"]["index"] == "account:a0,a1"
 
 
+def test_walks_are_written_with_types_and_names_and_come_back(shop):
+    call("walks", *NET, "--index", "account:a3,a5", "--top", "3", "--out", "walks.csv")
+    rows = list(csv.DictReader((shop.parent / "walks.csv").read_text().splitlines()))
+    true = [walk for one in ew.walks(network(), by_hand(tables()), ("account", [3, 5]), k=3) for walk in one]
+    assert [float(row["score"]) for row in rows] == pytest.approx([walk.score for walk in true], rel=1e-4)
+    named = [tuple((row[f"node_{i}_type"], int(row[f"node_{i}"])) for i in range(3)) for row in rows]
+    assert named == [walk.nodes for walk in true]
+
+
 def test_check_and_compare_take_typed_folders(shop):
     assert "account" in call("check", *NET, "--index", "account:a0,a1").stdout
     said = printed("compare", *NET, "--index", "account:a0,a1", "--method", "gradient,occlusion", "--level", "input")
@@ -157,10 +167,6 @@ def test_a_mistake_in_a_typed_table_is_one_sentence_with_its_file_and_line(shop)
 )
 def test_an_index_without_a_type_is_refused_with_the_types(shop, index, text):
     assert text in error("explain", *NET, "--index", index)
-
-
-def test_links_of_typed_tables_are_refused(shop):
-    assert "typed graph" in error("explain", *NET, "--link", "0:1")
 
 
 def test_a_type_without_edges_and_a_table_without_rows_are_fine(shop):

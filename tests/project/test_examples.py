@@ -76,7 +76,7 @@ def test_the_recommender_finds_the_ratings_that_were_planted_and_makes_a_page_wi
     command = (EXAMPLES / "recommender.py").read_text().split("    edgewise ")[1].split("\n")[0]
     done = call(*command.split())
     assert Path("cinema.html").is_file()
-    assert "U0 : M" in done.stdout
+    assert "user U0 : movie M" in done.stdout
 
 
 def test_a_newcomer_gets_a_page_with_one_command():

@@ -189,10 +189,6 @@ def _check_features(question: PosedQuestion, method: FeatureMethod) -> None:
             raise InputError(
                 f"{method.name} cannot score nodes of a HeteroData. Use method='gradient_x_input' and per_node()."
             )
-        if question.task == "link":
-            raise InputError(
-                "Features of links can be scored in a Data, got a HeteroData. Use ew.explain(...) for its edges."
-            )
         return
     if question.task == "link" and method.scores_nodes:
         raise InputError(

@@ -212,7 +212,7 @@ def _answer(question: PosedQuestion, asked: WalkRequest, block: TargetBlock) -> 
     types = question.types
     if types is not None:
         rows = [[types.node(node) for node in walk] for walk in rows]
-        index = [types.node(node) for node in index]
+        index = [types.asked(one) for one in index] if types.explained else index
     for number, position in enumerate(block.positions.tolist()):
         span = range(start[number], start[number + 1])
         listed = tuple(Walk(tuple(rows[i]), score[i], None if neurons is None else tuple(neurons[i])) for i in span)

@@ -162,7 +162,7 @@ def _explain(session: "Session", how: ExplainOptions) -> "list[ew.ExplanationSet
         assert isinstance(found, ew.ExplanationSet)  # a list was asked for
         return found
 
-    work = ExplanationWork(explain_some, question.index, how.method, how.level)
+    work = ExplanationWork(explain_some, question.stored_index, how.method, how.level)
     return session.work(how.method, f"{how.method} ({how.level})", work)
 
 

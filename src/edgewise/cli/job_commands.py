@@ -138,7 +138,7 @@ def _work(asked: CommonOptions, out: Path, how: dict[str, Any], *, retry: bool) 
     identity = {"kind": "command line", "question": story_of(asked, **how), "hashes": dict(question.hashes)}
     costs = costs_of(question.graphs.data, question.index, question.graphs.task)
     job = JobQuestion(
-        {**identity, "versions": versions()}, question.index, costs, how["method"], how["level"], explain_some,
+        {**identity, "versions": versions()}, question.stored_index, costs, how["method"], how["level"], explain_some,
         {"cwd": os.getcwd()},
     )  # fmt: skip
     try:

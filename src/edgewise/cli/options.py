@@ -151,7 +151,8 @@ class CommonOptions:
         _option(
             _QUESTION,
             "Which links to explain: 3:17, several with commas or the option repeated, or a .csv or .txt file with a pair in "
-            "each line. Ends are named as in --index.",
+            "each line. Ends are named as in --index. Of a typed graph with the relation first: rates:3:17 or "
+            "rates:pairs.csv.",
             metavar="U:V",
         ),
     ] = None

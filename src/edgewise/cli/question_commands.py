@@ -42,7 +42,7 @@ def ask(asked: CommonOptions) -> None:
     read = read_question(asked, voice)
     question = ew.Question(read.model, read.graphs.data, read.targets(slice(None)), target=read.classes, **read.options)
     if asked.json:
-        kind = read.graphs.explained
+        kind = read.type
         listed = [index if kind is None else (kind, index) for index in read.index.tolist()]
         targets = [
             {"index": index, "target": target, "value": value}

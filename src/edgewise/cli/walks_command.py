@@ -107,7 +107,7 @@ def _run(asked: CommonOptions, voice: Voice, output: Output, how: WalkOptions) -
             return found
 
         parts: list[Sequence[ew.WalkSet]] = session.work(
-            "walks", f"walks ({how.search})", WalkWork(search, question.index)
+            "walks", f"walks ({how.search})", WalkWork(search, question.stored_index)
         )
         found = [one for part in parts for one in part]
         written = session.finish({"walks": partial(save_table, found, question)})

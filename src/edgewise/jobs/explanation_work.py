@@ -75,7 +75,7 @@ class WalkWork:
             part, owner = load_walks(path)
         except FileError:
             return None
-        same = owner == job and torch.equal(torch.tensor([one.index for one in part]), self.index[shard.positions])
+        same = owner == job and torch.equal(torch.tensor([one.number for one in part]), self.index[shard.positions])
         return part if same else None
 
     def describe(self, part: Sequence[WalkSet]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from torch_geometric.data import Data, HeteroData
 from edgewise.algorithms.method_settings import read_settings
 from edgewise.algorithms.registry import Method, find_method
 from edgewise.api.explain import explain
-from edgewise.arrays import asked_index
+from edgewise.arrays import plain_index
 from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.files import versions
@@ -104,7 +104,7 @@ def run(
     how: dict[str, Any] = {"method": method, "level": level, "top": top, "seed": seed, **settings}
     sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
     posed = pose(model, data, index, target=target, **asked)
-    targets, kind = posed.index, None if posed.types is None else posed.types.explained
+    targets, types = posed.index, posed.types
     if len(targets) == 0:
         raise InputError("`index` must name at least one target, got none. Use index=range(10), for example.")
     named = {name: value for name, value in asked.items() if name != "forward"} | {"forward": _name(forward)}
@@ -117,11 +117,10 @@ def run(
     }
 
     def explain_some(positions: slice) -> ExplanationSet:
-        some: Any = asked_index(targets[positions]) if targets.dim() == 2 else targets[positions].tolist()
+        some: Any = plain_index(targets[positions])
+        some = types.asked(some) if types is not None and types.explained else some
         classes = target[positions] if _is_each(target, len(targets)) else target
-        found = explain(
-            model, data, some if kind is None else (kind, some), target=classes, **asked, **how, **sizes
-        )  # fmt: skip
+        found = explain(model, data, some, target=classes, **asked, **how, **sizes)
         assert isinstance(found, ExplanationSet)
         return found
 

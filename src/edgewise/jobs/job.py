@@ -84,12 +84,18 @@ class Job:
     @checked
     def of(self, index: Any) -> Explanation:
         """The explanation of the node or graph with that number, or of a link, a pair; of a typed graph `("paper", 3)`."""
-        typed = isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], str)
-        found = positions_of(self.index, index[1] if typed else index)
-        if not found or (typed and self._at(found[0]).index != index):
+        typed = isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], (str, tuple))
+        found = positions_of(self.index, self._number(index) if typed else index)
+        if not found:
             some = plain_index(self.index[:5])
             raise InputError(f"{shown(index)} is not among the {len(self)} targets ({some} …) of this job.")
         return self._at(found[0])
+
+    def _number(self, index: tuple[Any, Any]) -> Any:
+        """A target of a typed graph as a number, or of a link a pair of numbers, of the union of its types."""
+        parts = (self.part(shard) for shard in self.shards)
+        types = next((part.types for part in parts if part is not None), None)
+        return index if types is None else types.number(index)
 
     def _at(self, position: int) -> Explanation:
         shard = self.shards[int(np.searchsorted(self._begins, position, side="right")) - 1]

@@ -1,6 +1,5 @@
 """How a model of links of a typed graph is called: on the part of the union that is run, with pairs numbered by type."""
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +26,7 @@ class TypedLinkForward(TypedForward):
     def __call__(self, model: nn.Module, graph: Data) -> Tensor:
         """`[pairs]`, or whatever the model makes of them."""
         part = self.part(graph)
-        scores: Tensor = self._scores(model, copy.copy(part.data), self._local(part, graph.link_pairs.ends))
+        scores: Tensor = self._scores(model, self.given(part), self._local(part, graph.link_pairs.ends))
         return scores
 
     def _scores(self, model: nn.Module, data: HeteroData, pairs: Tensor) -> Any:

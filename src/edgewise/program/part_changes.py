@@ -159,14 +159,14 @@ class PartChange:
         """An affine layer: a sender that changed by δ changes its receivers by coefficient · B δ."""
         table, (slot, key) = self._table(step), self._missing(step)
         item = self.slots.item[slot]
-        keys, rows = [key[:0]], [torch.zeros_like(self.all.known[step.output][:0])]
         gone = (
             layer.own_term(table, self.all.row(item))
             if self.slots.of_self
             else layer.message(table, item, self.all.row(self.all.sender[item]))
         )
-        if gone is not None:
-            keys, rows = [key], [-gone]
+        if gone is None:  # the own term is a row-wise step behind the call: the pairs are needed there
+            gone = self.all.known[step.output].new_zeros(len(key), self.all.known[step.output].size(1))
+        keys, rows = [key], [-gone]
         if isinstance(step.source, Ref) and step.source.value in self.change:
             moved = self.change[step.source.value]
             source, column, reached = self._reached(step)

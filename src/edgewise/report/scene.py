@@ -14,7 +14,7 @@ import torch
 
 from edgewise.arguments import whole_number
 from edgewise.report.layout import at_distances, rings, ways_to
-from edgewise.text import typed_name
+from edgewise.text import target_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -252,10 +252,10 @@ def target_of(found: Any) -> str:
     For example `node 2, class 0, logit 1.5`, `link 3 – 17, a link, logit 1.5`, or of a typed graph `paper 2, class 0, …`.
     """
     column = "output" if found.settings.get("mode") == "regression" else "class"
-    is_typed = isinstance(found.index, tuple) and isinstance(found.index[0], str)
-    named = typed_name(*found.index) if is_typed else f"{task_of(found.settings)} {found.index}"
+    is_typed = isinstance(found.index, tuple) and not isinstance(found.index[0], int)
+    named = target_in_words(found.index) if is_typed else f"{task_of(found.settings)} {found.index}"
     what = f"{named}, {column} {found.target}"
     if task_of(found.settings) == "link" and column == "class":
-        ends = found.index[1] if isinstance(found.index[0], tuple) else found.index
-        what = f"link {ends[0]} – {ends[1]}, {'a link' if found.target else 'no link'}"
+        ends = target_in_words(found.index) if is_typed else f"{found.index[0]} – {found.index[1]}"
+        what = f"link {ends}, {'a link' if found.target else 'no link'}"
     return f"{what}, {found.settings.get('of', 'value')} {found.value:.3g}"

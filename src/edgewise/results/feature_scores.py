@@ -221,10 +221,11 @@ class FeatureSet:
 
     @checked
     def of(self, index: Any) -> FeatureScores:
-        """The scores of the node or graph with that number, or of a link, a pair; of a typed graph also `("paper", 3)`."""
+        """The scores of the node or graph with that number, or of a link, a pair; of a typed graph as it was asked for."""
+        number = index
         if isinstance(index, tuple) and self.types:
-            index = index[1] if index[0] == self.types[0].types.explained else -1
-        same = self.index == torch.as_tensor(index)
+            number = self.types[0].types.number(index)
+        same = self.index == torch.as_tensor(number)
         found = (same.all(dim=1) if same.dim() == 2 else same).nonzero()
         if len(found) == 0:
             raise InputError(f"{index} is not among the {len(self)} explained targets. Ask about it first.")

@@ -216,10 +216,8 @@ class ScoreTable:
         require(
             ((position >= 0) & (position < len(arrays["index"]))).all(), "it has rows of targets that it does not know"
         )
-        for name, expected in {
-            **index_columns(arrays["index"][position]),
-            "target": arrays["target"][position],
-        }.items():
+        asked = {"position": position, **index_columns(arrays["index"][position]), "target": arrays["target"][position]}
+        for name, expected in _typed(asked, self.about).items():
             require((table[name] == expected).all(), f"its column {name} differs from the targets of the result")
         width, offset = _graph_of(position, arrays)
         column, layer = self._union_columns(table), table.get("layer", np.zeros_like(position))

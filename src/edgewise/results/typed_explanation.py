@@ -11,7 +11,7 @@ from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.graph.type_table import TypeTable
 from edgewise.results.explanation import Explanation
-from edgewise.text import read_labels, typed_name
+from edgewise.text import read_labels, target_in_words, typed_name
 
 
 class TypedScores(Mapping[Any, Tensor]):
@@ -165,7 +165,7 @@ class TypedExplanation(Explanation):
             attributes["label"] = typed_name(name, number, _names_of(labels, name, self.types))
         for _, _, attributes in graph.edges(data=True):
             attributes["type"] = "__".join(attributes.pop("kind"))
-        graph.graph["index"] = typed_name(*self.index) if self.types.explained else self.index
+        graph.graph["index"] = target_in_words(self.index) if self.types.explained else self.index
         write_graphml(graph, path, 0)
 
     def subgraph(self, *args: Any, **options: Any) -> NoReturn:

@@ -1,4 +1,4 @@
-"""TypedFeatureScores: the feature scores of one node of a typed graph, or of one typed graph, by node type and edge type.
+"""TypedFeatureScores: the feature scores of one node, link or graph with types, by node type and edge type.
 
 Types have features of different widths. Laid one after the other, type by type, node by node, they are one long row, in which
 every number has a place; `FeatureTable` knows where each type begins.
@@ -99,9 +99,9 @@ class TypedFeatureScores:
 
     @property
     def index(self) -> Any:
-        """`(node type, number)`, or the number of a graph."""
+        """`(node type, number)`, of a link `(edge type, (u, v))`, or the number of a graph."""
         types = self.table.types
-        return types.node(self.flat.index) if types.explained else self.flat.index
+        return types.asked(self.flat.index) if types.explained else self.flat.index
 
     @property
     def target(self) -> int:
@@ -157,15 +157,25 @@ class TypedFeatureScores:
         return found
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A dict for every score other than zero: `index`, `target`, `node_type`, `node`, `feature`, its `name`, `score`."""
-        kind = {"index_type": self.table.types.explained} if self.table.types.explained else {}
+        """A dict for every score other than zero: `index`, `target`, `node_type`, `node`, `feature`, its `name`, `score`.
+
+        `index_type` is the type of the target; of a link the ends are `index` and `index_to`, each with its type.
+        """
         rows = []
         for score, (name, node), feature, *named in self.top(10**18, by="magnitude"):
-            about = {**kind, "index": self.flat.index, "target": self.target, "score": score}
+            about = {**self._asked_columns(), "target": self.target, "score": score}
             rows.append(
                 {**about, "node_type": name, "node": node, "feature": feature, "name": named[0] if named else ""}
             )
         return rows
+
+    def _asked_columns(self) -> dict[str, Any]:
+        types = self.table.types
+        if types.link is None:
+            return {**({"index_type": types.explained} if types.explained else {}), "index": self.flat.index}
+        source, _, receiver = types.link
+        u, v = self.index[1]
+        return {"index_type": source, "index": u, "index_to_type": receiver, "index_to": v}
 
     def __repr__(self) -> str:
         stored = 0 if self.flat.stored is None else len(self.flat.stored[0])

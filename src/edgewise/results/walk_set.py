@@ -130,6 +130,11 @@ class WalkSet:
             return walk.nodes
         return tuple(self.types.node_range(name).start + number for name, number in walk.nodes)
 
+    @property
+    def number(self) -> Any:
+        """The target as results keep it: of a typed graph, a number (or a pair of numbers) of the union of its types."""
+        return self.types.number(self.index) if self.types is not None and self.types.explained else self.index
+
     def by_source(self) -> dict[Any, tuple[Walk, ...]]:
         """The walks grouped by the node whose features they carry; the source with the largest |sum| first."""
         groups: dict[Any, list[Walk]] = {}

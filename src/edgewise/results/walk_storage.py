@@ -1,6 +1,7 @@
 """Files of walks: the walk sets of many targets in one `.npz` that proves itself, lossless, whole or not at all."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 
 from edgewise.errors import EdgewiseError, FileError
 from edgewise.files import write_whole
+from edgewise.graph.type_table import TypeTable
 from edgewise.results.container import (
     VERSION,
     About,
@@ -36,10 +38,10 @@ def save_walks(found: Sequence[WalkSet], path: Path, job: str | None = None) -> 
     shared = len({id(one.edge_index) for one in found}) == 1
     graphs = [(one.edge_index, one.num_nodes) for one in (found[:1] if shared else found)]
     arrays: Arrays = {
-        "index": np.array([one.index for one in found], dtype=np.int64),
+        "index": np.array([one.number for one in found], dtype=np.int64),
         "start": np.cumsum([0, *map(len, found)], dtype=np.int64),
         "score": np.array([walk.score for walk in walks], dtype=np.float64),
-        "nodes": _table([walk.nodes for walk in walks]),
+        "nodes": _table([one.numbers_of(walk) for one in found for walk in one]),
         "edge_index": torch.cat([edges.cpu() for edges, _ in graphs], dim=1).contiguous().numpy(),
         "graph_edges": np.array([edges.size(1) for edges, _ in graphs], dtype=np.int64),
         "graph_nodes": np.array([nodes for _, nodes in graphs], dtype=np.int64),
@@ -51,6 +53,8 @@ def save_walks(found: Sequence[WalkSet], path: Path, job: str | None = None) -> 
         arrays[name] = np.array(values, dtype=np.int64 if kind == "i" else np.float64)
     about = {"format": WALK_FORMAT, "version": VERSION, "settings": [as_jsonable(one.settings) for one in found]}
     about |= {} if job is None else {"job": job}
+    if found and found[0].types is not None:
+        about["types"] = [as_jsonable(one.types.plain()) for one in (found[:1] if shared else found) if one.types]
     write_whole(path, lambda file: write_npz(file, arrays, about))
 
 
@@ -93,6 +97,10 @@ def _check_shapes(claims: Mapping[str, Claim], about: About) -> None:
     settings = about.get("settings")
     fits = isinstance(settings, list) and len(settings) == targets and all(isinstance(one, dict) for one in settings)
     require(fits, "it must have settings for every target")
+    types = about.get("types", [])
+    require(
+        isinstance(types, list) and len(types) in (0, claims["graph_edges"].shape[0]), "its types are not its graphs'"
+    )
 
 
 def _check_values(arrays: Arrays) -> None:
@@ -111,10 +119,18 @@ def _check_values(arrays: Arrays) -> None:
 def _assemble(arrays: Arrays, about: About) -> list[WalkSet]:
     edges = torch.from_numpy(np.array(arrays["edge_index"])).split(arrays["graph_edges"].tolist(), dim=1)
     nodes, walks = arrays["graph_nodes"].tolist(), _walks(arrays)
+    types = [TypeTable(*from_jsonable(one)) for one in about.get("types", ())]
+    fits = [sum(count for _, count in one.nodes) for one in types] == nodes[: len(types)]
+    require(fits, "its types do not have as many nodes as its graphs")
     found = []
     for place, (begin, end) in enumerate(zip(arrays["start"][:-1].tolist(), arrays["start"][1:].tolist(), strict=True)):
         index: Any = arrays["index"][place].tolist()
         graph = place if len(nodes) > 1 else 0
+        of = types[graph] if types else None
+        if of is not None:
+            index = of.asked(tuple(index) if of.link else index) if of.explained else index
+            typed = [tuple(map(of.node, walk.nodes)) for walk in walks[begin:end]]
+            walks[begin:end] = [replace(walk, nodes=row) for walk, row in zip(walks[begin:end], typed, strict=True)]
         found.append(
             WalkSet(
                 walks=tuple(walks[begin:end]),
@@ -127,6 +143,7 @@ def _assemble(arrays: Arrays, about: About) -> list[WalkSet]:
                 edge_index=edges[graph],
                 num_nodes=nodes[graph],
                 expansions=int(arrays["expansions"][place]),
+                types=of,
             )
         )
     return found

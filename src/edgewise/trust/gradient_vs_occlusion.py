@@ -124,5 +124,5 @@ def _worst(score: Score, off: Tensor, gradient: Tensor, occlusion: Tensor) -> Wo
     types = score.types_of(int(score.owner[place]))
     if types is not None:
         source, receiver = types.node(source), types.node(receiver)
-        index = types.node(index) if types.explained else index
+        index = types.asked(index) if types.explained else index
     return WorstEdge(index, source, receiver, column, float(gradient[place]), float(occlusion[place]))

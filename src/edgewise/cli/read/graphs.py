@@ -15,7 +15,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 from edgewise.arguments import one_of
 from edgewise.errors import InputError
 from edgewise.graph.inputs import read_graph
-from edgewise.graph.type_table import check_typed
+from edgewise.graph.type_table import EdgeType, check_typed
 
 PARTS = ("train", "val", "test")
 
@@ -58,6 +58,8 @@ class Graphs:
     """Of a typed graph: the names and parts of every node type. Those of `explained` are in `ids`, `names` and so on."""
     explained: str | None = None
     """Of a typed graph: the node type that `--index` names."""
+    link: EdgeType | None = None
+    """Of a typed graph: the edge type whose pairs `--link` names."""
 
     def of_type(self, name: str) -> "Graphs":
         """The same typed graph, about the nodes of one type."""
@@ -88,7 +90,9 @@ class Graphs:
 
     @property
     def labels(self) -> Tensor | None:
-        """`[size]`: the class of each node or graph; `None` if the data does not have one for each."""
+        """`[size]`: the class of each node or graph; `None` if the data does not have one for each, as of links."""
+        if self.task == "link":
+            return None
         if self.is_one:
             y = self._nodes.get("y")
             return y.view(-1) if isinstance(y, Tensor) and y.numel() == self.size else None
