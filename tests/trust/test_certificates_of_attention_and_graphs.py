@@ -252,7 +252,8 @@ def assert_bounds_hold(seed, name, low):
                 where = [place[pair] for pair in zip(position.tolist(), column.tolist(), strict=True)]
                 for values in truth:
                     true = values[where]
-                    room = 1e-10 * (1 + true.abs())  # of the backward passes that we compare with
+                    # of the backward passes that we compare with; torch's hardsigmoid has its 1/6 in float32
+                    room = (1e-7 if name == "hardsigmoid" else 1e-10) * (1 + true.abs())
                     for interval in (found.bounds, back):
                         assert ((interval.lo <= true + room) & (interval.hi >= true - room)).all()
                 checked += len(where)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise import random_numbers
+from edgewise.algorithms.captured_step import repeat
 from edgewise.errors import InputError
 from edgewise.score import CopyScores, Score
 
@@ -84,17 +85,39 @@ def train_masks(
         edge_ent: Weight of its entropy.
     """
     logits.grad = torch.zeros_like(logits)
-    optimizer = torch.optim.Adam([logits], lr=lr, fused=True)
+    optimizer = torch.optim.Adam([logits], lr=lr, fused=True, capturable=logits.is_cuda)
     active, pull, of_loss = (torch.zeros_like(logits) for _ in range(3))
-    for epoch in range(epochs):
+
+    def step(*, is_fresh: bool) -> None:
+        """One epoch, in place: a GPU may record and replay it."""
         mask = logits.sigmoid()
-        of_loss = loss_gradient(score, mask) if epoch in fresh else of_loss
+        if is_fresh:
+            of_loss.copy_(loss_gradient(score, mask))
+        assert logits.grad is not None
         torch.mul(of_loss + active * (edge_size - pull * logits), mask * (1 - mask), out=logits.grad)
-        if epoch == 0:
-            active = (logits.grad != 0).to(logits.dtype)
-            pull = edge_ent * entropy_share(active, score)
         optimizer.step()
+
+    for epoch, times in _runs(fresh, epochs):
+        repeat(lambda: step(is_fresh=epoch in fresh), times, logits.device, recordable=score.way == "lowered")  # noqa: B023
+        if epoch == 0:
+            active.copy_(logits.grad != 0)
+            pull.copy_(edge_ent * entropy_share(active, score))
     return logits.sigmoid() * active
+
+
+def _runs(fresh: Collection[int], epochs: int) -> list[tuple[int, int]]:
+    """(first epoch, how many) of epochs that are alike; the first one stands alone, because it decides what is active.
+
+    >>> _runs(range(100), 100), _runs({0, 3}, 6)
+    ([(0, 1), (1, 99)], [(0, 1), (1, 2), (3, 1), (4, 2)])
+    """
+    found: list[tuple[int, int]] = []
+    for epoch in range(epochs):
+        if epoch > 1 and (epoch in fresh) == (epoch - 1 in fresh):
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((epoch, 1))
+    return found
 
 
 def loss_gradient(score: Score, mask: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.algorithms.captured_step import repeat
 from edgewise.score import CopyScores, Score, at_level, has_own_terms
 
 
@@ -61,11 +62,19 @@ def integrated_gradients(score: Score, level: str, *, steps: int) -> CopyScores:
     tensor([3., 3.])
     """
     nodes, shares = np.polynomial.legendre.leggauss(steps)
-    own = score.self_ones() if has_own_terms(score) else None
-    edge_sum, own_sum = torch.zeros_like(score.ones()), None if own is None else torch.zeros_like(own)
-    for node, share in zip((nodes + 1) / 2, shares / 2, strict=True):
-        edge, of_self = weight_gradients(score, score.ones() * float(node), own)
-        edge_sum += edge * float(share)
+    own, ones = score.self_ones() if has_own_terms(score) else None, score.ones()
+    edge_sum, own_sum = torch.zeros_like(ones), None if own is None else torch.zeros_like(own)
+    path = torch.from_numpy(np.stack([(nodes + 1) / 2, shares / 2])).to(ones)  # [2, steps]: where, and how much of it
+    place = torch.zeros(1, dtype=torch.long, device=ones.device)
+
+    def step() -> None:
+        """The next point of the path, in place: a GPU may record and replay it."""
+        weight, share = path.index_select(1, place)
+        edge, of_self = weight_gradients(score, ones * weight, own)
+        edge_sum.addcmul_(edge, share)
         if own_sum is not None and of_self is not None:
-            own_sum += of_self * float(share)
+            own_sum.addcmul_(of_self, share)
+        place.add_(1)
+
+    repeat(step, steps, ones.device, recordable=score.way == "lowered")
     return at_level(edge_sum, own_sum, level)
