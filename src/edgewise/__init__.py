@@ -13,6 +13,7 @@ _WHERE = {
     # explaining
     "explain": "edgewise.api.explain",
     "features": "edgewise.api.features",
+    "counterfactual": "edgewise.api.counterfactual",
     "methods": "edgewise.algorithms.registry",
     "register_method": "edgewise.algorithms.own_methods",
     "best_subgraph": "edgewise.algorithms.eig_search",
@@ -24,6 +25,8 @@ _WHERE = {
     # results
     "Explanation": "edgewise.results.explanation",
     "ExplanationSet": "edgewise.results.explanation_set",
+    "Counterfactual": "edgewise.results.counterfactual_set",
+    "CounterfactualSet": "edgewise.results.counterfactual_set",
     "FeatureScores": "edgewise.results.feature_scores",
     "FeatureSet": "edgewise.results.feature_scores",
     "load": "edgewise.results.storage",
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
     from edgewise.algorithms.registry import methods as methods
     from edgewise.api.check import check as check
     from edgewise.api.compare import compare as compare
+    from edgewise.api.counterfactual import counterfactual as counterfactual
     from edgewise.api.explain import explain as explain
     from edgewise.api.features import features as features
     from edgewise.api.question import Question as Question
@@ -88,6 +92,8 @@ if TYPE_CHECKING:
     from edgewise.errors import StaleQuestionError as StaleQuestionError
     from edgewise.metrics.cosine import similarity as similarity
     from edgewise.results.comparison import Comparison as Comparison
+    from edgewise.results.counterfactual_set import Counterfactual as Counterfactual
+    from edgewise.results.counterfactual_set import CounterfactualSet as CounterfactualSet
     from edgewise.results.explanation import Explanation as Explanation
     from edgewise.results.explanation_set import ExplanationSet as ExplanationSet
     from edgewise.results.feature_scores import FeatureScores as FeatureScores

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from edgewise.question import PosedQuestion
     from edgewise.results.comparison import Comparison
+    from edgewise.results.counterfactual_set import Counterfactual, CounterfactualSet
     from edgewise.results.explanation import Explanation
     from edgewise.results.explanation_set import ExplanationSet
     from edgewise.results.feature_scores import FeatureScores, FeatureSet
@@ -188,6 +189,13 @@ class Question:
         from edgewise.api.features import features_of_question
 
         return features_of_question(self._fresh(), method=method, **{**self._sizes, **options})
+
+    @checked
+    def counterfactual(self, **options: Any) -> Counterfactual | CounterfactualSet:
+        """The smallest set of edges without which the prediction changes; options as in `ew.counterfactual`."""
+        from edgewise.api.counterfactual import counterfactual_of_question
+
+        return counterfactual_of_question(self._fresh(), **options)
 
     @checked
     def check(self, **options: Any) -> Report:

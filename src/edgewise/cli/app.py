@@ -1,8 +1,9 @@
 """The command line's table of contents: every command, the version, and `methods`, which is small enough to be here.
 
-The other commands are in `explain_command`, `walks_command`, `features_command`, `question_commands` (`compare`, `check`,
-`ask`), `job_commands` and `demo_command`, each with its options, its help and its work. Those files import nothing heavy when
-they are loaded: torch is imported inside the functions that work, never for help or completion.
+The other commands are in `explain_command`, `walks_command`, `features_command`, `counterfactual_command`,
+`question_commands` (`compare`, `check`, `ask`), `job_commands` and `demo_command`, each with its options, its help and its
+work. Those files import nothing heavy when they are loaded: torch is imported inside the functions that work, never for help or
+completion.
 """
 
 import sys
@@ -14,7 +15,15 @@ import typer
 from typer.core import TyperGroup
 
 import edgewise
-from edgewise.cli import demo_command, explain_command, features_command, job_commands, question_commands, walks_command
+from edgewise.cli import (
+    counterfactual_command,
+    demo_command,
+    explain_command,
+    features_command,
+    job_commands,
+    question_commands,
+    walks_command,
+)
 from edgewise.cli.guard import BAD_INPUT, for_a_program, guarded, told_usage
 from edgewise.cli.options import PairsCommand
 
@@ -109,6 +118,7 @@ def _plain(value: Any) -> Any:
 app.command(cls=PairsCommand, epilog=explain_command.EPILOG)(explain_command.explain)
 app.command(cls=PairsCommand, epilog=walks_command.EPILOG)(walks_command.walks)
 app.command(cls=PairsCommand, epilog=features_command.EPILOG)(features_command.features)
+app.command(cls=PairsCommand, epilog=counterfactual_command.EPILOG)(counterfactual_command.counterfactual)
 app.command(cls=PairsCommand, epilog=question_commands.COMPARE_EPILOG)(question_commands.compare)
 app.command(cls=PairsCommand, epilog=question_commands.CHECK_EPILOG)(question_commands.check)
 app.command(cls=PairsCommand, epilog=question_commands.ASK_EPILOG)(question_commands.ask)
