@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.explain import AttentionExplainer, CaptumExplainer, Explainer, ExplainerAlgorithm, PGExplainer
 from torch_geometric.explain.config import ExplainerConfig, ModelConfig
 
 from edgewise.adapters.heal import heal
+from edgewise.adapters.pyg_call import CalledByPyG, loops_last
 from edgewise.algorithms.registry import Method
 from edgewise.contract import checked
 from edgewise.errors import EdgewiseError, ModelError, SettingError
@@ -24,7 +25,7 @@ from edgewise.graph.copies import side_by_side
 from edgewise.model.borrow import random_state_kept
 from edgewise.model.call import ModelCall
 from edgewise.question import PosedQuestion
-from edgewise.question.target import Target, predicted_classes, read_index
+from edgewise.question.target import predicted_classes, read_index
 from edgewise.score import SparseScores
 
 
@@ -65,9 +66,9 @@ def from_pyg(algorithm: ExplainerAlgorithm, *, train: Any = None) -> Method:
         own: Any = copy.deepcopy(algorithm)
         if coefficients:
             own.coeffs = dict(coefficients)
-        if isinstance(own, PGExplainer):
+        if isinstance(own, PGExplainer) and question.types is None:
             _trained(question, own, train, seed)
-        return ExplainerRun(question, own, seed).results()
+        return run_of(question, own, seed).results()
 
     return Method(
         name_of(algorithm),
@@ -119,6 +120,13 @@ def name_of(algorithm: ExplainerAlgorithm) -> str:
     return name
 
 
+def run_of(question: PosedQuestion, algorithm: ExplainerAlgorithm, seed: int) -> "ExplainerRun":
+    """One algorithm on a question about nodes, graphs, or nodes of a typed graph."""
+    from edgewise.adapters.typed_explainer_run import TypedExplainerRun  # it is one of these
+
+    return (ExplainerRun if question.types is None else TypedExplainerRun)(question, algorithm, seed)
+
+
 class ExplainerRun:
     """One algorithm on one question; model and algorithm are copied anew for each target.
 
@@ -129,8 +137,8 @@ class ExplainerRun:
     def __init__(self, question: PosedQuestion, algorithm: ExplainerAlgorithm, seed: int) -> None:
         self.question, self.algorithm, self.seed = question, algorithm, seed
         self.name = name_of(algorithm)
-        if question.task == "link" or question.types is not None:
-            what = "links" if question.task == "link" else "a HeteroData"
+        if question.task == "link" or (question.types is not None and question.task == "graph"):
+            what = "links" if question.task == "link" else "whole typed graphs"
             raise SettingError(
                 f"{self.name} cannot explain {what} through from_pyg. Use a method of ew.methods(), 'gradient' say."
             )
@@ -250,49 +258,3 @@ class ExplainerRun:
                 called, x, edge_index, target = questions[0 if of_node else number]
                 row = index[number] if of_node else None
                 algorithm.train(epoch, called, x, edge_index, target=target, index=row)
-
-
-# --- A user's model and graph as PyG's explainers want them ------------------------------------------------------------
-
-
-class CalledByPyG(nn.Module):
-    """A model as PyG calls it, `model(x, edge_index)`; the rest of the graph, and the user's `forward`, are kept here."""
-
-    def __init__(self, call: ModelCall, graph: Data, explained: Target | None) -> None:
-        """With `explained`, the output is the explained number of every row instead of the row."""
-        super().__init__()
-        self.model = call.model
-        self._call, self._graph, self._explained = call, graph, explained
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """`[rows, classes]`: the model's output; or `[rows]`, the explained number of every row."""
-        graph = copy.copy(self._graph)
-        graph.x, graph.edge_index = x, edge_index
-        rows = self._call(graph)
-        return rows if self._explained is None else self._explained.value(rows)
-
-
-def loops_last(graph: Data) -> tuple[Data, Tensor]:
-    """The graph with its self-loops as the last columns, in the order of nodes, if every node has one; and the order.
-
-    PyG matches masks to messages by position, and convs that add loops put them last: in any other order the masks of loops
-    and edges are mixed up silently.
-
-    >>> graph, order = loops_last(Data(edge_index=torch.tensor([[0, 1, 0, 1], [0, 0, 1, 1]]), num_nodes=2))
-    >>> graph.edge_index, order                                  # 1→0, 0→1, then the loops of 0 and 1
-    (tensor([[1, 0, 0, 1],
-            [0, 1, 0, 1]]), tensor([1, 2, 0, 3]))
-    """
-    source, receiver = graph.edge_index
-    order = torch.arange(len(source), device=source.device)
-    loops = (source == receiver).nonzero().view(-1)
-    nodes = source[loops].sort()
-    if not torch.equal(nodes.values, torch.arange(graph.num_nodes, device=source.device)):
-        return graph, order
-    order = torch.cat([(source != receiver).nonzero().view(-1), loops[nodes.indices]])
-    moved = copy.copy(graph)
-    for key, value in graph.to_dict().items():
-        if isinstance(value, Tensor) and key != "edge_index" and graph.is_edge_attr(key):
-            moved[key] = value[order]
-    moved.edge_index = graph.edge_index[:, order]
-    return moved, order

@@ -80,8 +80,20 @@ class Subgraph:
         return f"Subgraph({entries}, {len(self.nodes)} nodes, of {self.whole!r})"
 
 
-def select(why: Explanation, k: Any, by: str, threshold: Any, *, connected: bool, undirected: str | None) -> Subgraph:
-    """The edges that `Explanation.subgraph` asks for: ranked everywhere, or grown from the target if `connected`."""
+def select(
+    why: Explanation,
+    k: Any,
+    by: str,
+    threshold: Any,
+    *,
+    connected: bool,
+    undirected: str | None,
+    pairs: Tensor | None = None,
+) -> Subgraph:
+    """The edges that `Explanation.subgraph` asks for: ranked everywhere, or grown from the target if `connected`.
+
+    `pairs` as in `merge`.
+    """
     one_of("`by`", by, ORDERS)
     k = whole_number("k", k, at_least=0, or_none="for all above the threshold", such_as=10)
     threshold = real_number("threshold", threshold, at_least=0, hint="For edges that oppose, use by='opposition'.")
@@ -90,10 +102,12 @@ def select(why: Explanation, k: Any, by: str, threshold: Any, *, connected: bool
             "The scores have NaN entries, which cannot be ranked. Remove NaN from the model's weights and the data, and "
             "explain again."
         )
-    scored = why if undirected is None else merge(why, undirected)
+    if undirected is not None and pairs is None:
+        pairs = _pairs(why.edge_index, why.num_nodes)
+    scored = why if undirected is None else merge(why, undirected, pairs)
     strong = strength(scored.scores, by)
     able = strong > threshold
-    together = _pairs(why.edge_index, why.num_nodes) if undirected is not None else _alone(why.edge_index)
+    together = _alone(why.edge_index) if undirected is None or pairs is None else pairs
     grown = GrownSubgraph(why, strong, able, together)
     if connected:
         able = grown.attached() if k is None else grown.attached_strongest(k)
@@ -102,10 +116,13 @@ def select(why: Explanation, k: Any, by: str, threshold: Any, *, connected: bool
     return Subgraph(scored, able)
 
 
-def merge(why: Explanation, undirected: str) -> Explanation:
-    """The scores of u → v and v → u as one; `Explanation.merged` says how."""
+def merge(why: Explanation, undirected: str, pairs: Tensor | None = None) -> Explanation:
+    """The scores of u → v and v → u as one; `Explanation.merged` says how.
+
+    `pairs` `[E]` has the same number for columns that belong together, where ends alone do not tell.
+    """
     one_of("`undirected`", undirected, MERGES)
-    pair = _pairs(why.edge_index, why.num_nodes)
+    pair = _pairs(why.edge_index, why.num_nodes) if pairs is None else pairs
     rows = why.scores if why.scores.dim() == 2 else why.scores.unsqueeze(0)
     number = int(pair.max()) + 1 if len(pair) else 0
     how = {"sum": "sum", "mean": "mean", "max": "amax"}[undirected]

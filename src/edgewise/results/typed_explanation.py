@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,6 +12,9 @@ from edgewise.errors import InputError
 from edgewise.graph.type_table import TypeTable
 from edgewise.results.explanation import Explanation
 from edgewise.text import read_labels, target_in_words, typed_name
+
+if TYPE_CHECKING:
+    from edgewise.results.typed_subgraph import TypedSubgraph
 
 
 class TypedScores(Mapping[Any, Tensor]):
@@ -29,6 +32,11 @@ class TypedScores(Mapping[Any, Tensor]):
         if kind not in self._ranges:
             raise KeyError(f"{kind!r}; known are {', '.join(map(repr, self._ranges))}")
         return self._all[..., self._ranges[kind].start : self._ranges[kind].stop]
+
+    @property
+    def everything(self) -> Tensor:
+        """The tensor over all types."""
+        return self._all
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._ranges)
@@ -168,19 +176,40 @@ class TypedExplanation(Explanation):
         graph.graph["index"] = target_in_words(self.index) if self.types.explained else self.index
         write_graphml(graph, path, 0)
 
-    def subgraph(self, *args: Any, **options: Any) -> NoReturn:
-        """Not for typed graphs; `flat.subgraph(…)` is that of the union."""
-        self._refuse("subgraph()")
+    @checked
+    def subgraph(  # type: ignore[override]
+        self,
+        k: int | None = None,
+        *,
+        by: str = "support",
+        threshold: float = 0.0,
+        connected: bool = False,
+        undirected: str | None = None,
+    ) -> "TypedSubgraph":
+        """As for other graphs, over all edge types together: `.columns`, `.mask` and `.edge_index` are by edge type."""
+        from edgewise.results.subgraph import select
+        from edgewise.results.typed_subgraph import TypedSubgraph
 
-    def merged(self, undirected: str = "sum") -> NoReturn:
-        """Not for typed graphs: the two directions of an edge are two types."""
-        self._refuse("merged()")
+        pairs = None if undirected is None else self._pairs()
+        found = select(self.flat, k, by, threshold, connected=connected, undirected=undirected, pairs=pairs)
+        return TypedSubgraph(self.with_flat(found.whole), found)
 
-    def _refuse(self, what: str) -> NoReturn:
-        raise InputError(
-            f"{what} is not made for typed graphs yet. Use why.flat, the same explanation of the union of all types, whose "
-            f"numbers why.types.node(number) and why.types.edge(column) translate."
-        )
+    @checked
+    def merged(self, undirected: str = "sum") -> "TypedExplanation":
+        """As for other graphs; the way back of (user, rates, movie) is `rev_rates`, or the only type that leads back."""
+        from edgewise.results.subgraph import merge
+
+        return self.with_flat(merge(self.flat, undirected, self._pairs()))
+
+    def _pairs(self) -> Tensor:
+        from edgewise.results.typed_subgraph import typed_pairs
+
+        return typed_pairs(self.flat.edge_index, self.types)
+
+    def with_flat(self, flat: Explanation) -> "TypedExplanation":
+        """The same with another explanation of the union."""
+        numbers = [None if part is None else part.everything for part in (self.n_id, self.e_id)]
+        return TypedExplanation.of(flat, self.types, *numbers)
 
     def __repr__(self) -> str:
         count = int((self.flat.scores != 0).sum())
