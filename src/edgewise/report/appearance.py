@@ -96,7 +96,8 @@ class Nodes:
     ) -> Nodes:
         """Read what the user gave, for the nodes that are shown; a group without a shown node gets no colour.
 
-        Short labels that several nodes share, such as the symbols of atoms, are followed by the node's number.
+        Short labels that several nodes share, such as the symbols of atoms, are followed by the node's number; of long ones
+        those that are there twice.
 
         >>> nodes = Nodes.read([0, 1, 2], 3, ["C", "C", "O"], None, {"acid": [2]})
         >>> [nodes.inside(node) for node in range(3)], list(nodes.colour_of)
@@ -112,7 +113,9 @@ class Nodes:
         by_size = sorted(sizes, key=lambda name: (name not in marks, -sizes[name], name))
         chosen = dict(zip(by_size, GROUPS, strict=False))
         long = any(len(named[node]) > SHORT for node in shown if node in named)
-        if not long and len(shared := {named[node] for node in shown if node in named}) < len(set(shown) & set(named)):
+        if long:
+            named = each_once(named, number)
+        elif len(shared := {named[node] for node in shown if node in named}) < len(set(shown) & set(named)):
             named |= {node: f"{named[node]}{number[node]}" for node in shown if named.get(node) in shared}
         inside = (str(number[node]) if long else named.get(node, str(number[node])) for node in shown)
         longest = max(map(len, inside), default=1)
@@ -121,6 +124,10 @@ class Nodes:
     def number(self, node: int) -> int:
         """The number by which a node is shown."""
         return node if self.n_id is None else int(self.n_id[node])
+
+    def called(self, node: int) -> str:
+        """A node in a sentence: its name, or its number."""
+        return self.full.get(node) or self.labels.get(node) or self.numbers.get(node, str(self.number(node)))
 
     def colour(self, node: int, *, is_root: bool = False) -> str:
         """The colour of a node's group; white without a group, and for the groups that no colour is left for."""
@@ -151,6 +158,18 @@ class Nodes:
             )
             keys.append((name, circle))
         return keys
+
+
+def each_once(named: Mapping[int, str], number: Mapping[int, int]) -> dict[int, str]:
+    """Names of shown nodes with the numbers of those that share one.
+
+    >>> each_once({0: "Ann Lee", 1: "Bob Ray", 2: "Ann Lee"}, {0: 0, 1: 1, 2: 2})
+    {0: 'Ann Lee (0)', 1: 'Bob Ray', 2: 'Ann Lee (2)'}
+    """
+    count = Counter(named[node] for node in number if node in named)
+    return {
+        node: f"{name} ({number[node]})" if count[name] > 1 and node in number else name for node, name in named.items()
+    }
 
 
 def _node_set(nodes: Any) -> set[int]:
