@@ -26,17 +26,22 @@ OUTLINE = "#9a9a9a"
 TARGET = "#ffd92f"
 GROUPS = ("#44bb99", "#77aadd", "#ffaabb", "#bbcc33", "#99ddff", "#eedd88", "#aaaa00", "#dddddd")
 WALKS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8a7a00")
+FAINTEST = 0.3
+"""Of the full colour: what a score near zero has."""
 THINNEST, WIDEST = 1.0, 5.0  # in points
 SHORT = 4  # letters that fit into a circle
 
 
 def signed_colour(score: float, largest: float) -> str:
-    """`#rrggbb`: white at zero, purple at `largest`, orange at `-largest`; by the square root, so that weak signs are seen.
+    """`#rrggbb`: purple at `largest`, orange at `-largest`, faint near zero, white at it; by the square root.
+
+    The faintest colour is far enough from white that the weakest line is seen, with its sign.
 
     >>> signed_colour(2.0, 2.0), signed_colour(0.0, 2.0), signed_colour(-2.0, 2.0)
     ('#542788', '#ffffff', '#b35806')
     """
-    amount = min(abs(score) / largest, 1.0) ** 0.5 if largest > 0 else 0.0
+    share = min(abs(score) / largest, 1.0) ** 0.5 if largest > 0 else 0.0
+    amount = FAINTEST + (1 - FAINTEST) * share if share > 0 else 0.0
     end = SUPPORTS if score > 0 else OPPOSES
     mixed = (round((1 - amount) * 255 + amount * part) for part in rgb(end))
     return "#" + "".join(f"{part:02x}" for part in mixed)
@@ -189,6 +194,7 @@ def page_colours() -> dict[str, Any]:
         "opposes": OPPOSES,
         "target": TARGET,
         "walks": list(WALKS),
+        "faintest": FAINTEST,
         "thinnest": THINNEST,
         "widest": WIDEST,
     }

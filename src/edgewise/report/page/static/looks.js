@@ -19,12 +19,11 @@ function signed(value, digits = 4) {
 const plainNumber = (value) => (value === null ? "–" : String(Number(value.toPrecision(4))).replace("-", "−"));
 const counted = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 const rgb = (colour) => [1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16));
-const FAINTEST = 0.3; // of the full colour: the weakest line that is drawn must be seen
 
 // Purple at `largest`, orange at `-largest`, faint near zero, by the square root; `full` below 1 is paler.
 function signedColour(score, largest, full = 1, theme = looks()) {
   const share = largest > 0 ? Math.sqrt(Math.min(Math.abs(score) / largest, 1)) : 0;
-  const amount = (share > 0 ? FAINTEST + (1 - FAINTEST) * share : 0) * full;
+  const amount = (share > 0 ? DATA.colours.faintest + (1 - DATA.colours.faintest) * share : 0) * full;
   const [end, base] = [rgb(score > 0 ? theme.supports : theme.opposes), rgb(theme.paper)];
   return "#" + end.map((part, i) => Math.round((1 - amount) * base[i] + amount * part).toString(16).padStart(2, "0")).join("");
 }

@@ -65,12 +65,13 @@ function strongest(entries, most, total) {
 }
 
 const ENOUGH = 0.95; // of the total magnitude
+const FEW = innerWidth < 640 ? 10 : 20; // so few are all drawn
 const MOST_AT_FIRST = innerWidth < 640 ? 15 : 40;
 
 function enough(sorted, [, magnitude]) {
   let sum = 0;
   const last = sorted.findIndex((one) => (sum += Math.abs(one.score)) >= ENOUGH * magnitude);
-  return Math.min(last < 0 ? sorted.length : last + 1, MOST_AT_FIRST, DATA.edges);
+  return Math.min(last < 0 ? sorted.length : Math.max(last + 1, FEW), MOST_AT_FIRST, DATA.edges);
 }
 
 function edgesOf(t, state) {
