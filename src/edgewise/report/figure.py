@@ -61,7 +61,7 @@ def draw(
     Args:
         explanation: The explanation of a node or of a graph.
         edges: How many are drawn at most; by default as many as make up 95 % of the magnitude, but no fewer than 20 and no
-            more than 40, or 30 steps of an unrolled picture. A sentence below says how many more there are, and what they add up to.
+            more than 40, or 30 steps of an unrolled picture. A sentence below counts the rest, and adds it up.
         view: `"graph"` (at layer level: the sum over layers), or `"layers"`, the computation graph unrolled, which is the
             default at layer level.
         labels: A text per node, `{node: text}` or one for every node; short ones are written in the circles. Of a typed graph

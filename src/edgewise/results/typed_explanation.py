@@ -11,6 +11,7 @@ from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.graph.type_table import TypeTable
 from edgewise.results.explanation import Explanation
+from edgewise.results.ranked_rows import Ranked, TypedTopEdge, TypedTopStep
 from edgewise.text import read_labels, typed_name
 
 
@@ -29,6 +30,11 @@ class TypedScores(Mapping[Any, Tensor]):
         if kind not in self._ranges:
             raise KeyError(f"{kind!r}; known are {', '.join(map(repr, self._ranges))}")
         return self._all[..., self._ranges[kind].start : self._ranges[kind].stop]
+
+    @property
+    def joined(self) -> Tensor:
+        """The tensor over all types."""
+        return self._all
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._ranges)
@@ -90,16 +96,17 @@ class TypedExplanation(Explanation):
         )
         return why
 
-    def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
+    def top(self, k: int = 10, by: str = "support") -> Ranked:
         """The k strongest edges, best first: `(score, (type, source), (type, receiver), column, edge type)`.
 
         At layer level the layer comes behind the column: `(score, source, receiver, column, layer, edge type)`. The column is
         that of the edge type's own `edge_index`; `by` as for other explanations.
         """
-        found = []
+        row: Any = TypedTopStep if self.level == "layer" else TypedTopEdge
+        found = Ranked()
         for score, source, receiver, column, *layer in self.flat.top(k, by):
             kind, place = self.types.edge(column)
-            found.append((score, self._shown(source), self._shown(receiver), place, *layer, kind))
+            found.append(row(score, self._shown(source), self._shown(receiver), place, *layer, kind))
         return found
 
     def _shown(self, node: int) -> tuple[str, int]:
