@@ -32,6 +32,7 @@ _WHERE = {
     "load": "edgewise.results.storage",
     "similarity": "edgewise.metrics.cosine",
     "write_page": "edgewise.api.write_page",
+    "molecule": "edgewise.report.molecule",
     # trust
     "check": "edgewise.api.check",
     "compare": "edgewise.api.compare",
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from edgewise.errors import SettingError as SettingError
     from edgewise.errors import StaleQuestionError as StaleQuestionError
     from edgewise.metrics.cosine import similarity as similarity
+    from edgewise.report.molecule import molecule as molecule
     from edgewise.results.comparison import Comparison as Comparison
     from edgewise.results.counterfactual_set import Counterfactual as Counterfactual
     from edgewise.results.counterfactual_set import CounterfactualSet as CounterfactualSet

@@ -118,7 +118,7 @@ def test_a_page_holds_the_scores_and_names_of_typed_edges(question, page):
     assert told["title"] == "Why these 2 nodes of type movie?"
     assert [kind["name"] for kind in told["kinds"]] == [f"{a} –{b}→ {c}" for a, b, c in KINDS]
     for record, number in zip(told["targets"], (3, 0), strict=True):
-        assert record["name"] == f"movie {number}"
+        assert record["title"] == f"movie {number}"
         for level in ("input", "layer"):
             scores = scores_of(told, record, level)
             for place, method in enumerate(told["methods"]):
@@ -156,7 +156,7 @@ def test_a_page_of_one_typed_node_is_named_after_it(question, tmp_path):
 
 def test_a_browser_shows_types_in_legends_tables_and_tooltips(page):
     with browser.chromium() as chromium, browser.opened(chromium, page) as shown:
-        assert shown.page.inner_text("#question").startswith("movie 3: predicted")
+        assert shown.page.inner_text("#verdict").startswith("movie 3: the model says")
         assert shown.page.locator("#target option").all_inner_texts()[1].startswith("movie 0: class")
         told = shown.page.inner_text("#graph-legend")
         assert "explained node" in told
@@ -173,5 +173,5 @@ def test_a_browser_shows_types_in_legends_tables_and_tooltips(page):
         assert set(numbers) == {"gradient", "occlusion"}
         shown.page.select_option("#level", "layer")
         shown.page.select_option("#target", "1")
-        assert shown.page.inner_text("#question").startswith("movie 0: predicted")
+        assert shown.page.inner_text("#verdict").startswith("movie 0: the model says")
         assert shown.complaints == []

@@ -45,6 +45,7 @@ class Opened:
 
     def hover(self, figure, x, y):
         """Put the mouse on a point, as a hand would: not in one jump; what the tooltip says, row by row."""
+        self.page.locator(f"#{figure}").scroll_into_view_if_needed()
         left, top = self.pixel(figure, x, y)
         self.page.mouse.move(left - 3, top - 3)
         self.page.mouse.move(left, top, steps=3)
@@ -72,9 +73,9 @@ def chromium():
 
 
 @contextmanager
-def opened(browser, path, **options):
-    """The page at a path, ready."""
-    context = browser.new_context(viewport=LAPTOP, **options)
+def opened(browser, path, *, folded=False, **options):
+    """The page at a path, ready; the part for experts is open unless it is to stay folded."""
+    context = browser.new_context(**{"viewport": LAPTOP, **options})
     context.set_default_timeout(120_000)  # of a machine that is busy with other things
     found = Opened(context.new_page())
     found.page.on("request", lambda request: found.requests.append(request.url))
@@ -85,5 +86,8 @@ def opened(browser, path, **options):
     )
     found.page.goto(path.as_uri())
     found.page.wait_for_selector(READY)
+    if not folded:
+        found.page.evaluate("document.getElementById('expert').open = true")
+        found.page.wait_for_selector("body[data-layers]")
     yield found
     context.close()

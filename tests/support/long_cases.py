@@ -34,6 +34,7 @@ FAMILIES = (
     "tests/question/test_links.py",
     "tests/question/test_memory_and_top.py",
     "tests/question/test_typed.py",
+    "tests/report/page/test_page_answer.py",
     "tests/report/page/test_page_browser.py",
     "tests/trust/test_spellings.py",
     "tests/walk/test_graphs.py",

@@ -182,5 +182,6 @@ def _title(told: Mapping[str, Any]) -> str:
     """The default heading: `Why node 22?`, `Why these 3 nodes?`, of a typed graph `Why account 22?`."""
     count, first = len(told["targets"]), told["targets"][0]
     if count == 1:
-        return f"Why {first['name'] or told['task'] + ' ' + str(first['index'])}?"
+        is_named_link = told["task"] == "link" and not first["title"].startswith("link ")
+        return f"Why {'the link ' if is_named_link else ''}{first['title']}?"
     return f"Why these {count} {told['task']}s{' of type ' + told['explained'] if told['explained'] else ''}?"

@@ -206,7 +206,7 @@ def write_page(question: CliQuestion, path: Path, voice: Voice, settings: dict[s
         graphs.data,
         question.targets(slice(PAGE_TARGETS)),
         target="predicted" if classes is None else classes,
-        node_names=graphs.node_names,
+        node_names=graphs.page_names,
         class_names=graphs.class_names,
         settings=settings,
         seed=asked.seed,

@@ -16,6 +16,7 @@ from edgewise.question.graph_question import GraphQuestion
 from edgewise.question.link_question import LinkQuestion
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.posed_question import KEPT, Asked, PosedQuestion, sub_target
+from edgewise.question.target import named_part
 from edgewise.question.typed_link_question import TypedLinkQuestion
 from edgewise.question.typed_question import TypedGraphQuestion, TypedQuestion
 
@@ -62,6 +63,7 @@ def pose(
     if without_itself and task != "link":
         raise SettingError(f"`without_itself` must be left out for a {task} task: it takes links out. Use task='link'.")
     asked = Asked(target, mode, of, check_output(output), forward, device, without_itself)
+    index = named_part(data, index, task)
     with thread_kept(), torch.inference_mode(mode=False):  # what is kept must be usable for gradients
         if isinstance(data, HeteroData) and task in _TYPED_QUESTIONS:
             return _TYPED_QUESTIONS[task](model, data, index, asked)

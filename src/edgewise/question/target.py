@@ -179,6 +179,35 @@ def read_index(index: Any, size: int, of: str) -> tuple[Tensor, bool]:
     return _in_range(positions.long().view(-1), size, of), single
 
 
+def named_part(data: Any, index: Any, task: str) -> Any:
+    """The mask that a name means: `"test"` is `data.test_mask`, of a typed graph `("paper", "test")`; else the index itself.
+
+    >>> from torch_geometric.data import Data
+    >>> named_part(Data(test_mask=torch.tensor([False, True])), "test", "node")
+    tensor([False,  True])
+    """
+    kind = index[0] if isinstance(index, tuple) and len(index) == 2 and isinstance(index[1], str) else None
+    name = index if kind is None else index[1]
+    if not isinstance(name, str) or task != "node":
+        return index
+    known = kind is None or kind in getattr(data, "node_types", ())
+    store = (data if kind is None else data[kind]) if known else {}
+    masks = [key for key in store.keys() if str(key).endswith("_mask")] if hasattr(store, "keys") else []  # noqa: SIM118
+    found = next((store[key] for key in (f"{name}_mask", name) if key in masks), None)
+    if not isinstance(found, Tensor):
+        listed = ", ".join(repr(key.removesuffix("_mask")) for key in masks) or "none"
+        raise InputError(
+            f"`index` names the part {name!r}, but the data has no {name}_mask. Its masks are: {listed}. Use one of them, or "
+            f"index=[3, 42], for example."
+        )
+    if found.dim() != 1:
+        raise InputError(
+            f"`index` names the part {name!r}, of which the data has {found.size(-1)} splits. Say which: "
+            f"index=data.{name}_mask[:, 0]."
+        )
+    return found.bool() if kind is None else (kind, found.bool())
+
+
 def _sliced(index: slice, size: int) -> range:
     """The positions of a slice, backwards too."""
     try:

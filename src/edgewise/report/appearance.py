@@ -26,17 +26,22 @@ OUTLINE = "#9a9a9a"
 TARGET = "#ffd92f"
 GROUPS = ("#44bb99", "#77aadd", "#ffaabb", "#bbcc33", "#99ddff", "#eedd88", "#aaaa00", "#dddddd")
 WALKS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8a7a00")
+FAINTEST = 0.3
+"""Of the full colour: what a score near zero has."""
 THINNEST, WIDEST = 1.0, 5.0  # in points
 SHORT = 4  # letters that fit into a circle
 
 
 def signed_colour(score: float, largest: float) -> str:
-    """`#rrggbb`: white at zero, purple at `largest`, orange at `-largest`; by the square root, so that weak signs are seen.
+    """`#rrggbb`: purple at `largest`, orange at `-largest`, faint near zero, white at it; by the square root.
+
+    The faintest colour is far enough from white that the weakest line is seen, with its sign.
 
     >>> signed_colour(2.0, 2.0), signed_colour(0.0, 2.0), signed_colour(-2.0, 2.0)
     ('#542788', '#ffffff', '#b35806')
     """
-    amount = min(abs(score) / largest, 1.0) ** 0.5 if largest > 0 else 0.0
+    share = min(abs(score) / largest, 1.0) ** 0.5 if largest > 0 else 0.0
+    amount = FAINTEST + (1 - FAINTEST) * share if share > 0 else 0.0
     end = SUPPORTS if score > 0 else OPPOSES
     mixed = (round((1 - amount) * 255 + amount * part) for part in rgb(end))
     return "#" + "".join(f"{part:02x}" for part in mixed)
@@ -96,7 +101,8 @@ class Nodes:
     ) -> Nodes:
         """Read what the user gave, for the nodes that are shown; a group without a shown node gets no colour.
 
-        Short labels that several nodes share, such as the symbols of atoms, are followed by the node's number.
+        Short labels that several nodes share, such as the symbols of atoms, are followed by the node's number; of long ones
+        those that are there twice.
 
         >>> nodes = Nodes.read([0, 1, 2], 3, ["C", "C", "O"], None, {"acid": [2]})
         >>> [nodes.inside(node) for node in range(3)], list(nodes.colour_of)
@@ -112,7 +118,9 @@ class Nodes:
         by_size = sorted(sizes, key=lambda name: (name not in marks, -sizes[name], name))
         chosen = dict(zip(by_size, GROUPS, strict=False))
         long = any(len(named[node]) > SHORT for node in shown if node in named)
-        if not long and len(shared := {named[node] for node in shown if node in named}) < len(set(shown) & set(named)):
+        if long:
+            named = each_once(named, number)
+        elif len(shared := {named[node] for node in shown if node in named}) < len(set(shown) & set(named)):
             named |= {node: f"{named[node]}{number[node]}" for node in shown if named.get(node) in shared}
         inside = (str(number[node]) if long else named.get(node, str(number[node])) for node in shown)
         longest = max(map(len, inside), default=1)
@@ -121,6 +129,10 @@ class Nodes:
     def number(self, node: int) -> int:
         """The number by which a node is shown."""
         return node if self.n_id is None else int(self.n_id[node])
+
+    def called(self, node: int) -> str:
+        """A node in a sentence: its name, or its number."""
+        return self.full.get(node) or self.labels.get(node) or self.numbers.get(node, str(self.number(node)))
 
     def colour(self, node: int, *, is_root: bool = False) -> str:
         """The colour of a node's group; white without a group, and for the groups that no colour is left for."""
@@ -153,6 +165,18 @@ class Nodes:
         return keys
 
 
+def each_once(named: Mapping[int, str], number: Mapping[int, int]) -> dict[int, str]:
+    """Names of shown nodes with the numbers of those that share one.
+
+    >>> each_once({0: "Ann Lee", 1: "Bob Ray", 2: "Ann Lee"}, {0: 0, 1: 1, 2: 2})
+    {0: 'Ann Lee (0)', 1: 'Bob Ray', 2: 'Ann Lee (2)'}
+    """
+    count = Counter(named[node] for node in number if node in named)
+    return {
+        node: f"{name} ({number[node]})" if count[name] > 1 and node in number else name for node, name in named.items()
+    }
+
+
 def _node_set(nodes: Any) -> set[int]:
     """The numbers of marked nodes."""
     try:
@@ -170,6 +194,7 @@ def page_colours() -> dict[str, Any]:
         "opposes": OPPOSES,
         "target": TARGET,
         "walks": list(WALKS),
+        "faintest": FAINTEST,
         "thinnest": THINNEST,
         "widest": WIDEST,
     }

@@ -60,8 +60,8 @@ def draw(
 
     Args:
         explanation: The explanation of a node or of a graph.
-        edges: How many are drawn at most; by default 40, or 30 steps of an unrolled picture. A sentence below counts the
-            rest.
+        edges: How many are drawn at most; by default as many as make up 95 % of the magnitude, but no fewer than 20 and no
+            more than 40, or 30 steps of an unrolled picture. A sentence below counts the rest, and adds it up.
         view: `"graph"` (at layer level: the sum over layers), or `"layers"`, the computation graph unrolled, which is the
             default at layer level.
         labels: A text per node, `{node: text}` or one for every node; short ones are written in the circles. Of a typed graph
@@ -84,10 +84,7 @@ def draw(
     view = _read_view(explanation, view)
     types = explanation.types if isinstance(explanation, TypedExplanation) else None
     flat = explanation.flat if isinstance(explanation, TypedExplanation) else explanation
-    if view == "layers":
-        shown = unrolled_picture(flat, 30 if edges is None else edges)
-    else:
-        shown = flat_picture(flat, 40 if edges is None else edges)
+    shown = unrolled_picture(flat, edges) if view == "layers" else flat_picture(flat, edges)
     if types is None:
         nodes, lines = Nodes.read(shown.nodes, flat.num_nodes, labels, classes, marked, flat.n_id), {}
     else:
@@ -98,7 +95,8 @@ def draw(
     matplotlib_marks.draw_arrows(axes, shown, nodes.radius, {column: dash for column, (_, dash) in lines.items()})
     put_nodes(axes, shown, nodes)
     if shown.strongest.steps:
-        matplotlib_marks.colour_bar(figure, axes, shown.strongest.largest)
+        is_value = explanation.settings.get("mode") == "regression"
+        matplotlib_marks.colour_bar(figure, axes, shown.strongest.largest, of_value=is_value)
     keys = nodes.keys(shown.root and shown.root[1], _root_name(explanation))
     keys += [*pair_keys(shown), *matplotlib_marks.relation_keys(dict(lines.values()))]
     keys += matplotlib_marks.score_keys(shown)

@@ -35,7 +35,7 @@ WIDEST_LANES = 0.6
 """The largest width of all walks through a node together, as a share of a row."""
 
 
-def unrolled_picture(why: Explanation, edges: int = 30) -> Picture:
+def unrolled_picture(why: Explanation, edges: int | None = None) -> Picture:
     """The strongest steps of a layerwise explanation; a step that stays on a node is its self score.
 
     >>> import torch

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgewise.errors import missing_extra
-from edgewise.report.appearance import OPPOSES, OUTLINE, SUPPORTS, WHITE, signed_colour, width_of
+from edgewise.report.appearance import OPPOSES, OUTLINE, SUPPORTS, signed_colour, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,12 +151,11 @@ def _course(start: Position, end: Position, apart: int, copy: int) -> dict[str, 
     return {"path": Path(corners, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])}
 
 
-def colour_bar(figure: Figure, axes: Axes, largest: float) -> None:
-    """Draw the scale of `signed_colour`, with numbers, beside the axes."""
+def colour_bar(figure: Figure, axes: Axes, largest: float, *, of_value: bool = False) -> None:
+    """Draw the scale of `signed_colour`, with numbers, beside the axes; a value is lowered or raised."""
+    signs = "− lowers, + raises" if of_value else "− opposes, + supports"
     shrink = min(0.6, 3.6 / figure.get_figheight())  # tall figures have many rows, not many colours
-    figure.colorbar(
-        _scale(largest), ax=axes, shrink=shrink, aspect=25, pad=0.02, label="score  (− opposes, + supports)"
-    )
+    figure.colorbar(_scale(largest), ax=axes, shrink=shrink, aspect=25, pad=0.02, label=f"score, not linear  ({signs})")
 
 
 def _scale(largest: float) -> ScalarMappable:
@@ -165,7 +164,9 @@ def _scale(largest: float) -> ScalarMappable:
     from matplotlib.colors import FuncNorm, LinearSegmentedColormap
 
     norm = FuncNorm((lambda x: np.sign(x) * abs(x) ** 0.5, lambda x: np.sign(x) * x**2), -largest, largest)
-    return ScalarMappable(norm, LinearSegmentedColormap.from_list("signed", [OPPOSES, WHITE, SUPPORTS]))
+    faint = [signed_colour(sign * 1e-9, 1.0) for sign in (-1, 1)]
+    colours = [(0.0, OPPOSES), (0.5, faint[0]), (0.5, faint[1]), (1.0, SUPPORTS)]
+    return ScalarMappable(norm, LinearSegmentedColormap.from_list("signed", colours))
 
 
 def score_keys(picture: Picture) -> list[tuple[str, Artist]]:

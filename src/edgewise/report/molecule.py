@@ -279,4 +279,4 @@ def _atom_scores(explanation: Explanation) -> dict[int, float]:
 
 def _legend(undirected: str, *, own: bool) -> str:
     """What the colours of bonds and atoms are."""
-    return f"bonds: {undirected} of both directions" + ("; atoms: self scores" if own else "")
+    return f"bonds: {undirected} of both directions" + ("; atoms: self scores, on a scale of their own" if own else "")

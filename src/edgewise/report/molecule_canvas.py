@@ -82,12 +82,17 @@ class MoleculeCanvas:
 
     @property
     def largest(self) -> float:
-        """The magnitude at the ends of the colours."""
-        return max((abs(score) for score in (*self.bonds.values(), *self.atoms.values())), default=0.0)
+        """The magnitude at the ends of the colours of bonds; of atoms, if no bond has a score."""
+        return max(map(abs, self.bonds.values()), default=0.0) or self.largest_atom
+
+    @property
+    def largest_atom(self) -> float:
+        """The magnitude at the ends of the colours of atoms: a scale of their own, or they would drown the bonds."""
+        return max(map(abs, self.atoms.values()), default=0.0)
 
     def colour(self, score: float) -> tuple[float, ...]:
-        """The paler colour of a score: red, green and blue from 0 to 1."""
-        return tuple(1 - PALER * (1 - part / 255) for part in rgb(signed_colour(score, self.largest)))
+        """The paler colour of a bond's score: red, green and blue from 0 to 1."""
+        return _paler(score, self.largest)
 
     def _drawn_on(self, canvas: Any) -> Any:
         """Draw molecule and legend; what the canvas then holds, text or bytes. Zero scores get no colour."""
@@ -99,7 +104,7 @@ class MoleculeCanvas:
             canvas,
             self.compound,
             {bond: self.colour(score) for bond, score in bonds.items()},
-            {atom: self.colour(score) for atom, score in atoms.items()},
+            {atom: _paler(score, self.largest_atom) for atom, score in atoms.items()},
         )
         self._write_legend(canvas)
         canvas.FinishDrawing()
@@ -134,6 +139,11 @@ class MoleculeCanvas:
             (f"{self.largest:+.3g} supports", left + BAR_WIDTH + 14, 1),
         ):
             canvas.DrawString(text, Point2D(x, top + 7), align, True)
+
+
+def _paler(score: float, largest: float) -> tuple[float, ...]:
+    """A colour that letters can be read on: red, green and blue from 0 to 1."""
+    return tuple(1 - PALER * (1 - part / 255) for part in rgb(signed_colour(score, largest)))
 
 
 def molecule_svg(compound: Any) -> str:

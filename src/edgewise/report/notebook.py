@@ -8,6 +8,7 @@ import warnings
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from edgewise.report.appearance import signed_colour
 from edgewise.report.layer_picture import sentence
 from edgewise.report.scene import target_of
 from edgewise.results.explanation_set import ExplanationSet
@@ -18,6 +19,7 @@ from edgewise.text import html_table, typed_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from edgewise.results.comparison import Comparison
     from edgewise.results.explanation import Explanation
 
 ROWS = 10
@@ -38,6 +40,29 @@ def html_of(found: Explanation | ExplanationSet | WalkSet) -> str:
         return f'<div style="font-size:90%"><p><b>{escape(head)}</b></p>{table}{_picture(found)}</div>'
     except Exception:  # a notebook must show something, and print(found) will raise what is wrong
         return f"<pre>{escape(_plain(found))}</pre>"
+
+
+def comparison_html(found: Comparison) -> str:
+    """A table of mean cosines for every level, darker where methods agree; hatched by a dash where undefined."""
+    parts = [f"<p><b>{escape(repr(found).removesuffix('; print it for the tables)') + ')')}</b></p>"]
+    for level in found.levels:
+        means = found.matrix("cosine", level, None).tolist()
+        head = "".join(f"<th>{escape(name)}</th>" for name in found.methods)
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(name)}</th>{''.join(map(_agreement_cell, row))}</tr>"
+            for name, row in zip(found.methods, means, strict=True)
+        )
+        parts.append(f"<p>cosine of the scores, {escape(level)} level, mean over the targets</p>")
+        parts.append(f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>")
+    return f'<div style="font-size:90%">{"".join(parts)}</div>'
+
+
+def _agreement_cell(mean: float) -> str:
+    """A number on the colour of its agreement."""
+    if mean != mean:
+        return "<td>–</td>"
+    ink = "white" if abs(mean) > 0.55 else "black"
+    return f"<td style='background:{signed_colour(mean * abs(mean), 1.0)};color:{ink}'>{mean:.2f}</td>"
 
 
 def _plain(found: Any) -> str:

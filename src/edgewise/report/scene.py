@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 WHOLE_GRAPH = 60
 """A graph of at most so many nodes is shown whole when the graph itself is explained."""
 
+ENOUGH = 0.95
+"""The share of the total magnitude that is drawn where nobody says how many edges."""
+FEW, MOST_EDGES, MOST_STEPS = 20, 40, 30
+"""But so few are all drawn, and no more than so many, of a flat picture and of an unrolled one."""
+
 MOST_BETWEEN = 60
 """At most so many nodes are shown only because they are on the way to others."""
 
@@ -62,6 +67,8 @@ class Strongest:
     """How much of the total magnitude is drawn, 0 to 1."""
     noun: str = "edges"
     """What they are called in a sentence, in the plural."""
+    rest: float = 0.0
+    """The sum of the scores that are not drawn."""
     not_finite: int = 0
     """Scores that are NaN or infinite: they have no width."""
 
@@ -97,7 +104,7 @@ class Strongest:
         few = "The strongest" if len(self.steps) == 1 else f"The {len(self.steps)} strongest"
         return self._unknown(
             f"{few} of {self.num_nonzero} {self.noun} with a nonzero score, {self.share:.0%} of the total magnitude; "
-            f"{self.hidden} not drawn."
+            f"{self.hidden:,} more, {self.rest:+.3g} together.".replace("-", "−")
         )
 
     def _unknown(self, sentence: str) -> str:
@@ -108,19 +115,19 @@ class Strongest:
         return f"{sentence} {self.not_finite} {what} NaN or infinite."
 
 
-def strongest_edges(why: Explanation, count: int) -> Strongest:
+def strongest_edges(why: Explanation, count: int | None = None) -> Strongest:
     """The `count` edges of largest magnitude, by the sum over layers at layer level; never one of score zero.
 
     >>> import torch
     >>> from edgewise import Explanation
     >>> why = Explanation(torch.tensor([1.0, -3.0, 0.0]), torch.tensor([[0, 1, 2], [1, 2, 0]]), 3, 2, 0, 1.0)
     >>> strongest_edges(why, 1).sentence()
-    'The strongest of 2 edges with a nonzero score, 75% of the total magnitude; 1 not drawn.'
+    'The strongest of 2 edges with a nonzero score, 75% of the total magnitude; 1 more, +1 together.'
     """
     return _strongest(why.edge_scores().view(1, -1), None, why.edge_index, count, "edges")
 
 
-def strongest_steps(why: Explanation, count: int) -> Strongest:
+def strongest_steps(why: Explanation, count: int | None = None) -> Strongest:
     """The `count` strongest layers and edges of a layerwise explanation, self scores among them as steps that stay."""
     return _strongest(why.scores, why.self_scores, why.edge_index, count, "steps")
 
@@ -130,7 +137,7 @@ def _strongest(scores: Tensor, own: Tensor | None, edge_index: Tensor, count: An
 
     With two edges and one node, place 5 of the flat table is layer 1 (5 // 3), entry 2 (5 % 3): the node's self score.
     """
-    count = whole_number("edges", count, at_least=0, such_as=40)
+    count = None if count is None else whole_number("edges", count, at_least=0, such_as=40)
     rows = scores.detach().cpu().double()
     size = rows.size(1)
     if own is not None:
@@ -138,7 +145,11 @@ def _strongest(scores: Tensor, own: Tensor | None, edge_index: Tensor, count: An
     finite = rows.isfinite()
     magnitude = torch.where(finite, rows, 0.0).abs().reshape(-1)  # [layers * (E + N)]
     num_nonzero = int(magnitude.count_nonzero())
-    places = magnitude.argsort(descending=True, stable=True)[: min(count, num_nonzero)].flip(0)
+    order = magnitude.argsort(descending=True, stable=True)
+    if count is None:
+        enough = int((magnitude[order].cumsum(0) < ENOUGH * magnitude.sum()).sum()) + 1
+        count = min(max(enough, FEW), MOST_STEPS if noun == "steps" else MOST_EDGES)
+    places = order[: min(count, num_nonzero)].flip(0)
     layered = own is not None or len(rows) > 1 or noun == "steps"
     ends, values = edge_index.cpu(), rows.reshape(-1)[places].tolist()
     steps = []
@@ -148,7 +159,8 @@ def _strongest(scores: Tensor, own: Tensor | None, edge_index: Tensor, count: An
         steps.append(Step(score, source, receiver, at if at < size else None, layer if layered else None))
     total = float(magnitude.sum())
     share = float(magnitude[places].sum()) / total if total > 0 else 0.0
-    return Strongest(tuple(steps), num_nonzero, share, noun, int((~finite).sum()))
+    rest = float(torch.where(finite, rows, 0.0).sum()) - sum(values)
+    return Strongest(tuple(steps), num_nonzero, share, noun, rest, int((~finite).sum()))
 
 
 # --- Where it is drawn --------------------------------------------------------------------------------------------------
@@ -186,7 +198,7 @@ def task_of(settings: Mapping[str, object]) -> str:
     return str(settings.get("task", "node"))
 
 
-def flat_picture(why: Explanation, edges: int = 40) -> Picture:
+def flat_picture(why: Explanation, edges: int | None = None) -> Picture:
     """The strongest edges: around the explained node, or in the whole graph where a small graph is explained.
 
     >>> from edgewise import Explanation

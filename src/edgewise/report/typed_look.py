@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from edgewise.errors import InputError
-from edgewise.report.appearance import GROUPS, SHORT, Nodes
+from edgewise.report.appearance import GROUPS, SHORT, Nodes, each_once
 from edgewise.text import plain_text, read_labels, typed_name
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def typed_nodes(
     colours = {**_mark_colours(marks, len(colours)), **colours}
     used = {group[node] for node in shown}
     long = any(len(named[node]) > SHORT for node in shown if node in named)
+    named = each_once(named, {node: place for node, (_, place) in kind.items()}) if long else named
     number = {node: str(place) for node, (_, place) in kind.items()}
     inside = [number[node] if long else named.get(node, number[node]) for node in shown]
     full = {

@@ -192,6 +192,11 @@ class Comparison:
     def __str__(self) -> str:
         return comparison_text(self)
 
+    def _repr_html_(self) -> str:
+        from edgewise.report.notebook import comparison_html
+
+        return comparison_html(self)
+
     def __repr__(self) -> str:
         levels = " and ".join(self.levels)
         what = f"{len(self.methods)} methods, {counted(len(self.index), 'target')}, {counted(len(self.seeds), 'seed')}"

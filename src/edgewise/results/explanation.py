@@ -15,6 +15,8 @@ from torch import Tensor
 from edgewise.arguments import one_of, share, whole_number
 from edgewise.contract import checked
 from edgewise.errors import InputError
+from edgewise.results.ranked_rows import Ranked, TopEdge, TopStep
+from edgewise.results.result_verbs import ResultVerbs
 from edgewise.student_intervals import student_quantile
 
 if TYPE_CHECKING:
@@ -78,11 +80,12 @@ def refuse_other_layers(ours: int, theirs: int, settings: Mapping[str, Any]) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation:
+class Explanation(ResultVerbs):
     """Why the model gave one target its number: a signed score for every edge, `[E]`, or every layer and edge, `[L, E]`.
 
     Positive supports the explained class, negative opposes it, zero cannot reach the target or changes nothing. Columns are
-    those of `edge_index`; layer 0 reads the features.
+    those of `edge_index`; layer 0 reads the features. It is also a set of one: `len(why)` is 1, `why[0]` is
+    `why` itself, and what loops over a set takes either.
 
     >>> import torch
     >>> why = Explanation(torch.tensor([0.5, -2.0]), torch.tensor([[0, 1], [2, 2]]), 3, index=2, target=1, value=1.5)
@@ -137,8 +140,10 @@ class Explanation:
         return {name: value for name, value in self.__dict__.items() if name != "_make"}
 
     @checked
-    def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
+    def top(self, k: int = 10, by: str = "support") -> Ranked:
         """The k strongest edges, best first: `(score, source, receiver, column)`, at layer level with `layer` behind.
+
+        Rows have these names (`row.score`); `print(why.top(5))` shows a table.
 
         The ends are nodes of `edge_index`, or of the whole graph (`n_id`) where this is a batch that was sampled from one.
 
@@ -148,15 +153,26 @@ class Explanation:
         k = whole_number("k", k, at_least=0, such_as=10)
         strong = strength(self.scores.reshape(-1), by)
         order = strong.argsort(descending=True, stable=True)[:k]
-        return [self._entry(int(place)) for place in order[strong[order] > 0]]
+        return Ranked(self._entry(int(place)) for place in order[strong[order] > 0])
 
-    def _entry(self, place: int) -> tuple[Any, ...]:
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, item: Any) -> "Explanation":
+        if item in (0, -1):
+            return self
+        raise IndexError(f"Position {item!r} is outside this one explanation: why[0] is why itself.")
+
+    def __iter__(self) -> Iterator["Explanation"]:
+        yield self
+
+    def _entry(self, place: int) -> TopEdge | TopStep:
         """One row of `top`, from a place in the flattened scores (layer · E + column)."""
         layer, column = divmod(place, self.edge_index.size(1))
         ends = self.edge_index[:, column]
         source, receiver = ends.tolist() if self.n_id is None else self.n_id[ends.cpu()].tolist()
         entry = (float(self.scores.reshape(-1)[place]), source, receiver, column)
-        return (*entry, layer) if self.level == "layer" else entry
+        return TopStep(*entry, layer) if self.level == "layer" else TopEdge(*entry)
 
     def edge_scores(self) -> Tensor:
         """`[E]`: the scores themselves, at layer level summed over the layers."""
@@ -229,11 +245,6 @@ class Explanation:
         look = {"labels": labels, "classes": classes, "marked": marked, "title": title}
         return draw(self, edges=edges, view=view, **look, features=features)
 
-    def _repr_html_(self) -> str:
-        from edgewise.report.notebook import html_of
-
-        return html_of(self)
-
     def to_pyg(self) -> Any:
         """A `torch_geometric.explain.Explanation` with `edge_mask` `[E]` and, at layer level, `layer_edge_mask` `[E, L]`."""
         from torch_geometric.explain import Explanation as PyGExplanation
@@ -274,23 +285,6 @@ class Explanation:
         from edgewise.results.export import write_graphml
 
         write_graphml(self.to_networkx(edges=edges), path, self.num_nodes, labels, classes)
-
-    @checked
-    def to_rows(self, what: str = "edges") -> list[dict[str, Any]]:
-        """A dict for every score other than zero: `index`, `target`, at layer level `layer`, `column`, the ends, `score`.
-
-        `what="self"` gives the self scores instead, with `node`.
-        """
-        from edgewise.results.export import rows
-
-        return rows(self, what)
-
-    @checked
-    def to_frame(self, what: str = "edges") -> Any:
-        """The rows of `to_rows` as a pandas data frame. Needs `edgewise[table]`."""
-        from edgewise.results.export import frame
-
-        return frame(self, what)
 
     def __repr__(self) -> str:
         shape = "×".join(map(str, self.scores.shape))

@@ -7,7 +7,6 @@ looked at.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from pathlib import Path
 from typing import Any, SupportsIndex, TypeAlias, overload
 
 import torch
@@ -21,11 +20,16 @@ from edgewise.graph.type_table import TypeTable
 from edgewise.random_numbers import random_scores
 from edgewise.results.entries import Entries
 from edgewise.results.explanation import Explanation
+from edgewise.results.ranked_rows import RankedSets
+from edgewise.results.result_verbs import ResultVerbs
 from edgewise.results.typed_explanation import TypedExplanation
+
+MOST_FIGURES = 20
+"""Pictures that a set draws at once."""
 
 
 @dataclass(frozen=True, eq=False)
-class ExplanationSet:
+class ExplanationSet(ResultVerbs):
     """Explanations in the order of `index`: a sequence of `Explanation`, made from sparse rows when looked at.
 
     `len(all_)`, `all_[3]`, `for why in all_`, `all_[:10]`, `all_.of(42)` (the one of node 42), `all_.save("all.npz")`.
@@ -184,30 +188,20 @@ class ExplanationSet:
         )
 
     @checked
-    def save(self, path: str | Path) -> None:
-        """Write to `.npz`, or to `.parquet` (extra `table`); `ew.load(path)` reads it back, lossless."""
-        from edgewise.results.storage import save
-
-        save(self, path)
-
-    @checked
-    def to_rows(self, what: str = "edges") -> list[dict[str, Any]]:
-        """The rows of every explanation, as in `Explanation.to_rows`, with their `position` in the set."""
-        from edgewise.results.export import rows
-
-        return rows(self, what)
+    def top(self, k: int = 10, by: str = "support") -> RankedSets:
+        """For each target its k strongest edges, as `Explanation.top` gives them; prints as one table for each."""
+        found = list(self)
+        return RankedSets([why.top(k, by) for why in found], [why.index for why in found])
 
     @checked
-    def to_frame(self, what: str = "edges") -> Any:
-        """The rows of `to_rows` as a pandas data frame. Needs `edgewise[table]`."""
-        from edgewise.results.export import frame
-
-        return frame(self, what)
-
-    def _repr_html_(self) -> str:
-        from edgewise.report.notebook import html_of
-
-        return html_of(self)
+    def plot(self, **look: Any) -> list[Any]:
+        """A figure for each target, at most `MOST_FIGURES`; the arguments are those of `Explanation.plot`."""
+        if len(self) > MOST_FIGURES:
+            raise InputError(
+                f"{len(self)} figures are too many to look at. Use found[:{MOST_FIGURES}].plot(), or one page: "
+                f"found.page('why.html', model, data)."
+            )
+        return [why.plot(**look) for why in self]
 
     def __repr__(self) -> str:
         entries = "drawn on demand" if self.edges is None else f"{len(self.edges)} scores"

@@ -6,6 +6,7 @@ enumerates both.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,6 +44,37 @@ def as_set(explained: Explained, metric: str) -> ExplanationSet:
             f"Remove NaN from the model's weights and the data, and explain again."
         )
     return explained
+
+
+def set_of(explained: Any) -> ExplanationSet:
+    """A set, or one explanation as a set of one that lacks nothing: self scores, errors and the numbers of a batch."""
+    if isinstance(explained, ExplanationSet):
+        return explained
+    flat, n_id, e_id = explained, explained.n_id, explained.e_id
+    typed: dict[str, Any] = {}
+    if isinstance(explained, TypedExplanation):
+        types, flat = explained.types, explained.flat
+        typed = {"types": types} if types.explained else {"graph_types": (types,)}
+        n_id, e_id = (None if part is None else part.joined for part in (n_id, e_id))
+    own, missing = _own_of(flat.self_scores)
+    errors = None if flat.standard_errors is None else _entries(flat.standard_errors)
+    return replace(_set_of_one(flat), own=own, own_missing=missing, errors=errors, n_id=n_id, e_id=e_id, **typed)
+
+
+def _own_of(scores: Tensor | None) -> tuple[Entries | None, tuple[int, ...]]:
+    """Self scores `[N]` or `[L, N]` without their zeros, and the layers that have none (NaN)."""
+    if scores is None:
+        return None, ()
+    rows = scores.detach().reshape(-1, scores.size(-1)) if scores.numel() else scores.detach().reshape(1, -1)
+    missing = tuple(layer for layer, row in enumerate(rows) if row.numel() and bool(row.isnan().all()))
+    return _entries(scores.nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)), missing
+
+
+def _entries(values: Tensor) -> Entries:
+    """One row: the numbers of one target without their zeros."""
+    flat = values.detach().reshape(-1).cpu()
+    place = flat.nonzero().view(-1)
+    return Entries.of_rows(torch.tensor([0, len(place)]), place, flat[place])
 
 
 def _set_of_one(why: Explanation) -> ExplanationSet:

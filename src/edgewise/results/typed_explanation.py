@@ -11,6 +11,7 @@ from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.graph.type_table import TypeTable
 from edgewise.results.explanation import Explanation
+from edgewise.results.ranked_rows import Ranked, TypedTopEdge, TypedTopStep
 from edgewise.text import read_labels, target_in_words, typed_name
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class TypedScores(Mapping[Any, Tensor]):
         return self._all[..., self._ranges[kind].start : self._ranges[kind].stop]
 
     @property
-    def everything(self) -> Tensor:
+    def joined(self) -> Tensor:
         """The tensor over all types."""
         return self._all
 
@@ -98,16 +99,17 @@ class TypedExplanation(Explanation):
         )
         return why
 
-    def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
+    def top(self, k: int = 10, by: str = "support") -> Ranked:
         """The k strongest edges, best first: `(score, (type, source), (type, receiver), column, edge type)`.
 
         At layer level the layer comes behind the column: `(score, source, receiver, column, layer, edge type)`. The column is
         that of the edge type's own `edge_index`; `by` as for other explanations.
         """
-        found = []
+        row: Any = TypedTopStep if self.level == "layer" else TypedTopEdge
+        found = Ranked()
         for score, source, receiver, column, *layer in self.flat.top(k, by):
             kind, place = self.types.edge(column)
-            found.append((score, self._shown(source), self._shown(receiver), place, *layer, kind))
+            found.append(row(score, self._shown(source), self._shown(receiver), place, *layer, kind))
         return found
 
     def _shown(self, node: int) -> tuple[str, int]:
@@ -208,7 +210,7 @@ class TypedExplanation(Explanation):
 
     def with_flat(self, flat: Explanation) -> "TypedExplanation":
         """The same with another explanation of the union."""
-        numbers = [None if part is None else part.everything for part in (self.n_id, self.e_id)]
+        numbers = [None if part is None else part.joined for part in (self.n_id, self.e_id)]
         return TypedExplanation.of(flat, self.types, *numbers)
 
     def __repr__(self) -> str:

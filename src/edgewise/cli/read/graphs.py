@@ -74,6 +74,14 @@ class Graphs:
         return {kind: called.names for kind, called in self.types.items() if called.names is not None} or None
 
     @property
+    def page_names(self) -> Any:
+        """What a reader sees: the id and the name of every node, where there are both; in the same form."""
+        if self.types is None:
+            return _id_and_name(self.ids, self.names)
+        told = {kind: _id_and_name(called.ids, called.names) for kind, called in self.types.items()}
+        return {kind: names for kind, names in told.items() if names is not None} or None
+
+    @property
     def is_one(self) -> bool:
         """Whether the data is one graph, whose nodes have ids and names: nodes and links are explained in one."""
         return self.task in ("node", "link")
@@ -112,6 +120,17 @@ class Graphs:
             f" and {int(labels.max()) + 1} classes" if labels is not None and not labels.is_floating_point() else ""
         )
         return f" The data has {', '.join(widths)}{classes}."
+
+
+def _id_and_name(ids: list[str] | None, names: list[str] | None) -> list[str] | None:
+    """Each name after its id; alone where there is no id, or where the name holds it.
+
+    >>> _id_and_name(["ACC-1", "ACC-2"], ["Ann", "ACC-2"])
+    ['ACC-1 Ann', 'ACC-2']
+    """
+    if ids is None or names is None:
+        return names
+    return [name if own in name else f"{own} {name}" for own, name in zip(ids, names, strict=True)]
 
 
 def _width(store: Any) -> int:

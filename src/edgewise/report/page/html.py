@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 
 SCRIPTS = (
     "reading",
+    "looks",
     "curves",
     "scenes",
+    "labels",
     "drawing",
     "layers",
-    "names",
     "tables",
+    "answer",
+    "legend",
     "features",
     "matrix",
     "molecule",
@@ -41,7 +44,7 @@ SCRIPTS = (
 )
 """Files of the page's own script, in the order in which they need each other."""
 FIGURES = ("graph", "layers")
-HEIGHT, WIDEST = 452, 690  # in pixels; two of them stand side by side on a laptop, and one fits on A4
+HEIGHT = 430  # in pixels, until the page gives a figure its room
 HIT_WIDTH = 9
 """The width, in pixels, of the invisible lines that react to the mouse: thin edges must be caught too."""
 
@@ -166,14 +169,15 @@ def _figure(name: str, methods: int) -> Any:
     plot = figure(
         name=name,
         height=HEIGHT,
-        sizing_mode="stretch_width",
-        max_width=WIDEST,
+        sizing_mode="stretch_both",
         x_range=Range1d(start=-1, end=1),
         y_range=Range1d(start=-1, end=1),
         tools=[PanTool(), WheelZoomTool(), ResetTool(), SaveTool(filename=name)],
         toolbar_location="right",
         output_backend="svg",
         outline_line_color=None,
+        background_fill_color=None,
+        border_fill_color=None,
         min_border=2,
     )
     plot.axis.visible = False
@@ -199,10 +203,10 @@ def _source(name: str, part: str, fields: Sequence[str]) -> Any:
 def _add_lines(plot: Any, name: str) -> None:
     """Add bands behind columns, lines without a score, and what is highlighted."""
     band = _source(name, "bands", ("x", "y", "width", "height"))
-    plot.rect("x", "y", "width", "height", source=band, fill_color="#f3f3f3", line_color=None)
+    plot.rect("x", "y", "width", "height", source=band, fill_color="#888888", fill_alpha=0.1, line_color=None)
     context = _source(name, "context", ("xs", "ys"))
     plot.multi_line("xs", "ys", source=context, line_color="#b5b5b5", line_dash="dotted", line_width=1.2)
-    for part in ("halo", "routes"):
+    for part in ("halo", "routes", "leaders"):
         lines = _source(name, part, ("xs", "ys", "color", "width", "alpha", "dash"))
         plot.multi_line(
             "xs", "ys", source=lines, line_color="color", line_width="width", line_alpha="alpha", line_dash="dash",
@@ -232,10 +236,11 @@ def _add_nodes(plot: Any, name: str, methods: int) -> list[Any]:
     fields = ("x", "y", "size", "height", "fill", "line", "stroke", "node", "marked", *_texts(methods))
     circles = plot.circle("x", "y", radius="size", source=_source(name, "nodes", fields), **look)
     square = plot.rect("x", "y", "size", "height", source=_source(name, "root", fields), **look)
-    text = _source(name, "texts", ("x", "y", "text", "size", "color", "angle", "align", "baseline"))
+    text = _source(name, "texts", ("x", "y", "text", "size", "color", "back", "align", "baseline"))
     plot.text(
-        "x", "y", "text", source=text, text_font_size="size", text_color="color", angle="angle", text_align="align",
-        text_baseline="baseline", text_font=value("Arial, Helvetica, sans-serif"),
+        "x", "y", "text", source=text, text_font_size="size", text_color="color", text_align="align",
+        text_baseline="baseline", text_font=value("Arial, Helvetica, sans-serif"), background_fill_color="back",
+        background_fill_alpha=0.75, padding=1,
     )  # fmt: skip
     return [circles, square]
 

@@ -16,27 +16,30 @@ from edgewise.metrics.runs import YARDSTICKS
 from edgewise.report import appearance
 from edgewise.report.appearance import Nodes
 from edgewise.report.molecule import molecule_of
-from edgewise.report.molecule_canvas import atom_names, bond_ends, molecule_svg
+from edgewise.report.molecule_canvas import atom_names
+from edgewise.report.page.answer_words import Wording
 from edgewise.report.page.html import floats, integers, number
+from edgewise.report.page.page_answer import Answers
 from edgewise.report.page.page_features import FeatureNotes
+from edgewise.report.page.page_record import EdgeWords, molecule_part, nodes_part, places, scores_part
 from edgewise.report.page.page_scene import Scene, place_nodes
 from edgewise.report.page.page_words import class_names, groups_of, names_of, outputs
 from edgewise.report.page.top_edges import Keeper, Kept
 from edgewise.report.scene import WHOLE_GRAPH
-from edgewise.report.typed_look import dash_of, relation, typed_nodes
+from edgewise.report.typed_look import dash_of, relation, type_colours, typed_nodes
 from edgewise.results.comparison import MEASURES
 from edgewise.results.score_rows import rows_of
 from edgewise.text import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
     from edgewise.graph.type_table import TypeTable
     from edgewise.question import PosedQuestion
-    from edgewise.report.layout import Position
     from edgewise.report.page.page_run import Findings, PageAbout
+    from edgewise.report.page.silence import Group
     from edgewise.results.comparison import Agreement
 
 
@@ -68,6 +71,7 @@ def contents(asked: PageAbout, found: Findings, names: Names) -> dict[str, Any]:
         "of": question.target.of,
         "layers": question.num_layers,
         "methods": labels,
+        "first": labels.index(records.ranked_by),
         "levels": list(asked.levels),
         "absent": [[*key, reason] for key, reason in found.absent.items()],
         "edges": asked.edges,
@@ -128,14 +132,25 @@ class Records:
         self._kinds = {
             kind: dash for types in self._types if types is not None for kind, dash in dash_of(types).items()
         }
+        self._compounds = [self._compound(position) for position in range(len(asked.index))]
+        self._answers = Answers(asked, found, self._kept, [self._units(place) for place in range(len(asked.index))])
+
+    @property
+    def ranked_by(self) -> str:
+        """The method whose edges the answer speaks of: the picture begins with it."""
+        return self._answers.ranked_by
 
     def kinds(self) -> list[dict[str, Any]]:
         """The edge types of all targets: what an arrow is called, the type in words, and its dashes in pixels."""
+        colours = {
+            name: colour for types in self._types if types is not None for name, colour in type_colours(types).items()
+        }
         return [
             {
                 "arrow": f"–{plain_text(kind[1])}→",
                 "name": relation(kind),
                 "dash": [round(1.6 * part, 1) for part in dash],
+                "ends": [colours[kind[0]], colours[kind[2]]],
             }
             for kind, dash in self._kinds.items()
         ]
@@ -149,25 +164,54 @@ class Records:
         index, kept = self._asked.index[position], self._kept[position]
         edge_index, num_nodes = self._any_set.graph(position)
         scene, types = self._scene(position, edge_index.cpu(), num_nodes), self._types[position]
-        may_be_molecule = self._question.task == "graph" and types is None
-        compound = molecule_of(self._question.graphs[index]) if may_be_molecule else None
+        compound = self._compounds[position]
         look = self._look(position, scene, num_nodes, compound)
         logits, chances = self._outputs
+        notes = self._notes.of(position, scene.nodes, kept.edges.item)
+        who = self._who(position, look)
+        words = Wording(who, self._question.target, position, self._class_names, "bond" if compound else "edge")
+        edges = EdgeWords(kept.edges.item, edge_index.cpu(), look, types, notes["attributes"], as_bonds=bool(compound))
         return {
             "index": self._shown(index),
-            "name": None if types is None or scene.root is None else look.full.get(scene.root),
+            "title": who,
             "target": int(self._question.target.column[position]),
             "value": number(float(self._any_set.value[position])),
             "logits": [number(value) for value in logits[position].tolist()],
             "chances": None if chances is None else [number(value) for value in chances[position].tolist()],
-            **_nodes(scene, look),
-            **_scores(scene, kept, edge_index.cpu()),
+            "answer": self._answers.of(position, words, edges.describe),
+            **nodes_part(scene, look),
+            **scores_part(scene, kept, edge_index.cpu()),
             **({} if types is None else self._typed_edges(kept, types)),
             **self._walks_of(position, scene),
-            **self._notes.of(position, scene.nodes, kept.edges.item),
-            "ends": [_places(scene)[node] for node in index] if isinstance(index, tuple) else None,
-            "molecule": None if compound is None else _molecule(compound, scene),
+            **notes,
+            "ends": [places(scene)[node] for node in index] if isinstance(index, tuple) else None,
+            "molecule": None if compound is None else molecule_part(compound, scene),
         }
+
+    def _who(self, position: int, look: Nodes) -> str:
+        """The explained node, link or graph by its name."""
+        index, task = self._asked.index[position], self._question.task
+        if isinstance(index, tuple):
+            pair = " – ".join(look.called(node) for node in index)
+            return pair if look.labels or look.full else f"link {pair}"
+        if task == "node":
+            return look.called(index) if index in look.labels or look.full else f"node {look.number(index)}"
+        return f"{'molecule' if self._compounds[position] else 'graph'} {index}"
+
+    def _compound(self, position: int) -> Any:
+        """The molecule that a target is, if it is one."""
+        if self._question.task != "graph" or self._types[position] is not None:
+            return None
+        return molecule_of(self._question.graphs[self._asked.index[position]])
+
+    def _units(self, position: int) -> dict[int, Group]:
+        """Columns that are one thing to a reader: both directions of a bond; every other edge is its own."""
+        if self._compounds[position] is None:
+            return {}
+        groups: dict[frozenset[int], list[int]] = {}
+        for column, ends in enumerate(self._any_set.graph(position)[0].t().tolist()):
+            groups.setdefault(frozenset(ends), []).append(column)
+        return {column: tuple(group) for group in groups.values() for column in group}
 
     def _scene(self, position: int, edge_index: Tensor, num_nodes: int) -> Scene:
         """Which nodes are shown, and where; `matters` `[E]` is 1 for edges that can matter to the target."""
@@ -217,78 +261,12 @@ class Records:
         """The best walks, whether they are proven, and what an unknown one could reach at most."""
         if self._walks is None:
             return {"walks": [], "certain": True, "bound": None}
-        found, place = self._walks[position], _places(scene)
+        found, place = self._walks[position], places(scene)
         walks = [{"score": number(walk.score), "nodes": [place[n] for n in found.numbers_of(walk)]} for walk in found]
         return {"walks": walks, "certain": found.exact, "bound": number(found.upper_bound)}
-
-
-def _places(scene: Scene) -> dict[int, int]:
-    """Node → its position in the record."""
-    return {node: position for position, node in enumerate(scene.nodes)}
 
 
 def _of_small_graphs(question: PosedQuestion, keeper: Keeper) -> Tensor:
     """`[2, edges]`: (target, column) of all edges of the graphs that are shown whole."""
     small = (keeper.num_nodes <= WHOLE_GRAPH) & (question.task == "graph")
     return torch.stack(enumerated(torch.where(small, keeper.num_edges, 0)))
-
-
-def _nodes(scene: Scene, look: Nodes) -> dict[str, Any]:
-    """The part of a record about nodes: numbers, labels, colours, the tree around the root, rows, positions.
-
-    `ways` and `context` are flat lists of pairs; `views` has for each view and method the nodes and their positions.
-    """
-    place = _places(scene)
-    return {
-        "nodes": integers([look.number(node) for node in scene.nodes]),
-        "inside": [look.inside(node) for node in scene.nodes],
-        "outside": [look.outside(node) for node in scene.nodes] if look.long else None,
-        "names": [look.full[node] for node in scene.nodes] if look.full else None,
-        "fill": [look.colour(node) for node in scene.nodes],
-        "rootFill": None if scene.root is None else look.colour(scene.root, is_root=True),
-        "groups": list(look.colour_of.items()),
-        "root": None if scene.root is None else place[scene.root],
-        "ways": integers([part for node, way in scene.ways.items() for part in (place[node], place[way])]),
-        "rows": integers([place[node] for node in scene.rows]),
-        "place": _positions(scene.place, scene.nodes),
-        "views": {view: [_layout(one, place) for one in layouts] for view, layouts in scene.views.items()},
-        "context": integers([place[node] for pair in scene.context for node in pair]),
-    }
-
-
-def _layout(one: Mapping[int, Position], place: Mapping[int, int]) -> list[str]:
-    """The nodes of one view, as positions in the record, and where they stand."""
-    return [integers([place[node] for node in one]), _positions(one, one)]
-
-
-def _positions(place: Mapping[int, Position], nodes: Iterable[int]) -> str:
-    """`[nodes, 2]`: x and y of each."""
-    return floats(torch.tensor([place[node] for node in nodes]).view(-1, 2))
-
-
-def _scores(scene: Scene, kept: Kept, edge_index: Tensor) -> dict[str, Any]:
-    """The part of a record about scores; the ends of edges are positions in `nodes`.
-
-    `scores` and `own` are `[methods, layers, items]` by level; `totals` has (count, magnitude) of each view and method.
-    """
-    nodes = torch.tensor(scene.nodes)
-    source, receiver = torch.searchsorted(nodes, edge_index[:, kept.edges.item].contiguous())
-    return {
-        "source": integers(source),
-        "receiver": integers(receiver),
-        "column": integers(kept.edges.item),
-        "scores": {level: floats(part) for level, part in kept.edges.scores.items()},
-        "ownNode": integers(torch.searchsorted(nodes, kept.own.item)),
-        "own": {level: floats(part) for level, part in kept.own.scores.items()},
-        "totals": {view: [[int(c), number(t)] for c, t in part.tolist()] for view, part in kept.totals.items()},
-    }
-
-
-def _molecule(compound: Any, scene: Scene) -> dict[str, Any]:
-    """The drawing of a molecule, and which nodes its bonds and atoms are."""
-    place = _places(scene)
-    return {
-        "svg": molecule_svg(compound),
-        "bonds": [[place[one], place[other]] for one, other in bond_ends(compound)],
-        "atoms": [place[atom] for atom in range(compound.GetNumAtoms())],
-    }

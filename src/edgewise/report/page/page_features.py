@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 OF_A_NODE = 5
 """How many features of a node are told: its strongest ones."""
+_UNNAMED = "attribute "
 _SHOWN = 8
 """Attributes of an edge that a tooltip has room for."""
 
@@ -42,7 +43,8 @@ class FeatureNotes:
     def of(self, position: int, nodes: Sequence[int], columns: Tensor) -> dict[str, Any]:
         """The part of a record: `features` `[nodes]` of `[feature, value, score]`, `attributes` `[edges]` of lines of text."""
         graph = self._graph(position)
-        return {"features": self._features(position, nodes, graph), "attributes": _attributes(graph, columns)}
+        found = self._typed_attributes(columns) if graph is None else _attributes(graph, columns)
+        return {"features": self._features(position, nodes, graph), "attributes": found}
 
     def _graph(self, position: int) -> Any:
         """The graph of a target, as the user gave it; None if it has several types."""
@@ -89,24 +91,36 @@ class FeatureNotes:
             told[node].append([key, number(value), number(score)])
         return [told.get(n, []) for n in nodes]
 
+    def _typed_attributes(self, columns: Tensor) -> list[list[str]] | None:
+        """The attributes of edges of a typed graph: each type has its own."""
+        types = self._question.types
+        if types is None or not self._question.in_one_graph:
+            return None
+        place, inside = types.edges_of(columns)
+        lines: list[list[str]] = [[] for _ in columns]
+        for at_type, kind in enumerate(types.edge_types):
+            chosen = (place == at_type).nonzero().view(-1)
+            found = _attributes(self._question.typed_data[kind], inside[chosen], "feature_names")
+            for at, told in zip(chosen.tolist(), found or (), strict=False):
+                lines[at] = told
+        return lines if any(lines) else None
+
     def _name(self, feature: int) -> str:
         names = None if self._found is None else self._found.feature_names
         return f"feature {feature}" if names is None else plain_text(names[feature])
 
 
-def _attributes(graph: Any, columns: Tensor) -> list[list[str]] | None:
-    """For every edge, its attributes as lines `name = value`; None if the graph has none."""
-    if graph is None:
-        return None
+def _attributes(graph: Any, columns: Tensor, named_by: str = "edge_feature_names") -> list[list[str]] | None:
+    """For every edge, its attributes as lines `name = value`; None if the graph (or the edge type) has none."""
     tables: list[tuple[list[str], Tensor]] = []
     weight, attributes = graph.get("edge_weight"), graph.get("edge_attr")
     if isinstance(weight, Tensor) and weight.dim() == 1:
         tables.append((["weight"], weight.view(-1, 1)))
     if isinstance(attributes, Tensor) and attributes.dim() in (1, 2):
         flat = attributes.view(-1, 1) if attributes.dim() == 1 else attributes
-        given = graph.get("edge_feature_names")
+        given = graph.get(named_by)
         names = [plain_text(name) for name in given] if given is not None and len(given) == flat.size(1) else None
-        tables.append((names or [f"attribute {i}" for i in range(flat.size(1))], flat))
+        tables.append((names or [f"{_UNNAMED}{i}" for i in range(flat.size(1))], flat))
     if not tables:
         return None
     names = [name for part, _ in tables for name in part]
@@ -115,10 +129,11 @@ def _attributes(graph: Any, columns: Tensor) -> list[list[str]] | None:
 
 
 def _lines(names: Sequence[str], values: Sequence[float]) -> list[str]:
-    """The attributes of one edge; of many, the first and how many more there are.
+    """The attributes of one edge; of many, the first and how many more there are. Zeros without a name say nothing.
 
-    >>> _lines(["years", "amount"], [3.0, 0.25])
-    ['years = 3', 'amount = 0.25']
+    >>> _lines(["years", "amount"], [3.0, 0.0]), _lines(["attribute 0", "attribute 1"], [0.0, 1.0])
+    (['years = 3', 'amount = 0'], ['attribute 1 = 1'])
     """
-    told = [f"{name} = {value:.4g}" for name, value in zip(names, values, strict=True)]
+    both = zip(names, values, strict=True)
+    told = [f"{name} = {value:.4g}" for name, value in both if value or not name.startswith(_UNNAMED)]
     return told if len(told) <= _SHOWN else [*told[:_SHOWN], f"and {len(told) - _SHOWN} more"]

@@ -10,13 +10,14 @@ import torch
 from edgewise import __version__
 from edgewise.arguments import shown
 from edgewise.errors import InputError
+from edgewise.report.page.silence import chances
 from edgewise.text import plain_text
 
 if TYPE_CHECKING:
     from edgewise.question.target import Target
     from edgewise.report.page.page_run import Findings, PageAbout
 
-_QUIET = ("of", "mode", "task", "top", "hops", "flow", "bypass", "way", "seed")
+_QUIET = ("of", "mode", "task", "top", "hops", "flow", "bypass", "way", "seed", "audit", "layers", "model")
 """Settings that are the same for every method, or that no reader needs."""
 _WAYS = {
     "lowered": "computed with the model lowered to a program of its layers",
@@ -73,12 +74,7 @@ def outputs(target: Target) -> tuple[torch.Tensor, torch.Tensor | None]:
     A binary model has one logit z; its two classes have −z and z.
     """
     truth = target.truth.detach().cpu().double()
-    if target.mode == "regression":
-        return truth, None
-    if target.mode == "binary":
-        truth = torch.cat([-truth, truth], dim=1)
-        return truth, truth.sigmoid()
-    return truth, truth.softmax(dim=1)
+    return torch.cat([-truth, truth], dim=1) if target.mode == "binary" else truth, chances(truth, target.mode)
 
 
 def names_of(given: Any, task: str, index: Any) -> Any:

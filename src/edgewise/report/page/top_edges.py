@@ -42,7 +42,7 @@ class Kept:
     own: TopEdges
     """Self scores, by node."""
     totals: Mapping[str, Tensor]
-    """View → `[methods, 2]`: how many scores are not zero, and their total magnitude, kept or not. Views: `"input"`,
+    """View → `[methods, 3]`: how many scores are not zero, their total magnitude and their sum, kept or not. Views: `"input"`,
     `"layer"` (the sum over layers), `"layer 0"` …, `"steps"` (all layers, self scores among them)."""
 
 
@@ -86,11 +86,11 @@ class Keeper:
             yield self._methods.index(method), level, found
 
     def _no_totals(self) -> dict[str, Tensor]:
-        """View → `[targets, methods, 2]` of zeros."""
+        """View → `[targets, methods, 3]` of zeros."""
         views = ["input"] if "input" in self._levels else []
         if "layer" in self._levels:
             views += ["layer", *(f"layer {layer}" for layer in range(self._depth["layer"])), "steps"]
-        return {view: torch.zeros(self._size, len(self._methods), 2, dtype=torch.double) for view in views}
+        return {view: torch.zeros(self._size, len(self._methods), 3, dtype=torch.double) for view in views}
 
     def _views(self, found: ExplanationSet, level: str) -> Iterator[tuple[str, ScoreRows]]:
         """(view, its scores) of one method: at layer level the sum over layers, then layer by layer."""
@@ -161,6 +161,6 @@ def _is_missing(found: ExplanationSet, level: str, layer: int) -> bool:
 
 
 def _totals(row: Tensor, score: Tensor, size: int) -> Tensor:
-    """`[targets, 2]`: how many are not zero, and their total magnitude."""
-    both = torch.stack([(score != 0).double(), score.abs().double()], dim=1)
-    return torch.zeros(size, 2, dtype=torch.double).index_add_(0, row, both)
+    """`[targets, 3]`: how many are not zero, their total magnitude, and their sum."""
+    parts = torch.stack([(score != 0).double(), score.abs().double(), score.double()], dim=1)
+    return torch.zeros(size, 3, dtype=torch.double).index_add_(0, row, parts)

@@ -1,6 +1,6 @@
 // The state of the page, its controls, and the one function that shows a state.
 
-const state = { target: 0, method: 0, level: DATA.levels[0], layer: null, count: 25, walk: -1, edge: -1 };
+const state = { target: 0, method: DATA.first, level: DATA.levels[0], layer: null, count: null, walk: -1, edge: -1 };
 
 function options(select, names, values) {
   select.replaceChildren(...names.map((name, i) => make("option", name, { value: String(values ? values[i] : i) })));
@@ -11,6 +11,7 @@ function prepare() {
   options(element("target"), DATA.targets.map((_, i) => targetOption(i)));
   element("target-field").hidden = DATA.targets.length === 1;
   options(element("method"), DATA.methods);
+  element("method").value = String(state.method);
   const levels = { input: "input: one score per edge", layer: "layer: one per layer and edge" };
   options(element("level"), DATA.levels.map((level) => levels[level]), DATA.levels);
   const layers = Array.from({ length: DATA.layers }, (_, l) => l);
@@ -21,13 +22,8 @@ function prepare() {
 }
 
 function targetOption(i) {
-  const raw = DATA.targets[i];
-  if (raw.ends) return `${targetName(raw)}: ${DATA.classes[raw.target]}`;
-  if (raw.name) return `${raw.name}: ${DATA.classes[raw.target]}`;
-  const root = raw.root !== null && DATA.task === "node" ? raw.root : null;
-  const name = root === null ? "" : raw.outside && raw.outside[root] ? raw.outside[root]
-    : raw.inside[root] === String(raw.index) ? "" : raw.inside[root];
-  return `${DATA.task} ${raw.index}${name ? ` ${name}` : ""}: ${DATA.classes[raw.target]}`;
+  const { title, target, value } = DATA.targets[i];
+  return `${title}: ${IS_VALUE && DATA.classes.length === 1 ? plainNumber(value) : DATA.classes[target]}`;
 }
 
 function listen() {
@@ -42,9 +38,25 @@ function listen() {
   element("previous").addEventListener("click", () => chooseWalk(state.walk - 1));
   element("next").addEventListener("click", () => chooseWalk(state.walk + 1));
   for (const button of document.getElementsByName("drawn-as")) button.addEventListener("change", show);
-  for (const name of ["inner_width", "inner_height"]) {
-    for (const plot of Object.values(plots)) plot.properties[name].change.connect(() => requestAnimationFrame(show));
+  element("expert").addEventListener("toggle", openExpert);
+  darkScreen.addEventListener("change", show);
+  for (const [kind, now] of [["beforeprint", true], ["afterprint", false]]) {
+    addEventListener(kind, () => { printing = now; if (darkScreen.matches) show(); });
   }
+}
+
+function drawAgainWhenResized(name) {
+  for (const side of ["inner_width", "inner_height"]) plots[name].properties[side].change.connect(() => requestAnimationFrame(show));
+}
+
+// The unrolled figure is made when somebody wants to see it.
+let opening = null;
+
+async function openExpert() {
+  opening ??= element("expert").open ? embedFigure("layers").then(() => drawAgainWhenResized("layers")) : null;
+  await opening;
+  show();
+  if (plots.layers) document.body.dataset.layers = "ready";
 }
 
 function chooseWalk(rank) {
@@ -63,10 +75,10 @@ function show() {
   element("layer").value = state.layer === null ? "" : String(state.layer);
   const able = Math.max(1, Math.min(DATA.edges, DATA.layers * (t.column.length + t.ownNode.length)));
   element("count").max = String(able);
-  element("count").value = String(state.count);
-  element("count-value").textContent = element("count").value;
-  const shown = { ...state, count: Number(element("count").value) };
-  showPrediction(t);
+  const shown = { ...state, count: state.count === null ? null : Math.min(state.count, able) };
+  showAnswer(t);
+  const total = Object.values(t.totals).flat().reduce((sum, one) => sum + one[0], 0);
+  element("picture").classList.toggle("nothing", total === 0 && t.place.length < 2);
   element("absent").textContent = DATA.absent.filter(([name, level]) => name === DATA.methods[state.method] && level === state.level)
     .map(([name, level, reason]) => `${name} has no scores at ${level} level: ${reason}`).join(" ");
   showFigures(t, shown);
@@ -83,14 +95,25 @@ function showFigures(t, shown) {
   const where = shown.level === "input" ? "" : shown.layer === null ? ", sum over layers" : `, layer ${shown.layer}`;
   element("graph-title").textContent = `${asMolecule ? "Molecule" : "Graph"}: ${DATA.methods[shown.method]}${where}`;
   const scene = drawGraph(t, shown);
+  element("count").value = String(scene.edges.length);
+  element("count-value").textContent = String(scene.edges.length);
   const molecule = drawMolecule(t, shown);
-  const drawn = asMolecule ? [{ score: molecule.largest }].filter((one) => one.score > 0) : scene.edges;
-  showLegend("graph-legend", t, drawn, asMolecule ? [] : [...scene.place.keys()], "");
+  if (asMolecule) showMoleculeLegend(molecule);
+  else showLegend("graph-legend", t, scene.edges, [...scene.place.keys()], "");
+  element("graph-key").hidden = asMolecule;
   element("graph-note").textContent = asMolecule
-    ? `Bonds: the sum of both directions${molecule.hasAtoms ? "; atoms: their self scores" : ""}.`
+    ? `Bonds: the sum of both directions${molecule.ofAtoms > 0 ? "; atoms: their self scores" : ""}.`
     : sentence(scene.edges, t.totals[viewOf(shown)][shown.method], "edges");
   element("graph-hint").hidden = scene.edges.length === 0;
   element("tip").hidden = true;
+  const about = [...(scene.marked.size ? ["a walk is highlighted"] : []), element("graph-note").textContent].join("; ");
+  element("graph").setAttribute("aria-label", `${element("graph-title").textContent}: ${about}`);
+  element("molecule").setAttribute("aria-label", `${t.title}. ${element("graph-note").textContent}`);
+  showEdges(t, shown, scene, chooseEdge);
+  if (plots.layers) showLayers(t, shown);
+}
+
+function showLayers(t, shown) {
   const layers = drawLayers(t, shown);
   element("layers-title").textContent = `Layer by layer${DATA.levels.includes("layer") ? `: ${DATA.methods[shown.method]}` : ""}`;
   const stays = layers.steps.some((one) => one.e < 0) ? "stays on the node (self score)" : "";
@@ -98,11 +121,13 @@ function showFigures(t, shown) {
   element("layers-note").textContent = DATA.levels.includes("layer")
     ? sentence(layers.steps, t.totals.steps[shown.method], "steps")
     : "The page was made without layer level: only walks are drawn.";
-  element("graph").setAttribute("aria-label", `${element("graph-title").textContent}: ${element("graph-note").textContent}`);
   element("layers").setAttribute("aria-label", `Layer by layer: ${element("layers-note").textContent}`);
-  element("molecule").setAttribute("aria-label", `Molecule ${t.index}. ${element("graph-note").textContent}`);
-  showEdges(t, shown, scene, chooseEdge);
 }
 
 prepare();
-embedFigures().then(() => { listen(); show(); document.body.dataset.ready = "yes"; });
+embedFigure("graph").then(() => {
+  listen();
+  drawAgainWhenResized("graph");
+  show();
+  document.body.dataset.ready = "yes";
+});

@@ -2,12 +2,10 @@
 
 const plots = {};
 
-async function embedFigures() {
+async function embedFigure(name) {
   const items = JSON.parse(document.getElementById("page-figures").textContent);
-  for (const [name, item] of Object.entries(items)) {
-    await Bokeh.embed.embed_item(item, name);
-    plots[name] = Bokeh.documents.at(-1).get_model_by_name(name);
-  }
+  await Bokeh.embed.embed_item(items[name], name);
+  plots[name] = Bokeh.documents.at(-1).get_model_by_name(name);
 }
 
 // A table of columns from a list of records; Bokeh wants every column, also of nothing.
@@ -15,6 +13,17 @@ function fill(name, part, records) {
   const source = plots[name].document.get_model_by_name(`${name}-${part}`);
   const columns = Object.keys(source.data);
   source.data = Object.fromEntries(columns.map((column) => [column, records.map((record) => record[column])]));
+}
+
+// Pixels of a figure's inside, from its upper left corner, and back.
+function pixelsOf(name) {
+  const { x_range: x, y_range: y, inner_width: width, inner_height: height } = plots[name];
+  const [across, up] = [width / (x.end - x.start), height / (y.end - y.start)];
+  return {
+    width, height,
+    pixel: (spot) => [(spot[0] - x.start) * across, (y.end - spot[1]) * up],
+    back: (spot) => [x.start + spot[0] / across, y.end - spot[1] / up],
+  };
 }
 
 // Make a box fit, with pixels around it; the answer is pixels per unit across and up.
@@ -68,12 +77,8 @@ const headLength = (width) => 5 + 1.5 * width; // in pixels
 function drawGraph(t, state) {
   const scene = graphScene(t, state);
   const spots = [...scene.place.values()];
-  const border = { left: 26, right: 26, top: 26, bottom: 26 };
-  const box = boxOf(spots);
-  let scale = fit("graph", box, border, true);
-  for (let again = 0; again < 2 && t.outside; again += 1) {
-    scale = fit("graph", box, roomForNames(t, scene, box, scale[0]), true);
-  }
+  const wide = t.outside ? Math.min(110, plots.graph.inner_width / 6) : 26;
+  const scale = fit("graph", boxOf(spots), { left: wide, right: wide, top: 28, bottom: 28 }, true);
   const unit = scale[0];
   const radius = Math.max(3, Math.min(12, 0.44 * closest(spots, scale)));
   const largest = largestOf(scene.edges);
@@ -92,11 +97,16 @@ function drawGraph(t, state) {
   fill("graph", "heads", drawn.map((one) => ({ ...one, xs: one.headXs, ys: one.headYs })));
   fill("graph", "halo", [...pairLine(t, scene), ...haloOf(t, state, scene, courses)]);
   fill("graph", "routes", routeInGraph(t, state, scene));
+  const view = pixelsOf("graph");
+  const rest = restLook(t, scene, 1.3 * radius, view);
+  const labels = t.outside ? placeLabels(t, scene, 1.15 * radius, byImportance(t, scene), rest.texts, view)
+    : { texts: [], leaders: [], keyed: new Map() };
+  fill("graph", "leaders", [...labels.leaders, ...rest.lines]);
+  showKey(t, labels.keyed);
   putNodes("graph", t, state, [...scene.place].map(([node, spot]) => ({
     node, spot, key: node, isRoot: explainedNodes(t).includes(node), marked: scene.marked.has(node),
     about: aboutNode(t, state.level, state.layer, node),
-  })), radius, scale);
-  if (t.outside) fillOutside(t, scene, radius / unit);
+  })), radius, scale, [...labels.texts, ...rest.texts], labels.keyed);
   return scene;
 }
 
@@ -112,8 +122,20 @@ function coursesOf(scene, room, unit, head) {
     const [start, end] = [scene.place.get(one.source), scene.place.get(one.receiver)];
     if (one.source === one.receiver) return [one, loopLine(start, centre, (40 + 12 * copy) / unit, room, head(one))];
     const apart = copy - (ways.has(`${one.receiver} ${one.source}`) ? 0 : 1);
-    return [one, bentLine(start, end, 0.11 * apart, room, head(one))];
+    const around = runsOver(scene, start, end, room) ? 0.3 : 0;
+    return [one, bentLine(start, end, 0.11 * apart + around, room, head(one))];
   }));
+}
+
+// Whether a straight line would go through another node.
+function runsOver(scene, start, end, room) {
+  const [dx, dy] = [end[0] - start[0], end[1] - start[1]];
+  const length = Math.hypot(dx, dy) || 1;
+  return [...scene.place.values()].some((spot) => {
+    const along = ((spot[0] - start[0]) * dx + (spot[1] - start[1]) * dy) / length;
+    const aside = Math.abs((spot[0] - start[0]) * dy - (spot[1] - start[1]) * dx) / length;
+    return spot !== start && spot !== end && along > 0 && along < length && aside < room;
+  });
 }
 
 function haloOf(t, state, scene, courses) {
@@ -128,7 +150,7 @@ function haloOf(t, state, scene, courses) {
 function pairLine(t, scene) {
   if (!t.ends || t.ends[0] === t.ends[1]) return [];
   const [p, q] = t.ends.map((node) => scene.place.get(node));
-  return [{ xs: [p[0], q[0]], ys: [p[1], q[1]], color: "#000000", width: 2.5, alpha: 0.75, dash: [7, 6] }];
+  return [{ xs: [p[0], q[0]], ys: [p[1], q[1]], color: looks().ink, width: 2.5, alpha: 0.75, dash: [7, 6] }];
 }
 
 function routeInGraph(t, state, scene) {

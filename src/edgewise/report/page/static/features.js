@@ -1,7 +1,6 @@
 // Features: the strongest of each node beside its name, value and score, and the attributes of edges.
 
 const featureNames = new Map(DATA.featureNames);
-const plainNumber = (value) => (value === null ? "–" : String(Number(value.toPrecision(4))).replace("-", "−"));
 
 // A node's features in lines, for its tooltip.
 function featureLines(t, node) {

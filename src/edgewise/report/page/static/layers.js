@@ -3,7 +3,8 @@
 function drawLayers(t, state) {
   const scene = layersScene(t, state);
   const rows = scene.row.size;
-  const labels = t.outside ? Math.min(7 * Math.max(...[...scene.row.keys()].map((n) => (t.outside[n] ?? "").length)), 190) : 0;
+  const longest = t.outside ? Math.max(0, ...[...scene.row.keys()].map((n) => (t.outside[n] ?? "").length)) : 0;
+  const labels = Math.min(7 * longest, 190, plots.layers.inner_width / 3);
   const box = [0, DATA.layers, -Math.max(rows - 1, 0.5), rows > 1 ? 0 : 0.5];
   const scale = fit("layers", box, { left: 24 + labels, right: 30, top: 46, bottom: 18 }, false);
   const [across, up] = scale;
@@ -55,34 +56,35 @@ function arrow(start, tip, size, [across, up]) {
 }
 
 function columnTexts(t, scene, box, [across, up]) {
-  const text = (x, y, words, look) => ({ x, y, text: words, size: "13px", color: "#5a5a5a", angle: 0, align: "center",
+  const text = (x, y, words, look) => ({ x, y, text: words, size: "13px", color: looks().soft, back: null, align: "center",
     baseline: "bottom", ...look });
   const top = box[3] + 22 / up;
   const heads = [text(0, top, "features", { align: "left", x: -17 / across }),
     text(DATA.layers, top, "output", { align: "right", x: DATA.layers + 17 / across })];
   for (let l = 0; l < DATA.layers; l += 1) heads.push(text(l + 0.5, top, `layer ${l} →`));
   const names = [...scene.row].filter(([node]) => t.outside && t.outside[node]).map(([node, y]) =>
-    text(-20 / across, y, t.outside[node], { align: "right", baseline: "middle", size: "12px", color: "#1b1b1b" }));
+    text(-20 / across, y, shortName(t.outside[node]), { align: "right", baseline: "middle", size: "12px", color: looks().ink }));
   return [...heads, ...(up >= 10 ? names : [])];
 }
 
-function putNodes(name, t, state, spots, radius, [across, up], texts = []) {
-  const colour = state.walk >= 0 ? walkColour(state.walk) : "#000000";
+function putNodes(name, t, state, spots, radius, [across, up], texts = [], keyed = new Map()) {
+  const colour = state.walk >= 0 ? walkColour(state.walk) : looks().ink;
+  const written = (node) => (keyed.has(node) ? String(keyed.get(node)) : t.inside[node]);
   const records = spots.map(({ node, spot, isRoot, marked, about }) => ({
     x: spot[0], y: spot[1], node: t.nodes[node], marked, fill: isRoot ? t.rootFill : t.fill[node], isRoot, ...about,
-    line: marked ? colour : isRoot ? "#000000" : "#666666", stroke: marked ? 3.5 : isRoot ? 2.4 : 1,
+    line: marked ? colour : isRoot ? looks().ink : "#666666", stroke: marked ? 3.5 : isRoot ? 2.4 : 1,
   }));
   fill(name, "nodes", records.filter((one) => !one.isRoot).map((one) => ({ ...one, size: radius / across, height: 0 })));
   fill(name, "root", records.filter((one) => one.isRoot).map((one) => ({ ...one, size: (2.3 * radius) / across,
     height: (2.3 * radius) / up })));
-  const longest = Math.max(1, ...spots.map(({ node }) => t.inside[node].length));
+  const longest = Math.max(1, ...spots.map(({ node }) => written(node).length));
   const size = Math.min(12, (1.9 * radius) / (0.56 * longest));
-  const text = (words, x, y, look) => ({ x, y, text: words, size: `${size}px`, color: "#000000", angle: 0, align: "center",
+  const text = (words, x, y, look) => ({ x, y, text: words, size: `${size}px`, color: "#000000", back: null, align: "center",
     baseline: "middle", ...look });
   const fits = size >= 7;
-  const inside = fits ? spots.map(({ node, spot }) => text(t.inside[node], ...spot)) : [];
+  const inside = fits ? spots.filter(({ node }) => written(node)).map(({ node, spot }) => text(written(node), ...spot)) : [];
   const beside = !fits && name === "layers" && up >= 9 && !t.outside ? leftmost(spots).map(({ node, spot }) =>
-    text(t.inside[node], spot[0] - (radius + 4) / across, spot[1], { size: "10px", align: "right" })) : [];
+    text(t.inside[node], spot[0] - (radius + 4) / across, spot[1], { size: "10px", align: "right", color: looks().ink })) : [];
   fill(name, "texts", [...texts, ...inside, ...beside]);
 }
 

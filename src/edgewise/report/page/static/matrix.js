@@ -13,8 +13,8 @@ function showAgreement(position, state) {
   const each = floats(found.each);
   const value = (a, b) => (all ? found.mean[a][b] : each[(position * size + a) * size + b]);
   const signedScale = measure === "cosine" || measure === "spearman";
-  const head = make("tr", null, {}, [make("td", ""), ...DATA.methods.map((name) => make("th", name, { scope: "col" }))]);
-  const rows = DATA.methods.map((name, a) => make("tr", null, {}, [make("th", name, { scope: "row" }),
+  const head = make("tr", null, {}, [make("td", ""), ...DATA.methods.map((name) => make("th", name.replaceAll("_", " "), { scope: "col" }))]);
+  const rows = DATA.methods.map((name, a) => make("tr", null, {}, [make("th", name.replaceAll("_", " "), { scope: "row" }),
     ...DATA.methods.map((_, b) => cell(value(a, b), signedScale))]));
   element("matrix").replaceChildren(make("thead", null, {}, [head]), make("tbody", null, {}, rows));
   const where = state.level === "input" ? "input level" : state.layer === null ? "layer level, all layers" : `layer ${state.layer}`;
@@ -26,7 +26,7 @@ function showAgreement(position, state) {
 function cell(value, signedScale) {
   if (value === null || Number.isNaN(value)) return make("td", "–", { class: "undefined" });
   const colour = signedColour(Math.sign(value) * value * value, 1);
-  const dark = Math.abs(value) > 0.55;
-  return make("td", value.toFixed(2).replace("-", "−"), { style: { background: signedScale || value >= 0 ? colour : "#fff",
-    color: dark ? "#fff" : "#000" } });
+  const strong = Math.abs(value) > 0.55;
+  return make("td", value.toFixed(2).replace("-", "−"), { style: { background: signedScale || value >= 0 ? colour : looks().paper,
+    color: strong ? looks().paper : looks().ink } });
 }

@@ -32,13 +32,14 @@ function drawMolecule(t, state) {
   }
   const bonds = bondScores(t, state, state.method).map((bond) => bond.both || 0);
   const atoms = atomScores(t, state, state.method).map((score) => score || 0);
-  const largest = Math.max(...[...bonds, ...atoms].map(Math.abs), 0);
-  bonds.forEach((score, b) => box.style.setProperty(`--b${b}`, signedColour(score, largest, PALER)));
-  atoms.forEach((score, a) => box.style.setProperty(`--a${a}`, signedColour(score, largest, PALER)));
+  const largest = Math.max(...bonds.map(Math.abs), 0);
+  const ofAtoms = Math.max(...atoms.map(Math.abs), 0); // a scale of their own: they would drown the bonds
+  bonds.forEach((score, b) => box.style.setProperty(`--b${b}`, signedColour(score, largest, PALER, LIGHT)));
+  atoms.forEach((score, a) => box.style.setProperty(`--a${a}`, signedColour(score, ofAtoms, 0.8 * PALER, LIGHT)));
   markMolecule(t, state, box);
   box.onmousemove = (event) => showTip(t, state, event);
   box.onmouseleave = () => { element("tip").hidden = true; };
-  return { largest, hasAtoms: atoms.some((score) => score !== 0) };
+  return { largest, ofAtoms };
 }
 
 // An outline around the bonds (and atoms) of the chosen edge or walk.

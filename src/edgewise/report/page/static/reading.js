@@ -58,12 +58,20 @@ function scoreIn(table, level, method, layer, i, count) {
 const edgeScore = (t, level, method, layer, e) => scoreIn(t.scores, level, method, layer, e, t.column.length);
 const ownScore = (t, level, method, layer, s) => scoreIn(t.own, level, method, layer, s, t.ownNode.length);
 
-// The `most` entries of largest magnitude, strongest first; never a zero, and NaN has no rank.
-function strongest(entries, most) {
-  return entries
-    .filter((entry) => Math.abs(entry.score) > 0)
-    .sort((a, b) => Math.abs(b.score) - Math.abs(a.score))
-    .slice(0, most);
+// The strongest entries, strongest first: `most` of them, or those that make up most of the total; never a zero, NaN has no rank.
+function strongest(entries, most, total) {
+  const sorted = entries.filter((entry) => Math.abs(entry.score) > 0).sort((a, b) => Math.abs(b.score) - Math.abs(a.score));
+  return sorted.slice(0, most ?? enough(sorted, total));
+}
+
+const ENOUGH = 0.95; // of the total magnitude
+const FEW = innerWidth < 640 ? 10 : 20; // so few are all drawn
+const MOST_AT_FIRST = innerWidth < 640 ? 15 : 40;
+
+function enough(sorted, [, magnitude]) {
+  let sum = 0;
+  const last = sorted.findIndex((one) => (sum += Math.abs(one.score)) >= ENOUGH * magnitude);
+  return Math.min(last < 0 ? sorted.length : Math.max(last + 1, FEW), MOST_AT_FIRST, DATA.edges);
 }
 
 function edgesOf(t, state) {
@@ -71,7 +79,7 @@ function edgesOf(t, state) {
     e, column, source: t.source[e], receiver: t.receiver[e], layer: state.layer,
     score: edgeScore(t, state.level, state.method, state.layer, e),
   }));
-  return strongest(entries, state.count);
+  return strongest(entries, state.count, t.totals[viewOf(state)][state.method]);
 }
 
 function stepsOf(t, state) {
@@ -86,51 +94,35 @@ function stepsOf(t, state) {
         score: ownScore(t, "layer", state.method, layer, s) });
     }
   }
-  return strongest(entries, state.count);
+  return strongest(entries, state.count, t.totals.steps[state.method]);
 }
 
-// The sentence of the library's pictures.
+// What is not drawn: how many, and what they add up to.
+function restOf(shown, [count, , sum]) {
+  return { count: count - shown.length, sum: sum - shown.reduce((part, one) => part + one.score, 0) };
+}
+
+// How much of the explanation is drawn, and what the rest adds up to.
 function sentence(shown, total, noun) {
   const [count, magnitude] = total;
   if (count === 0) return `No ${noun} have a nonzero score.`;
   if (shown.length === count) {
-    return count === 1 ? `The only ${noun.slice(0, -1)} with a nonzero score.` : `All ${count} ${noun} with a nonzero score.`;
+    return count === 1 ? `The only ${noun.slice(0, -1)} with a nonzero score.` : `All ${counted(count)} ${noun} with a nonzero score.`;
   }
   const drawn = shown.reduce((sum, one) => sum + Math.abs(one.score), 0);
   const few = shown.length === 1 ? "The strongest" : `The ${shown.length} strongest`;
-  return `${few} of ${count} ${noun} with a nonzero score, `
-    + `${Math.round((100 * drawn) / magnitude)}% of the total magnitude; ${count - shown.length} not drawn.`;
+  const rest = restOf(shown, total);
+  return `${few} of ${counted(count)} ${noun} with a nonzero score, `
+    + `${Math.round((100 * drawn) / magnitude)}% of the total magnitude; ${counted(rest.count)} more, ${signed(rest.sum, 3)} together.`;
 }
 
-// Words and looks ------------------------------------------------------------------------------------------------------
+// Names ----------------------------------------------------------------------------------------------------------------
 
-function signed(value, digits = 4) {
-  if (value === null || !Number.isFinite(value)) return "–";
-  const text = String(Number(Math.abs(value).toPrecision(digits)));
-  return (value < 0 ? "−" : "+") + text;
-}
-
-function nodeName(t, node) {
-  if (t.names) return t.names[node]; // with its type
-  return t.outside && t.outside[node] ? `${t.inside[node]} ${t.outside[node]}` : t.inside[node];
-}
-
+const nodeName = (t, node) => t.names[node];
 const kindOf = (t, one) => (t.kind && one.e >= 0 ? DATA.kinds[t.kind[one.e]] : null);
-const edgeName = (t, one) => `${nodeName(t, one.source)} ${kindOf(t, one)?.arrow ?? "→"} ${nodeName(t, one.receiver)}`;
 const walkName = (t, walk) => walk.nodes.map((node) => nodeName(t, node)).join(" → ");
-const walkColour = (rank) => DATA.colours.walks[rank % DATA.colours.walks.length];
-const rgb = (colour) => [1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16));
 
-// White at zero, purple at `largest`, orange at `-largest`; `full` below 1 is paler.
-function signedColour(score, largest, full = 1) {
-  const amount = largest > 0 ? Math.sqrt(Math.min(Math.abs(score) / largest, 1)) * full : 0;
-  const end = rgb(score > 0 ? DATA.colours.supports : DATA.colours.opposes);
-  return "#" + end.map((part) => Math.round((1 - amount) * 255 + amount * part).toString(16).padStart(2, "0")).join("");
+function edgeName(t, one) {
+  const end = one.source === one.receiver ? "itself" : nodeName(t, one.receiver);
+  return `${nodeName(t, one.source)} ${kindOf(t, one)?.arrow ?? "→"} ${end}`;
 }
-
-function widthOf(score, largest) {
-  const { thinnest, widest } = DATA.colours;
-  return 1.33 * (thinnest + (widest - thinnest) * (largest > 0 ? Math.min(Math.abs(score) / largest, 1) : 0));
-}
-
-const largestOf = (shown) => shown.reduce((most, one) => Math.max(most, Math.abs(one.score)), 0) || 1;

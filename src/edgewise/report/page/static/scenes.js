@@ -14,6 +14,7 @@ function graphScene(t, state) {
     place,
     context: lines.filter(([one, other]) => !drawn.has(`${one} ${other}`)),
     marked: new Set(walk ? walk.nodes : []),
+    rest: restOf(edges, t.totals[viewOf(state)][state.method]),
   };
 }
 

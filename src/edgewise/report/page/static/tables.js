@@ -1,4 +1,4 @@
-// Plain HTML: prediction, legends, tables of edges and walks. Texts go in as text, never as markup.
+// Plain HTML: tables of edges and walks. Texts go in as text, never as markup.
 
 const element = (id) => document.getElementById(id);
 
@@ -37,15 +37,38 @@ function onKey(event, row, choose) {
   event.preventDefault();
 }
 
+// The edges of the picture, with their attributes; a bar says how strong each is beside the strongest.
 function showEdges(t, state, scene, choose) {
   const edges = scene.edges.toReversed();
-  const heads = ["", "Edge", ...DATA.methods.map((name, m) =>
-    make("th", name, { scope: "col", class: m === state.method ? "number current" : "number" }))];
-  const rows = edges.map((one, i) => [String(i + 1), edgeName(t, one), ...DATA.methods.map((_, m) =>
-    make("td", signed(edgeScore(t, state.level, m, state.layer, one.e)),
-      { class: m === state.method ? "number current" : "number" }))]);
+  const largest = largestOf(edges);
+  const heads = ["", "Edge", make("th", DATA.methods[state.method], { scope: "col", class: "number" })];
+  const rows = edges.map((one, i) => [String(i + 1),
+    make("td", edgeName(t, one), { class: "text" }, aboutCell(t, one.e)),
+    make("td", null, { class: "number" }, [barOf(one.score, largest), make("span", signed(one.score), { class: "figures" })])]);
   const chosen = edges.findIndex((one) => one.e === state.edge);
   choices(element("edges-table"), heads, rows, chosen, (i) => choose(i < 0 ? -1 : edges[i].e));
+  const { count, sum } = scene.rest;
+  element("edges-rest").textContent = count > 0
+    ? `${counted(count)} more edge${count === 1 ? "" : "s"}, ${signed(sum, 3)} together.` : "";
+  showNumbers(t, state, edges);
+}
+
+const aboutCell = (t, e) => (t.attributes?.[e]?.length ? [make("small", t.attributes[e].join(", "))] : []);
+
+function barOf(score, largest) {
+  return make("i", null, { class: "strength", "aria-hidden": "true",
+    style: { width: `${Math.max(2, Math.round((46 * Math.abs(score)) / largest))}px`, background: score > 0 ? looks().supports : looks().opposes } });
+}
+
+// The same edges under every method.
+function showNumbers(t, state, edges) {
+  const kind = (m) => ({ class: m === state.method ? "number current" : "number" });
+  const head = make("tr", null, {}, [make("th", "Edge", { scope: "col" }),
+    ...DATA.methods.map((name, m) => make("th", name.replaceAll("_", " "), { scope: "col", ...kind(m) }))]);
+  const rows = edges.map((one) => make("tr", null, {}, [make("th", edgeName(t, one), { scope: "row" }),
+    ...DATA.methods.map((_, m) => make("td", signed(edgeScore(t, state.level, m, state.layer, one.e)), kind(m)))]));
+  element("numbers-table").replaceChildren(...(rows.length
+    ? [make("thead", null, {}, [head]), make("tbody", null, {}, rows)] : []));
 }
 
 function showWalks(t, state, choose) {
@@ -64,70 +87,7 @@ function showWalks(t, state, choose) {
 
 function walksNote(t) {
   if (DATA.noWalks) return DATA.noWalks;
-  if (!t.walks.length) return "No walk supports the explained class.";
+  if (!t.walks.length) return IS_VALUE ? "No walk raises the value." : "No walk supports the explained class.";
   const proof = t.certain ? "Proven to be the best." : `Not proven: another walk may reach ${signed(t.bound)}.`;
   return `${proof} The relevance of a walk is what its source's features contribute to the explained number along it.`;
-}
-
-function showPrediction(t) {
-  const explained = DATA.classes[t.target];
-  const chances = t.chances;
-  const order = DATA.classes.map((_, c) => c).sort((a, b) => t.logits[b] - t.logits[a]);
-  const shown = order.filter((c, rank) => rank < 4 || c === t.target);
-  const parts = shown.map((c) => make("span", null, { class: c === t.target ? "class explained" : "class" }, [
-    make("span", DATA.classes[c]),
-    ...(chances ? [make("span", null, { class: "bar" }, [make("i", null, { style: { width: `${100 * chances[c]}%` } })])] : []),
-    make("span", chances ? `${(100 * chances[c]).toFixed(1)}%` : signed(t.logits[c])),
-  ]));
-  const rest = order.filter((c) => !shown.includes(c));
-  const together = chances ? ` (${(100 * rest.reduce((sum, c) => sum + chances[c], 0)).toFixed(1)}% together)` : "";
-  if (rest.length) parts.push(make("span", `and ${rest.length} more${together}`, { class: "class" }));
-  element("prediction").replaceChildren(make("strong", "Prediction"), ...parts);
-  const number = { logit: "logit", log_prob: "log-probability", prob: "probability" }[DATA.of];
-  const what = DATA.mode === "regression" ? explained : `the ${number} of “${explained}”`;
-  const said = DATA.mode === "regression" ? "" : `predicted “${DATA.classes[order[0]]}”; `;
-  element("question").textContent = `${targetName(t)}: ${said}this page explains ${what}, ${signed(t.value)}.`;
-}
-
-function targetName(t) {
-  if (t.ends) return `link ${nodeName(t, t.ends[0])} – ${nodeName(t, t.ends[1])}`;
-  if (t.name) return t.name;
-  const named = t.root !== null && DATA.task === "node" ? nodeName(t, t.root) : String(t.index);
-  return `${DATA.task} ${named === String(t.index) || named.startsWith(`${t.index} `) ? named : `${t.index} (${named})`}`;
-}
-
-// A short grey line with the dashes of an edge type.
-function lineSample(dash) {
-  const stops = [];
-  let at = 0;
-  (dash.length ? dash : [1, 0]).forEach((part, i) => {
-    const colour = i % 2 ? "transparent" : "#555555";
-    stops.push(`${colour} ${at}px`, `${colour} ${at += 2 * part}px`);
-  });
-  return make("i", null, { class: "line", style: { background: `repeating-linear-gradient(90deg, ${stops.join(", ")})` } });
-}
-
-function showLegend(id, t, shown, nodes, extra) {
-  const largest = largestOf(shown);
-  const parts = [];
-  if (shown.length) {
-    const stops = Array.from({ length: 21 }, (_, i) => signedColour(i / 10 - 1, 1));
-    parts.push(make("span", null, {}, [`opposes ${signed(-largest, 3)}`, make("i", null,
-      { class: "scale", style: { background: `linear-gradient(90deg, ${stops.join(", ")})` } }), `${signed(largest, 3)} supports`]));
-  }
-  if (explainedNodes(t).length) {
-    const style = { background: t.rootFill };
-    parts.push(make("span", null, {}, [make("i", null, { class: "square", style }), t.ends ? "ends of the link" : "explained node"]));
-  }
-  if (t.ends && id === "graph-legend") parts.push(make("span", null, {}, [make("i", null, { class: "dashes" }), "the pair"]));
-  const used = new Set(nodes.map((node) => t.fill[node]));
-  for (const [name, colour] of t.groups.filter((group) => used.has(group[1]))) {
-    parts.push(make("span", null, {}, [make("i", null, { class: "dot", style: { background: colour } }), name]));
-  }
-  const kinds = new Set(shown.map((one) => kindOf(t, one)));
-  for (const kind of DATA.kinds.filter((one) => kinds.has(one))) {
-    parts.push(make("span", null, {}, [lineSample(kind.dash), kind.name]));
-  }
-  if (extra) parts.push(make("span", null, {}, [make("i", null, { class: "dashes" }), extra]));
-  element(id).replaceChildren(...parts);
 }

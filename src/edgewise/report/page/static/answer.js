@@ -1,0 +1,58 @@
+// The answer on top: sentences that came with the data, put where they are read first.
+
+function showAnswer(t) {
+  const { verdict, explained, reasons, against, none, change, trust } = t.answer;
+  element("verdict").textContent = verdict;
+  element("explained").textContent = explained;
+  showPrediction(t);
+  element("reasons-title").textContent = t.answer.explained ? "What speaks for it" : IS_VALUE ? "What raises the value" : "What made it so";
+  element("reasons").replaceChildren(...reasons.map((one) => reasonItem(one)));
+  element("against-title").textContent = IS_VALUE ? "What lowers it" : "What speaks against it";
+  element("against-title").hidden = against.length === 0;
+  element("against").replaceChildren(...against.map((one) => reasonItem(one)));
+  element("none").textContent = none || (reasons.length ? "" : `Nothing ${IS_VALUE ? "raises it" : "speaks for it"} among the strongest edges.`);
+  element("feature-reason").textContent = featureReason(t);
+  element("change").textContent = change.text;
+  element("trust-word").textContent = trust.word;
+  element("trust").replaceChildren(...trust.lines.map(([mark, text]) => make("li", text, { class: mark })));
+}
+
+// One edge: its name, what is written on it, and what the model says without it. Choosing it marks it in the picture.
+function reasonItem(one) {
+  const name = one.edge >= 0 ? make("a", one.name, { href: "#picture", class: "link", title: "Show it in the picture" })
+    : make("span", one.name);
+  if (one.edge >= 0) name.addEventListener("click", () => chooseEdge(one.edge));
+  return make("li", null, { class: one.flips ? "flips" : "" }, [name, ...(one.about ? [make("small", one.about)] : []),
+    make("span", one.without, { class: "without" })]);
+}
+
+// The strongest feature that speaks for it, by gradient × input.
+function featureReason(t) {
+  if (!t.features) return "";
+  const all = t.features.flatMap((told, node) => told.map(([feature, value, score]) => ({ node, feature, value, score })));
+  const best = all.filter((one) => one.score > 0).sort((a, b) => b.score - a.score)[0];
+  if (!best) return "";
+  return `The feature that ${IS_VALUE ? "raises it" : "speaks for it"} most: ${featureNames.get(best.feature)} = ${plainNumber(best.value)} `
+    + `of ${nodeName(t, best.node)}.`;
+}
+
+function showPrediction(t) {
+  const chances = t.chances;
+  const order = DATA.classes.map((_, c) => c).sort((a, b) => t.logits[b] - t.logits[a]);
+  const shown = order.filter((c, rank) => rank < 4 || c === t.target);
+  const parts = shown.map((c) => make("span", null, { class: c === t.target ? "class explained" : "class" }, [
+    make("span", DATA.classes[c]),
+    ...(chances ? [make("span", null, { class: "bar" }, [make("i", null, { style: { width: `${100 * chances[c]}%` } })])] : []),
+    make("span", chances ? `${(100 * chances[c]).toFixed(1)}%` : plainNumber(t.logits[c])),
+  ]));
+  const rest = order.filter((c) => !shown.includes(c));
+  const together = chances && DATA.mode !== "multilabel"
+    ? ` (${(100 * rest.reduce((sum, c) => sum + chances[c], 0)).toFixed(1)}% together)` : "";
+  if (rest.length) parts.push(make("span", `and ${rest.length} more${together}`, { class: "class" }));
+  element("prediction").replaceChildren(...parts);
+  element("prediction").classList.toggle("lone", IS_VALUE && DATA.classes.length === 1); // the sentence says it
+  const number = { logit: "logit", log_prob: "log-probability", prob: "probability" }[DATA.of];
+  const what = IS_VALUE ? `${DATA.classes[t.target]}, ${plainNumber(t.value)}`
+    : `the ${number} of “${DATA.classes[t.target]}”, ${signed(t.value)}`;
+  element("question").textContent = `${t.title}: the scores below explain ${what}.`;
+}
