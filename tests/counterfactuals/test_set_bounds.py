@@ -43,7 +43,11 @@ def around(name, seed, nodes=12, edges=30):
     columns = question.columns(levels.edge_id)
     each = columns.unique()
     units = EdgeUnits.of(each, data.edge_index[:, each], undirected=name in UNDIRECTED)
-    return SharedProgram(question.lowering.program).around(levels, columns, units), units, question
+    return (
+        SharedProgram(question.lowering.program, question.lowering.in_edges.num_nodes).around(levels, columns, units),
+        units,
+        question,
+    )
 
 
 @pytest.mark.parametrize("name", NETWORKS)

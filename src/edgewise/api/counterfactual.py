@@ -164,7 +164,7 @@ class _Targets:
         self._shared: SharedProgram | None = None
         if asked.by == "weight" and question.task == "node" and question.lowering is not None:
             try:
-                self._shared = SharedProgram(question.lowering.program)
+                self._shared = SharedProgram(question.lowering.program, question.lowering.in_edges.num_nodes)
             except NotCertifiable:
                 self._shared = None
         self._index = plain_index(question.index)

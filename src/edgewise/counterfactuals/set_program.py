@@ -33,8 +33,10 @@ class SharedProgram:
     Raises `NotCertifiable` with the reason where the model is not piecewise linear.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.plan = plan = Plan.of(program)
+    def __init__(self, program: Program, num_nodes: int) -> None:
+        self.plan = plan = Plan.of(program, num_nodes)
+        if not plan.is_affine:
+            raise NotCertifiable("its messages are not affine in what they carry (attention, or a kink on each edge)")
         if plan.operations[-1].output != plan.output:
             raise NotCertifiable("its output is not its last operation")
         self.sent: dict[int, tuple[Tensor, Tensor, Tensor, Tensor]] = {}
@@ -95,8 +97,12 @@ class SetProgram:
         for operation in plan.operations:
             calls = max(depth[value] for value in operation.reads) + isinstance(operation, Messages)
             depth[operation.output], self.rows[operation.output] = calls, levels.pairs_after(calls)
-            step = self._call(operation) if isinstance(operation, Messages) else self._row_map(operation)
-            self.steps.append(step)
+            if isinstance(operation, Messages):
+                self.steps.append(self._call(operation))
+            elif isinstance(operation, (Affine, Rectify, Sum, Join)):
+                self.steps.append(self._row_map(operation))
+            else:
+                raise NotCertifiable(f"{type(operation).__name__} is not followed")
         self.output = plan.output
 
     def _call(self, operation: Messages) -> SetCall:
