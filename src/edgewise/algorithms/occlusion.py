@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from edgewise.arrays import LayerWeight, occurrence
-from edgewise.program.perturbation import Differences
+from edgewise.program.perturbation import Differences, MissingMessages
 from edgewise.program.perturbation_output import drops
 from edgewise.question import PosedQuestion
+from edgewise.question.memory import growing_blocks
 from edgewise.score import CopyScores, Score, SparseScores, has_own_terms, in_computation_graph
 
 
@@ -154,7 +155,7 @@ def lowered_drops(
     size = max(min(_SLOT_TABLE, memory // _BYTES_A_PAIR) // lowering.in_edges.num_nodes, 1)
     slots = [differences.slots(level, of_self=kind) for kind in of_self]
     total, done = max(sum(len(part) for part in slots), 1), 0
-    for block in (block for part in slots for block in part.split(size)):
+    for block in (block for part in slots for block in _in_blocks(part, size, memory, lowering.in_edges.num_nodes)):
         found = drops(differences, block)
         layer = block.call[found.slot].clamp(min=0)
         lift = question.nodes if block.of_self else question.columns
@@ -163,6 +164,25 @@ def lowered_drops(
         yield done * len(question.index) // total - before * len(question.index) // total, entries
 
 
+def _in_blocks(slots: MissingMessages, size: int, memory: int, num_nodes: int) -> Iterator[MissingMessages]:
+    """Slots in blocks of a size; on a GPU as large as the budget allows, by what the block before took at most.
+
+    Half of the budget is for the table of slots and nodes, whose size is known; what changes in it shows.
+    """
+    if not slots.item.is_cuda:
+        yield from slots.split(size)
+        return
+    device = slots.item.device
+    before, taken = torch.cuda.memory_allocated(device), [1]
+    most = max(memory // 2 // (4 * num_nodes), 1)
+    blocks = growing_blocks(len(slots), memory, lambda: taken[0], first=max(size, _FIRST), growth=_GROWTH, most=most)
+    for begin, end in blocks:
+        torch.cuda.reset_peak_memory_stats(device)
+        yield MissingMessages(slots.item[begin:end], slots.call[begin:end], slots.of_self)
+        taken[0] = torch.cuda.max_memory_allocated(device) - before
+
+
+_FIRST, _GROWTH = 256, 8  # on a GPU: slots of the first block, and how many times as large the next one may be
 _PASS = 2**27  # bytes of a pass: large enough to keep the processor busy, small enough for any memory
 
 

@@ -9,6 +9,7 @@ from the second (position 1) it is 1 · 3 + 1 = 4.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -43,6 +44,11 @@ class InEdges:
         start = torch.zeros(num_nodes + 1, dtype=torch.long, device=edge_index.device)
         start[1:] = torch.bincount(receiver, minlength=num_nodes).cumsum(0)
         return InEdges(start, edge, sender[edge], num_nodes)
+
+    @cached_property
+    def on_cpu(self) -> "InEdges":
+        """The same on the CPU, where a few nodes are followed faster than on a GPU."""
+        return InEdges(self.start.cpu(), self.edge.cpu(), self.sender.cpu(), self.num_nodes)
 
     def of_nodes(self, node: Tensor) -> tuple[Tensor, Tensor]:
         """For each in-edge of each listed node: the position in the list, and where it stands in `edge`.

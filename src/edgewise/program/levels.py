@@ -57,6 +57,26 @@ class Levels:
     _ends: dict[int, int] | None = None
     _apart: dict[int, "KindPairs"] = field(default_factory=dict)
 
+    def to(self, device: torch.device) -> "Levels":
+        """The same on another device; for levels whose parts were not asked for yet."""
+        tensors = (self.node, self.owner, self.start, self.edge_id, self.sender, self.tail)
+        node, owner, start, edge_id, sender, tail = (part.to(device) for part in tensors)
+        head = None if self._head is None else self._head.to(device)
+        sizes = (self.pair_end, self.num_nodes)
+        return Levels(
+            self.num_calls,
+            self.num_targets,
+            node,
+            owner,
+            start,
+            edge_id,
+            sender,
+            tail,
+            *sizes,
+            _head=head,
+            _ends=self._ends,
+        )
+
     def pairs_after(self, calls: int, kind: int = 0) -> int:
         """How many pairs (of a kind) are needed after some calls: those within L − calls hops, at most L − 1."""
         if self.kinds is not None:

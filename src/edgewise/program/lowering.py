@@ -23,6 +23,8 @@ from edgewise.program.levels import Levels, whole_levels
 from edgewise.program.reverse import Slope, find_slopes
 
 log = logging.getLogger("edgewise")
+_FEW = 64
+"""Targets on a GPU that the CPU follows through the graph: launches would cost more than the work."""
 _EDGE_BYTES = 160  # structure, weights, their gradients and moments
 
 
@@ -115,13 +117,17 @@ class Lowering:
             return run(self.program, self.everything, self.prepared, weight, own)
 
     def _expanded(self, targets: Tensor, *, together: bool = False) -> Levels:
-        """The levels of some targets, with a table that is used again."""
+        """The levels of some targets, with a table that is used again; those of few targets are found on the CPU."""
+        device = targets.device
+        in_edges = self.in_edges.on_cpu if targets.is_cuda and targets.numel() <= _FEW else self.in_edges
+        targets = targets.to(in_edges.start.device)
         needed = (1 if together else targets.numel()) * self.in_edges.num_nodes
-        if self._table.numel() < needed:
+        if self._table.numel() < needed or self._table.device != targets.device:
             self._table = torch.full((needed,), -1, dtype=torch.int32, device=targets.device)
         # after an interrupt a half-written table must not be used again
         table, self._table = self._table, self._table[:0]
-        levels = expand(self.in_edges, targets, self.program.num_calls, table, together=together)
+        levels = expand(in_edges, targets, self.program.num_calls, table, together=together)
+        levels = levels if device == targets.device else levels.to(device)
         levels.kinds = self.program.kinds
         self._table = table
         return levels

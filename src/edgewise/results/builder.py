@@ -82,8 +82,9 @@ class SetBuilder:
         owner, column, width = copies
         rows = found.detach().reshape(1 if self.level == "input" else self.question.num_layers, owner.numel())
         pieces = []
-        if rows.numel() < _FEW and not rows.is_cuda:
-            pieces.append(_nonzero(positions, owner, column, width, rows))
+        if rows.numel() < _FEW:
+            few = (part.cpu() for part in (positions, owner, column, width, rows))
+            pieces.append(_nonzero(*few))
             rows = rows[:0]
         for layer, scores in enumerate(rows):
             scores = scores if counts is None or self.level == "input" else scores[: counts[layer]]
