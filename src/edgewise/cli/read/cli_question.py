@@ -93,9 +93,9 @@ class CliQuestion:
         """The data's name of a node, safe to print; its number if it has none. Of a typed graph with its type before it."""
         if isinstance(node, tuple):
             kind, number = node
-            names = (self.graphs.types or {}).get(kind, NodeNames()).names
+            names = (self.graphs.page_names or {}).get(kind)
             return printable(typed_name(kind, number, names))
-        return printable(self.graphs.names[node]) if self.graphs.names else str(node)
+        return printable(self.graphs.page_names[node]) if self.graphs.page_names else str(node)
 
     def target_name(self, index: Any) -> str:
         """The name of a node that is explained, of both ends of a link, or the number of a graph."""
