@@ -68,7 +68,7 @@ def test_before_the_work_it_is_said_what_is_asked_and_what_it_will_cost():
 def test_predictions_that_are_mostly_wrong_raise_a_question_about_the_scale_of_the_data():
     arrays = dict(np.load("graph.npz"))
     said = call("explain", *MINE, "--index", "all", "--target", "predicted", "--json").stdout
-    classes = [target["target"] for target in json.loads(said)["targets"]]
+    classes = [target["class"] for target in json.loads(said)["targets"]]
     for shift, question in ((0, False), (1, True)):
         np.savez("labelled.npz", **{**arrays, "y": (np.array(classes) + shift) % 3})
         done = call("explain", *MINE[:-1], "labelled.npz", "--index", "all")

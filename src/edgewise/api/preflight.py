@@ -39,7 +39,7 @@ def preflight(question: PosedQuestion, way: str) -> str:
     return "\n\n".join(lines)
 
 
-def brief(question: PosedQuestion, way: str, asked: Sequence[tuple[str, str]], total: int) -> list[str]:
+def brief(question: PosedQuestion, way: str, asked: Sequence[tuple[str, str]], total: int, explained: int) -> list[str]:
     """The same in two or three sentences, about the methods and levels that were asked for; `question` may be about some.
 
     Args:
@@ -47,6 +47,7 @@ def brief(question: PosedQuestion, way: str, asked: Sequence[tuple[str, str]], t
         way: How the model is run.
         asked: (method, level) pairs whose cost is told.
         total: How many targets there are in all.
+        explained: How many of them are explained.
     """
     types = question.types
     noun = types.explained if types is not None and types.explained else question.task
@@ -56,7 +57,7 @@ def brief(question: PosedQuestion, way: str, asked: Sequence[tuple[str, str]], t
         lines.append(agreement)
     if asked:
         seconds, edges = _pass(question, way)
-        each = seconds * total / len(question.index)
+        each = seconds * explained / len(question.index)
         told = [
             f"{name} ({level}) {_about(each * _passes(name, level, question, edges, way))}" for name, level in asked
         ]

@@ -167,9 +167,15 @@ class Question:
     def __str__(self) -> str:
         return preflight(self._posed, self.way)
 
-    def brief(self, asked: Sequence[tuple[str, str]] = (), total: int | None = None) -> list[str]:
-        """The same in two or three sentences: task and output, agreement with `y`, seconds of some (method, level) pairs."""
-        return brief(self._posed, self.way, asked, len(self._posed.index) if total is None else total)
+    def brief(
+        self, asked: Sequence[tuple[str, str]] = (), total: int | None = None, explained: int | None = None
+    ) -> list[str]:
+        """The same in two or three sentences: task and output, agreement with `y`, seconds of some (method, level) pairs.
+
+        `total` and `explained` are the numbers of targets, where this question is about some of them.
+        """
+        size = len(self._posed.index)
+        return brief(self._posed, self.way, asked, total or size, explained or total or size)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

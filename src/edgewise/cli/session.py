@@ -158,13 +158,13 @@ def started(
             _end_early(session, stop)
 
 
-def tell_plan(question: CliQuestion, voice: Voice, asked: Sequence[tuple[str, str]], total: int) -> None:
+def tell_plan(question: CliQuestion, voice: Voice, asked: Sequence[tuple[str, str]], explained: int) -> None:
     """Before the work: what is asked, how far predictions agree with the labels, and what it will cost."""
     if voice.quiet:
         return
     import edgewise as ew
 
-    some = slice(min(total, _SAMPLE))
+    some = slice(min(len(question.index), _SAMPLE))
     posed = ew.Question(
         question.model,
         question.graphs.data,
@@ -172,7 +172,7 @@ def tell_plan(question: CliQuestion, voice: Voice, asked: Sequence[tuple[str, st
         target=question.classes_of(some),
         **question.options,
     )
-    for line in posed.brief(asked, total):
+    for line in posed.brief(asked, len(question.index), explained):
         voice.note(line)
 
 

@@ -16,7 +16,7 @@ from edgewise.arrays import asked_index
 from edgewise.cli.named_values import named_values
 from edgewise.cli.options import CommonOptions
 from edgewise.cli.read.data import read_data
-from edgewise.cli.read.graphs import Graphs, NodeNames
+from edgewise.cli.read.graphs import Graphs
 from edgewise.cli.read.links import read_links
 from edgewise.cli.read.targets import positions_of, read_classes, read_targets, read_type
 from edgewise.cli.read.trained_model import load_weights, make_model
