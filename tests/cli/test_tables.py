@@ -1,6 +1,7 @@
 """Texts that come from data cannot act: not as formulas in a spreadsheet, not as codes in a terminal."""
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -55,3 +56,31 @@ def test_codes_in_the_names_of_columns_and_nodes_do_not_reach_the_terminal(comma
     done = call(*command, *MINE[:-1], str(folder))
     for stream in (done.stdout, done.stderr):
         assert not set(stream) & {"\x1b", "\x9b", "\x07"}
+
+
+def test_before_the_work_it_is_said_what_is_asked_and_what_it_will_cost():
+    done = call("explain", *MINE, "--index", "0-5")
+    assert done.stderr.startswith("6 nodes; the model returns logit, explained is the logit (multiclass); 2 layers.\n")
+    assert "Estimated: gradient (input) " in done.stderr
+    assert call("explain", *MINE, "--index", "0-5", "--quiet").stderr == ""
+
+
+def test_predictions_that_are_mostly_wrong_raise_a_question_about_the_scale_of_the_data():
+    arrays = dict(np.load("graph.npz"))
+    said = call("explain", *MINE, "--index", "all", "--target", "predicted", "--json").stdout
+    classes = [target["class"] for target in json.loads(said)["targets"]]
+    for shift, question in ((0, False), (1, True)):
+        np.savez("labelled.npz", **{**arrays, "y": (np.array(classes) + shift) % 3})
+        done = call("explain", *MINE[:-1], "labelled.npz", "--index", "all")
+        right = 0 if question else len(classes)
+        assert f"Predictions agree with y on {right} of {len(classes)} nodes" in done.stderr
+        assert ("is the data scaled as in training?" in done.stderr) is question
+
+
+def test_where_nodes_have_an_id_and_a_name_both_are_shown():
+    folder = Path("table")
+    folder.mkdir()
+    rows = "\n".join(f"ACC-{node},Ann,{node},1,2" for node in range(4))
+    (folder / "nodes.csv").write_text(f"id,name,one,two,three\n{rows}\n")
+    (folder / "edges.csv").write_text("source,target\nACC-0,ACC-1\nACC-1,ACC-2\nACC-2,ACC-3\n")
+    assert "ACC-0 Ann → ACC-1 Ann" in call("explain", *MINE[:-1], str(folder), "--index", "ACC-1").stdout

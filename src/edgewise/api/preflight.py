@@ -1,6 +1,7 @@
 """What `print(question)` says before any long work: what is asked, how it will run, and what each method will cost."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,10 +10,12 @@ from torch import Tensor
 from edgewise.algorithms.registry import methods
 from edgewise.question import NodeQuestion, PosedQuestion, sub_target
 from edgewise.question.target import predicted
-from edgewise.text import columns, duration
+from edgewise.text import columns, counted, duration
 
 _SAMPLE = 4
 """Targets on which a pass is timed."""
+FEWEST = 0.6
+"""The share of right predictions below which something may be wrong with the data."""
 _SLOW = 120.0
 """Seconds from which on a cheaper method is named."""
 
@@ -34,6 +37,51 @@ def preflight(question: PosedQuestion, way: str) -> str:
     if slow:
         lines.append(f"Slow here: {', '.join(slow)}. Use gradient, or occlusion if it is fast, for a first look.")
     return "\n\n".join(lines)
+
+
+def brief(question: PosedQuestion, way: str, asked: Sequence[tuple[str, str]], total: int, explained: int) -> list[str]:
+    """The same in two or three sentences, about the methods and levels that were asked for; `question` may be about some.
+
+    Args:
+        question: The targets, or the first of them.
+        way: How the model is run.
+        asked: (method, level) pairs whose cost is told.
+        total: How many targets there are in all.
+        explained: How many of them are explained.
+    """
+    types = question.types
+    noun = types.explained if types is not None and types.explained else question.task
+    returns = f"the model returns {question.output.name}, explained is the {_number(question.target)}"
+    lines = [f"{counted(total, noun)}; {returns}; {counted(question.num_layers, 'layer')}."]
+    if agreement := agreement_with_labels(question, noun):
+        lines.append(agreement)
+    if asked:
+        seconds, edges = _pass(question, way)
+        each = seconds * explained / len(question.index)
+        told = [
+            f"{name} ({level}) {_about(each * _passes(name, level, question, edges, way))}" for name, level in asked
+        ]
+        lines.append(f"Estimated: {', '.join(told)}.")
+    return lines
+
+
+def _about(seconds: float) -> str:
+    """An estimate in words.
+
+    >>> _about(0.004), _about(75.0)
+    ('under 1 s', 'about 1 min 15 s')
+    """
+    return "under 1 s" if seconds < 1 else f"about {duration(seconds)}"
+
+
+def agreement_with_labels(question: PosedQuestion, noun: str) -> str:
+    """A sentence about how many predictions are the labels; with a question where they are few. Empty without labels."""
+    labels = question.labels()
+    if labels is None or question.target.mode not in ("multiclass", "binary"):
+        return ""
+    right = int((predicted(question.target.truth, question.target.mode).cpu() == labels).sum())
+    text = f"Predictions agree with y on {right} of {counted(len(labels), noun)}"
+    return f"{text}." if right >= FEWEST * len(labels) else f"{text}: is the data scaled as in training?"
 
 
 def _facts(question: PosedQuestion, way: str) -> list[tuple[str, str]]:
@@ -63,7 +111,7 @@ def _agreement(question: PosedQuestion) -> str:
         return ""
     right = int((predicted(question.target.truth, question.target.mode).cpu() == labels).sum())
     text = f"{right} of {len(labels)} predictions"
-    return text if right >= 0.6 * len(labels) else f"{text}: are the data scaled as in training?"
+    return text if right >= FEWEST * len(labels) else f"{text}: are the data scaled as in training?"
 
 
 def _sizes(question: PosedQuestion) -> tuple[float, float]:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from edgewise.api.preflight import preflight
+from edgewise.api.preflight import brief, preflight
 from edgewise.arrays import plain_index
 from edgewise.contract import checked
 from edgewise.question import pose
 from edgewise.question.memory import read_batch_size, read_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from torch import Tensor, nn
@@ -166,6 +166,16 @@ class Question:
 
     def __str__(self) -> str:
         return preflight(self._posed, self.way)
+
+    def brief(
+        self, asked: Sequence[tuple[str, str]] = (), total: int | None = None, explained: int | None = None
+    ) -> list[str]:
+        """The same in two or three sentences: task and output, agreement with `y`, seconds of some (method, level) pairs.
+
+        `total` and `explained` are the numbers of targets, where this question is about some of them.
+        """
+        size = len(self._posed.index)
+        return brief(self._posed, self.way, asked, total or size, explained or total or size)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,8 @@ Part = TypeVar("Part")
 PAGE_TARGETS = 50
 """How many targets a page of the command line is about: more are too many to look at."""
 _PAGE = "page.html"
+_SAMPLE = 200
+"""Targets whose predictions are compared with the labels before the work."""
 
 
 @dataclass
@@ -143,6 +145,7 @@ def started(
     index = index if everyone else index[:SHOWN_TARGETS]
     costs = costs_of(question.graphs.data, index, question.graphs.task)
     shards = {name: plan(name, costs) for name in output.methods or [command]}
+    tell_plan(question, voice, [(name, how["level"]) for name in output.methods] if "level" in how else [], len(index))
     destination = Destination(output.out, command, story, question.hashes, len(index)) if output.out else None
     session = Session(question, voice, story, destination, output.page, paged, shards)
     with ExitStack() as stack:
@@ -153,6 +156,24 @@ def started(
             yield session
         except (KeyboardInterrupt, Exception) as stop:
             _end_early(session, stop)
+
+
+def tell_plan(question: CliQuestion, voice: Voice, asked: Sequence[tuple[str, str]], explained: int) -> None:
+    """Before the work: what is asked, how far predictions agree with the labels, and what it will cost."""
+    if voice.quiet:
+        return
+    import edgewise as ew
+
+    some = slice(min(len(question.index), _SAMPLE))
+    posed = ew.Question(
+        question.model,
+        question.graphs.data,
+        question.targets(some),
+        target=question.classes_of(some),
+        **question.options,
+    )
+    for line in posed.brief(asked, len(question.index), explained):
+        voice.note(line)
 
 
 def _begin(folder: JobFolder, destination: Destination, session: Session) -> str:

@@ -9,6 +9,7 @@ import edgewise as ew
 import zoo
 from edgewise.question import pose
 from edgewise.report.page.answer_words import Wording, percent
+from edgewise.report.page.page_answer import BUDGET
 from edgewise.report.page.silence import EVERY, certainty, outputs_without
 from page_files import data_of, write
 
@@ -97,6 +98,23 @@ def test_what_would_change_it_is_true_of_the_model(tmp_path):
             assert f"“class {other}”" in change["text"]
             flips += 1
     assert flips > 2
+
+
+def test_the_smallest_change_is_that_of_counterfactual(tmp_path):
+    data, model = zoo.GRAPHS["directed"](), zoo.BY_NAME["gcn"].build()
+    ew.write_page(tmp_path / "why.html", model, data, check=False, **{**FAST, "methods": ["occlusion"]})
+    found = ew.counterfactual(model, data, range(data.num_nodes), budget=BUDGET)
+    for flip, record in zip(found, data_of(tmp_path / "why.html")["targets"], strict=True):
+        change = record["answer"]["change"]
+        if flip.status == "open" and flip.flips_to is None:
+            continue
+        assert sorted(change["columns"]) == list(flip.edges)
+        if flip.status == "none":
+            assert "proven" in change["text"]
+        elif flip.size == 1:
+            assert change["text"].startswith("One edge is enough.")
+        else:
+            assert f"“class {flip.flips_to}”" in change["text"]
 
 
 @pytest.mark.parametrize("kind", ["one_node", "no_edges", "one_logit", "regression", "several_graphs"])

@@ -16,7 +16,7 @@ from edgewise.arrays import asked_index
 from edgewise.cli.named_values import named_values
 from edgewise.cli.options import CommonOptions
 from edgewise.cli.read.data import read_data
-from edgewise.cli.read.graphs import Graphs, NodeNames
+from edgewise.cli.read.graphs import Graphs
 from edgewise.cli.read.links import read_links
 from edgewise.cli.read.targets import positions_of, read_classes, read_targets, read_type
 from edgewise.cli.read.trained_model import load_weights, make_model
@@ -93,9 +93,9 @@ class CliQuestion:
         """The data's name of a node, safe to print; its number if it has none. Of a typed graph with its type before it."""
         if isinstance(node, tuple):
             kind, number = node
-            names = (self.graphs.types or {}).get(kind, NodeNames()).names
+            names = (self.graphs.page_names or {}).get(kind)
             return printable(typed_name(kind, number, names))
-        return printable(self.graphs.names[node]) if self.graphs.names else str(node)
+        return printable(self.graphs.page_names[node]) if self.graphs.page_names else str(node)
 
     def target_name(self, index: Any) -> str:
         """The name of a node that is explained, of both ends of a link, or the number of a graph."""

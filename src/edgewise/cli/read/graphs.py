@@ -6,6 +6,7 @@ Of a typed graph every node type has names and parts of its own; `of_type` takes
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -73,7 +74,7 @@ class Graphs:
             return self.names
         return {kind: called.names for kind, called in self.types.items() if called.names is not None} or None
 
-    @property
+    @cached_property
     def page_names(self) -> Any:
         """What a reader sees: the id and the name of every node, where there are both; in the same form."""
         if self.types is None:

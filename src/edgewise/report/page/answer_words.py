@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+
 from edgewise.report.page.silence import chances, said
 
 if TYPE_CHECKING:
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from edgewise.question.target import Target
+    from edgewise.results.counterfactual_set import Counterfactual
+
+NAMED = 3
+"""Edges of a set that a sentence names."""
 
 
 def percent(share: float) -> str:
@@ -105,6 +111,24 @@ class Wording:
         other, share = self._said(row)
         return f"One {self.edge} is enough. Without {name} the model says “{other}” ({percent(share)})."
 
+    def smallest(self, flip: Counterfactual, names: Sequence[str]) -> str:
+        """What `ew.counterfactual` found: the smallest set of edges that changes the answer, or that none does."""
+        if flip.status == "none":
+            return f"No set of {self.edge}s, however large, changes it. That is proven: all {flip.num_units} were considered."
+        assert flip.after is not None
+        other, share = self._said(torch.tensor(flip.after, dtype=torch.double))
+        says = f"the model says “{other}” ({percent(share)})"
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        listed = "; ".join(names[:NAMED]) + more
+        if len(names) == 1:
+            return f"One {self.edge} is enough. Without {listed}, {says}."
+        proof = (
+            f"No smaller set of {self.edge}s does it: that is proven."
+            if flip.status == "proven"
+            else f"Whether fewer would do is open; {flip.lower_bound} at least are needed."
+        )
+        return f"{len(names)} {self.edge}s together are enough. Without {listed}, {says}. {proof}"
+
     def some_change(self, count: int, row: Tensor) -> str:
         """Several together; a count of 0 means all of them."""
         other, share = self._said(row)
@@ -128,8 +152,8 @@ class Wording:
             return f"None of the {tried} strongest {self.edge}s changes the answer, each taken away alone."
         name, share = self._said(row)
         return (
-            f"Taking {self.edge}s away does not change it: even without any {self.edge} the model says “{name}” "
-            f"({percent(share)})."
+            f"Nothing that was tried changes it: no {self.edge} alone, not the strongest together, and without any {self.edge} at "
+            f"all the model says “{name}” ({percent(share)})."
         )
 
     def nothing(self, *, any_edges: bool) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from edgewise.api.counterfactual import counterfactual_of_question
 from edgewise.errors import EdgewiseError
 from edgewise.metrics.runs import YARDSTICKS
 from edgewise.report.page.page_trust import trust_lines, trust_word
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
     from edgewise.report.page.answer_words import Wording
     from edgewise.report.page.page_run import Findings, PageAbout
     from edgewise.report.page.top_edges import Kept
+    from edgewise.results.counterfactual_set import Counterfactual
 
 TRIED = 16
 """Edges of each target that the model is asked to do without: the strongest ones."""
 TOGETHER = (2, 3, 5, 8)
 """How many of the strongest supporters are silenced together where none of them changes the answer alone."""
 REASONS, AGAINST = 3, 2
+BUDGET = 1000
+"""Sets of edges that are tried or bounded for each target in the search for the smallest change."""
 LEAST = 0.05
 """An edge is no reason if it weighs less than this share of the strongest one."""
 
@@ -66,6 +70,7 @@ class Answers:
             for trials in ahead
         ]
         self._together = self._tried(together, in_order=True)
+        self._flips = smallest_changes(asked, undirected=any(units))
 
     def _tried(self, groups: Sequence[Sequence[Group]], *, in_order: bool = False) -> list[list[Trial]]:
         """The trials of every target, those that take most certainty first unless their order means something."""
@@ -89,7 +94,7 @@ class Answers:
         weighty = [trial for trial in trials if abs(trial.drop) >= LEAST * largest and trial.drop != 0]
         forth = [trial for trial in weighty if trial.drop > 0][:REASONS]
         back = [trial for trial in reversed(weighty) if trial.drop < 0][:AGAINST]
-        text, columns = what_would_change(trials, self._together[position], words, describe)
+        text, columns = what_would_change(self._flips[position], trials, self._together[position], words, describe)
         lines = trust_lines(self._asked, self._found, position, words, any_edges=bool(trials))
         return {
             "verdict": words.verdict(),
@@ -105,7 +110,24 @@ class Answers:
         return {**describe(trial.columns), "without": words.without(trial.row), "flips": words.flips(trial.row)}
 
 
+def smallest_changes(asked: PageAbout, *, undirected: bool) -> Sequence[Counterfactual | None]:
+    """For each target the smallest set of edges without which another class is predicted; None where that is not asked.
+
+    A value has no class, and a class that the model does not predict cannot be left: then trials tell what changes.
+    """
+    question, target = asked.question, asked.question.target
+    nothing: list[None] = [None] * len(asked.index)
+    if target.mode == "regression" or asked.question.asked.target is not None:
+        return nothing
+    try:
+        found: Any = counterfactual_of_question(question, undirected=undirected, budget=BUDGET)
+    except EdgewiseError:
+        return nothing
+    return list(found)
+
+
 def what_would_change(
+    flip: Counterfactual | None,
     single: Sequence[Trial],
     together: Sequence[Trial],
     words: Wording,
@@ -113,8 +135,12 @@ def what_would_change(
 ) -> tuple[str, Group]:
     """A sentence about what would change the answer, and the columns it speaks of.
 
-    It is exact for what it names, and does not claim that nothing smaller would do.
+    It is exact for what it names. That nothing smaller would do is said where it is proven (`ew.counterfactual`).
     """
+    if flip is not None and (flip.status != "open" or flip.flips_to is not None):
+        columns = [tuple(_column(flip, edge) for edge in unit) for unit in flip.units]
+        names = [describe(group)["name"] for group in columns]
+        return words.smallest(flip, names), tuple(column for group in columns for column in group)
     if not single:
         return words.no_change(0), ()
     if words.is_value:
@@ -127,6 +153,11 @@ def what_would_change(
         if words.flips(trial.row):
             return words.some_change(0 if trial.columns == EVERY else len(trial.columns), trial.row), trial.columns
     return words.no_change(len(single), together[-1].row if together else None), ()
+
+
+def _column(flip: Counterfactual, edge: Any) -> int:
+    """An edge of a set as a column of the graph; of a typed graph it is (edge type, column)."""
+    return int(edge) if flip.types is None else int(flip.types.edge_range(edge[0])[edge[1]])
 
 
 def _ranking(asked: PageAbout, found: Findings) -> tuple[str, str]:
