@@ -9,6 +9,7 @@ import edgewise as ew
 import zoo
 from checks import LEVELS, assert_close, own_scores_of, scores_of
 from edgewise.algorithms import occlusion
+from edgewise.program import perturbation
 from edgewise.question.memory import read_memory
 
 METHODS = {"gradient": {}, "occlusion": {}, "integrated_gradients": {"steps": 2}, "gnn_explainer": {"epochs": 3}}
@@ -80,13 +81,16 @@ def test_scores_do_not_depend_on_the_batch_size(caplog, ring, name, batch_size):
 
 
 @pytest.mark.parametrize("name", ["gcn_relu", "gat", "gin", "jumping_cat"])
-@pytest.mark.parametrize("slots", [1, 17])
-def test_occlusion_does_not_depend_on_its_blocks_of_edges(monkeypatch, ring, name, slots):
+@pytest.mark.parametrize("blocks", ["of one slot", "of 17 slots", "by what they change", "numbered by sorting"])
+def test_occlusion_does_not_depend_on_its_blocks_of_edges(monkeypatch, ring, name, blocks):
     model, data = zoo.BY_NAME[name].build(), zoo.GRAPHS["everything"]()
     for level in LEVELS:
         expected = ew.explain(model, data, method="occlusion", level=level)
         with monkeypatch.context() as patch:
-            patch.setattr(occlusion, "_SLOT_TABLE", slots * data.num_nodes)
+            patch.setattr(occlusion, "_SLOT_TABLE", (1 if blocks == "of one slot" else 17) * data.num_nodes)
+            patch.setattr(occlusion, "_MANY", 1 if blocks.startswith("of") else 10**9)
+            patch.setattr(occlusion, "_FIRST", 5)
+            patch.setattr(perturbation, "_LARGEST_TABLE", 0 if "sorting" in blocks else 10**9)
             found = ew.explain(model, data, method="occlusion", level=level)
             strongest = ew.explain(model, data, method="occlusion", level=level, top=3)
         assert expected.settings["way"] == "lowered"

@@ -155,7 +155,7 @@ def lowered_drops(
     size = max(min(_SLOT_TABLE, memory // _BYTES_A_PAIR) // lowering.in_edges.num_nodes, 1)
     slots = [differences.slots(level, of_self=kind) for kind in of_self]
     total, done = max(sum(len(part) for part in slots), 1), 0
-    for block in (block for part in slots for block in _in_blocks(part, size, memory, lowering.in_edges.num_nodes)):
+    for block in (block for part in slots for block in _in_blocks(part, differences, size, memory)):
         found = drops(differences, block)
         layer = block.call[found.slot].clamp(min=0)
         lift = question.nodes if block.of_self else question.columns
@@ -164,13 +164,23 @@ def lowered_drops(
         yield done * len(question.index) // total - before * len(question.index) // total, entries
 
 
-def _in_blocks(slots: MissingMessages, size: int, memory: int, num_nodes: int) -> Iterator[MissingMessages]:
-    """Slots in blocks of a size; on a GPU as large as the budget allows, by what the block before took at most.
+def _in_blocks(slots: MissingMessages, differences: Differences, size: int, memory: int) -> Iterator[MissingMessages]:
+    """Slots in blocks of a size; where that is small because the graph is large, as many as change few enough nodes.
 
-    Half of the budget is for the table of slots and nodes, whose size is known; what changes in it shows.
+    On a GPU as large as the budget allows, by what the block before took at most: half of it is for the table of slots and
+    nodes, whose size is known; what changes in it shows.
     """
-    if not slots.item.is_cuda:
+    num_nodes = differences.lowering.in_edges.num_nodes
+    if not slots.item.is_cuda and (size >= _MANY or not differences.program.is_chain):
         yield from slots.split(size)
+        return
+    if not slots.item.is_cuda:
+        pairs = min(_PAIRS, memory // _BYTES_A_PAIR)
+        for begin, end in growing_blocks(
+            len(slots), pairs, lambda: differences.most_pairs, first=_FIRST, growth=_GROWTH
+        ):
+            differences.most_pairs = 0
+            yield MissingMessages(slots.item[begin:end], slots.call[begin:end], slots.of_self)
         return
     device = slots.item.device
     before, taken = torch.cuda.memory_allocated(device), [1]
@@ -182,7 +192,9 @@ def _in_blocks(slots: MissingMessages, size: int, memory: int, num_nodes: int) -
         taken[0] = torch.cuda.max_memory_allocated(device) - before
 
 
-_FIRST, _GROWTH = 256, 8  # on a GPU: slots of the first block, and how many times as large the next one may be
+_FIRST, _GROWTH = 256, 8  # slots of the first block, and how many times as large the next one may be
+_MANY = 256  # slots that make a block worth its calls
+_PAIRS = 2**17  # changed nodes of all slots of a block: their rows stay near the processor
 _PASS = 2**27  # bytes of a pass: large enough to keep the processor busy, small enough for any memory
 
 

@@ -32,7 +32,11 @@ from edgewise.program.ir import MessageStep, Ref
 from edgewise.program.kernels import arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.lowering import Lowering
+from edgewise.program.pair_numbers import Numbering, Pairs, SortedNumbering
 from edgewise.question.target import Target
+
+_LARGEST_TABLE = 2**22
+"""Slots × nodes up to which pairs are numbered by a table: small enough to stay in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,76 +74,6 @@ class Drops:
     """Positive: the message supports the target."""
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """Numbered pairs (slot, node): the nodes that a missing message has changed so far.
-
-    >>> pairs = Pairs(torch.tensor([1, 5]), num_nodes=3)                 # slot 0 changed node 1, slot 1 changed node 2
-    >>> pairs.slot.tolist(), pairs.node.tolist()
-    ([0, 1], [1, 2])
-    """
-
-    key: Tensor
-    """`[pairs]`: slot · N + node."""
-    num_nodes: int
-    grouped: bool = False
-    """Whether they are ordered by slot."""
-
-    @property
-    def slot(self) -> Tensor:
-        """The missing message of each pair."""
-        return self.key // self.num_nodes
-
-    @property
-    def node(self) -> Tensor:
-        """The changed node of each pair."""
-        return self.key % self.num_nodes
-
-    def __len__(self) -> int:
-        return len(self.key)
-
-
-class Numbering:
-    """Gives pairs numbers by a table over slots × nodes, without sorting.
-
-    >>> numbering = Numbering(2, 3, torch.device("cpu"))                 # two slots, three nodes: keys 0 to 5
-    >>> numbering.number(torch.tensor([5, 1]), torch.tensor([5])).key    # each once
-    tensor([1, 5])
-    >>> numbering.find(torch.tensor([5, 0, 1]))
-    tensor([ 1, -1,  0])
-    """
-
-    def __init__(self, num_slots: int, num_nodes: int, device: torch.device) -> None:
-        self._table = torch.full((num_slots * num_nodes,), -1, dtype=torch.int32, device=device)
-        self._used: list[Tensor] = []
-        self.num_slots, self.num_nodes = num_slots, num_nodes
-
-    def forget(self) -> None:
-        """No key has a number any more."""
-        for used in self._used:
-            self._table[used] = -1
-        self._used = []
-
-    def number(self, *keys: Tensor) -> Pairs:
-        """Every key once, numbered from 0; earlier numbers are forgotten.
-
-        Every key writes its place into the table; of several equal ones the one that was written last finds its own place
-        there, and is kept.
-        """
-        self.forget()
-        key = torch.cat(keys)
-        ticket = torch.arange(len(key), device=key.device, dtype=torch.int32)
-        self._table[key] = ticket
-        unique = key[self._table[key] == ticket]
-        self._table[unique] = torch.arange(len(unique), device=key.device, dtype=torch.int32)
-        self._used = [unique]
-        return Pairs(unique, self.num_nodes)
-
-    def find(self, key: Tensor) -> Tensor:
-        """The number of each key, −1 if it has none."""
-        return self._table[key].long()
-
-
 class Differences:
     """The targets of one lowering, and how far each node is from them: what all blocks of slots read."""
 
@@ -159,6 +93,8 @@ class Differences:
         self.columns_only = self._columns_only()
         self.live = _live_after(self)
         self._numberings: dict[int, Numbering] = {}
+        self.most_pairs = 0
+        """How many pairs a block of slots had at most, since this was last set to 0."""
         self.kept: dict[Any, Any] = {}
         """What blocks of slots found out about the calls, for the next ones."""
 
@@ -193,7 +129,9 @@ class Differences:
         """One of two tables that numbers pairs, empty; used again from block to block."""
         known = self._numberings.get(which)
         if known is None or known.num_slots < num_slots:
-            known = Numbering(num_slots, self.lowering.in_edges.num_nodes, self.targets.device)
+            size, device = self.lowering.in_edges.num_nodes, self.targets.device
+            is_large = device.type == "cpu" and num_slots * size > _LARGEST_TABLE
+            known = SortedNumbering(num_slots, size) if is_large else Numbering(num_slots, size, device)
             self._numberings[which] = known
         known.forget()
         return known

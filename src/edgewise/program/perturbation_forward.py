@@ -24,7 +24,8 @@ from edgewise.program.hop import Hop
 from edgewise.program.ir import MessageStep, Ref, Rows, RowStep
 from edgewise.program.kernels import arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer
-from edgewise.program.perturbation import Differences, MissingMessages, Pairs, Traversal
+from edgewise.program.pair_numbers import Pairs
+from edgewise.program.perturbation import Differences, MissingMessages, Traversal
 
 
 class ForwardChange(Traversal):
@@ -48,6 +49,7 @@ class ForwardChange(Traversal):
         if not self._through_rectifier(step, segment):
             self._through_rows(segment, step.call)
             self._drop_unchanged(step.call)
+        self.all.most_pairs = max(self.all.most_pairs, len(pairs))
 
     # --- where the change goes ----------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from edgewise.program.intervals import UNIT, Interval
-from edgewise.program.perturbation import Pairs
+from edgewise.program.pair_numbers import Pairs
 from edgewise.trust.attention_operation import Attention, InRows
 from edgewise.trust.interval_operations import Moved, rectified
 from edgewise.trust.varied_edges import VariedEdges, find

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from edgewise.graph.computation_graph import InEdges
 from edgewise.program.intervals import Interval
-from edgewise.program.perturbation import Numbering
+from edgewise.program.pair_numbers import Numbering
 from edgewise.trust.attention_operation import Attention
 from edgewise.trust.forward_bounds import Spread, weights_of
 from edgewise.trust.interval_operations import Affine, EdgeMessages, Join, Messages, Pool, Rectify, Sum

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from edgewise.program.intervals import Interval
-from edgewise.program.perturbation import Pairs, Traversal
+from edgewise.program.pair_numbers import Pairs
+from edgewise.program.perturbation import Traversal
 from edgewise.trust.attention_bounds import Arrivals, carried
 from edgewise.trust.attention_operation import Attention
 from edgewise.trust.interval_operations import (

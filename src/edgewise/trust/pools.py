@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from edgewise.program.intervals import Interval
-from edgewise.program.perturbation import Pairs
+from edgewise.program.pair_numbers import Pairs
 from edgewise.trust.interval_operations import Moved
 from edgewise.trust.varied_edges import find
 

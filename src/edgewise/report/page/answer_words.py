@@ -152,8 +152,8 @@ class Wording:
             return f"None of the {tried} strongest {self.edge}s changes the answer, each taken away alone."
         name, share = self._said(row)
         return (
-            f"Nothing that was tried changes it: no {self.edge} alone, not the strongest together, and without any {self.edge} at "
-            f"all the model says “{name}” ({percent(share)})."
+            f"Nothing that was tried changes it: no {self.edge} alone, not the strongest together, and without any "
+            f"{self.edge} at all the model says “{name}” ({percent(share)})."
         )
 
     def nothing(self, *, any_edges: bool) -> str:
