@@ -14,7 +14,7 @@ from edgewise.arguments import whole_number
 from edgewise.contract import checked
 from edgewise.progress import progress_bar
 from edgewise.question import GraphQuestion, LinkQuestion, PosedQuestion, pose
-from edgewise.question.memory import blocks, read_batch_size, read_memory
+from edgewise.question.memory import blocks, read_batch_size, read_memory, room
 from edgewise.score import Score
 from edgewise.trust.activity import activity
 from edgewise.trust.certificate import certificate_of
@@ -114,7 +114,8 @@ def check_question(
     progress: bool = False,
 ) -> Report:
     """The same for a question that is posed already."""
-    budget, size, most, seed = _checked(edges=edges, memory=memory, batch_size=batch_size, seed=seed)
+    _, size, most, seed = _checked(edges=edges, memory=memory, batch_size=batch_size, seed=seed)
+    budget = room(question, memory)
     question.check_slopes()
     with question.borrowed(), progress_bar(progress, 6, "check", "step") as advance:
         draw = draw_about(question, most, budget, seed)

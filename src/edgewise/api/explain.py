@@ -12,7 +12,7 @@ from edgewise.arguments import one_of, whole_number
 from edgewise.contract import checked
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
-from edgewise.question.memory import blocks, read_batch_size, read_memory
+from edgewise.question.memory import blocks, read_batch_size, read_memory, room
 from edgewise.results.builder import SetBuilder
 from edgewise.results.explanation import Explanation
 from edgewise.results.explanation_set import ExplanationSet
@@ -117,9 +117,9 @@ def explain_question(
 ) -> Explanation | ExplanationSet:
     """The same for a question that is posed already."""
     chosen, own_settings = _check(method, level, settings, seed, top, stopped, memory, batch_size, progress=progress)
-    budget = read_memory(memory)
     if chosen.differentiates and stopped != "keep":
         question.check_slopes()
+    budget = read_memory(memory) if batch_size is not None else room(question, memory)
     parts = SetBuilder(question, chosen, level, top)
     with question.borrowed(), progress_bar(progress, len(question.index), f"{chosen.name} ({level})") as advance:
         direct, way = _direct(chosen, question, level, budget, own_settings, seed)

@@ -16,7 +16,7 @@ from edgewise.algorithms.occlusion import Repeated, layer_groups, one_per_target
 from edgewise.algorithms.registry import check_level
 from edgewise.contract import checked
 from edgewise.question import PosedQuestion, pose
-from edgewise.question.memory import blocks, read_batch_size, read_memory
+from edgewise.question.memory import blocks, read_batch_size, read_memory, room
 from edgewise.score import Score
 from edgewise.text import counted
 from edgewise.trust.forward_bounds import Spread
@@ -161,10 +161,12 @@ def sign_flips(
     """
     check_level(level)
     weights = read_values(values)
-    budget, size, most = read_memory(memory), read_batch_size(batch_size), read_edges(edges)
+    read_memory(memory)
+    size, most = read_batch_size(batch_size), read_edges(edges)
     question = pose(
         model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
     )
+    budget = room(question, memory)
     with question.borrowed():
         draw = draw_about(question, most, budget, seed)
         return flips_of(question, level, weights, draw, budget, size)
