@@ -1,7 +1,7 @@
 """Peak memory under a budget: how far resident memory rises above the start, in a warm process, for every method.
 
     EDGEWISE_DATA=… python -m benchmarks.memory                        # the whole table, each case in a process of its own
-    EDGEWISE_DATA=… python -m benchmarks.memory GCN occlusion 128      # one case
+    EDGEWISE_DATA=… python -m benchmarks.memory GCN occlusion 128      # one budget of one case
 
 The ceiling is 1.1 times the budget plus the result. The peak is the kernel's own (`VmHWM`), set back before the call.
 """
@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 BUDGETS = (128, 256, 512)
@@ -84,8 +85,8 @@ def size_of(found: object) -> int:
     return total
 
 
-def measure(kind: str, case: str, budget: int) -> dict[str, object]:
-    """One case in this process, after the same call once before."""
+def measure(kind: str, case: str, budgets: Iterable[int]) -> Iterator[dict[str, object]]:
+    """One case in this process, budget by budget, after the same call once before."""
     import torch
 
     import edgewise as ew
@@ -95,48 +96,52 @@ def measure(kind: str, case: str, budget: int) -> dict[str, object]:
     data = cora()
     model = trained(kind, data)
     count = TARGETS.get((kind, case), TARGETS.get(case, data.num_nodes))
-    memory = f"{budget}MB"
 
-    def call(index: range) -> object:
+    def call(budget: int) -> object:
+        memory = f"{budget}MB"
         if case == "walks":
-            return ew.walks(model, data, index, k=3, memory=memory)
-        return ew.explain(model, data, index, memory=memory, **CASES[case])
+            return ew.walks(model, data, range(count), k=3, memory=memory)
+        return ew.explain(model, data, range(count), memory=memory, **CASES[case])
 
-    call(range(count))  # compiles and loads what it needs
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")
-    start = time.perf_counter()
-    found = call(range(count))
-    seconds = time.perf_counter() - start
-    above, result = resident("VmHWM") - before, size_of(found)
-    ratio = max(above - result, 0) / (budget * 2**20)
-    return {
-        "model": kind, "case": case, "budget": budget, "targets": count, "above": round(above / 2**20),
-        "result": round(result / 2**20), "ratio": round(ratio, 2), "seconds": round(seconds, 1),
-        "holds": ratio <= ALLOWED,
-    }  # fmt: skip
+    call(1024)  # compiles and loads what it needs
+    for budget in budgets:
+        row: dict[str, object] = {"model": kind, "case": case, "budget": budget, "targets": count}
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        before = resident("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")
+        start = time.perf_counter()
+        try:
+            found = call(budget)
+        except ew.SettingError as refused:
+            yield {**row, "refused": str(refused), "holds": True}
+            continue
+        seconds = time.perf_counter() - start
+        above, result = resident("VmHWM") - before, size_of(found)
+        ratio = max(above - result, 0) / (budget * 2**20)
+        row |= {"above": round(above / 2**20), "result": round(result / 2**20), "ratio": round(ratio, 2)}
+        yield {**row, "seconds": round(seconds, 1), "holds": ratio <= ALLOWED}
+        del found
 
 
 def main() -> None:
-    """One case, or all of them, each in a process of its own."""
-    if len(sys.argv) == 4:
-        print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
+    """Some budgets of one case, or all of them, each case in a process of its own."""
+    if len(sys.argv) >= 4:
+        for row in measure(sys.argv[1], sys.argv[2], map(int, sys.argv[3:])):
+            print(json.dumps(row), flush=True)
         return
-    print("| model | method | budget MB | above the start MB | result MB | (above − result) / budget | seconds |")
-    print("|---|---|---|---|---|---|---|")
+    print("| model | method | targets | budget MB | above the start MB | result MB | ratio | seconds |")
+    print("|---|---|---|---|---|---|---|---|")
     for kind in MODELS:
         for case in CASES:
-            for budget in BUDGETS:
-                command = [sys.executable, "-m", "benchmarks.memory", kind, case, str(budget)]
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-                if done.returncode:
-                    print(f"| {kind} | {case} | {budget} | {done.stderr.strip().splitlines()[-1]} |", flush=True)
-                    continue
-                row = json.loads(done.stdout.splitlines()[-1])
-                keys = ("model", "case", "budget", "above", "result", "ratio", "seconds")
-                print("| " + " | ".join(str(row[key]) for key in keys) + " |", flush=True)
+            command = [sys.executable, "-m", "benchmarks.memory", kind, case, *map(str, BUDGETS)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            for line in done.stdout.splitlines():
+                row = json.loads(line)
+                keys = ("above", "result", "ratio", "seconds")
+                numbers = [row["refused"]] if "refused" in row else [row[key] for key in keys]
+                told = [row["model"], row["case"], row["targets"], row["budget"], *numbers]
+                print("| " + " | ".join(map(str, told)) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def check(
         edges: About how many (target, edge) pairs to ask about where each pair costs work of its own: a random part if there
             are more, all of them with `None`. For a model that is not local, whose targets cannot share a pass, it is a
             twentieth of that. The report says how large the part was.
-        memory: A budget for one block of targets, such as `"2GB"`.
+        memory: A ceiling for the memory of the work, such as `"2GB"`; blocks are made to fit.
         batch_size: Targets in a block, instead of `memory`.
         device: Where to compute, such as `"cuda"`.
         seed: Random seed of that part, and of the random halves of edges.

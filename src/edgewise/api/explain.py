@@ -65,7 +65,7 @@ def explain(
             data, pairs: …`.
         without_itself: For links: take the columns u → v and v → u out of the graph of each pair first.
         top: Keep only the strongest entries of each target.
-        memory: A budget for one block of targets, such as `"2GB"`.
+        memory: A ceiling for the memory of the work, such as `"2GB"`; blocks are made to fit.
         batch_size: Targets in a block, instead of `memory`.
         device: Where to compute, such as `"cuda"`; the model and the data stay where they are.
         seed: Random seed; results do not depend on the order of targets.

@@ -101,7 +101,7 @@ def walks(
         norm: `"fixed"` holds the statistics of norms over whole graphs.
         width: How many vectors `"dag"` keeps at a node.
         limit: The most walks of a target that `"exhaustive"` goes through.
-        memory: A budget such as `"2GB"`; it changes the size of batches, never a result.
+        memory: A ceiling such as `"2GB"`; it changes the size of batches, never a result.
         progress: Show a progress bar.
 
     Returns:

@@ -126,7 +126,7 @@ def certify(
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         device: Where to compute, such as `"cuda"`.
-        memory: A budget for one block of edges, such as `"2GB"`.
+        memory: A ceiling for the memory of the work, such as `"2GB"`; blocks are made to fit.
         edges: About how many (target, edge) pairs to ask about, a random part; `None` for all of them.
         seed: Random seed of that part.
 

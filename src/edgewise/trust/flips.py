@@ -147,7 +147,7 @@ def sign_flips(
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         device: Where to compute, such as `"cuda"`.
-        memory: A budget for one block of targets, such as `"2GB"`.
+        memory: A ceiling for the memory of the work, such as `"2GB"`; blocks are made to fit.
         batch_size: Targets in a block, instead of `memory`.
         edges: About how many (target, edge) pairs to ask about, a random part; `None` for all of them.
         seed: Random seed of that part.
