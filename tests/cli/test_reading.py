@@ -15,6 +15,7 @@ from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 import edgewise as ew
 from command_line import MINE, NODES, call, error, printed, ring, workshop
 from edgewise.cli.read.data import Graphs, read_data
+from edgewise.cli.read.graphs import split
 from edgewise.cli.read.targets import read_targets
 from edgewise.cli.read.tensor_files import read_safetensors
 
@@ -268,6 +269,13 @@ def test_every_file_of_pyg_gives_its_graphs(mine, tmp_path):
         assert values(*POOLED, "--data", file, "--task", "graph") == pytest.approx(listed[:1], rel=1e-5)
     assert {Data, HeteroData} <= set(allowed)
     assert set(torch.serialization.get_safe_globals()) == set(allowed)
+
+
+@pytest.mark.parametrize("batch", [[0, 10**7, 0], [0, 2, 2], [0, -1, 0]])
+def test_graphs_that_a_batch_vector_only_claims_are_refused_before_any_is_made(batch):
+    data = Data(x=torch.ones(3, 1), edge_index=torch.zeros(2, 0, dtype=torch.long), batch=torch.tensor(batch))
+    with pytest.raises(ew.InputError, match="batch of the data"):
+        split(data)
 
 
 def test_an_npz_with_a_batch_vector_is_several_graphs(tmp_path):

@@ -14,7 +14,7 @@ from edgewise.arrays import LayerWeight, occurrence
 from edgewise.program.perturbation import Differences, MissingMessages
 from edgewise.program.perturbation_output import drops
 from edgewise.question import PosedQuestion
-from edgewise.question.memory import growing_blocks
+from edgewise.question.memory import growing_blocks, walk_counts
 from edgewise.score import CopyScores, Score, SparseScores, has_own_terms, in_computation_graph
 
 
@@ -155,7 +155,7 @@ def lowered_drops(
     size = max(min(_SLOT_TABLE, memory // _BYTES_A_PAIR) // lowering.in_edges.num_nodes, 1)
     slots = [differences.slots(level, of_self=kind) for kind in of_self]
     total, done = max(sum(len(part) for part in slots), 1), 0
-    for block in (block for part in slots for block in _in_blocks(part, differences, size, memory)):
+    for block in (block for part in slots for block in _slot_blocks(part, differences, size, memory)):
         found = drops(differences, block)
         layer = block.call[found.slot].clamp(min=0)
         lift = question.nodes if block.of_self else question.columns
@@ -164,24 +164,49 @@ def lowered_drops(
         yield done * len(question.index) // total - before * len(question.index) // total, entries
 
 
-def _in_blocks(slots: MissingMessages, differences: Differences, size: int, memory: int) -> Iterator[MissingMessages]:
-    """Slots in blocks of a size; where that is small because the graph is large, as many as change few enough nodes.
+def _slot_blocks(slots: MissingMessages, differences: Differences, size: int, memory: int) -> Iterator[MissingMessages]:
+    """Slots in blocks of a size, no more than fit into memory where layers are run again (attention); a GPU takes larger ones.
 
-    On a GPU as large as the budget allows, by what the block before took at most: half of it is for the table of slots and
-    nodes, whose size is known; what changes in it shows.
+    What arrives at a node is spread over its out-walks, and at every node that it reaches all in-edges are looked at again.
     """
-    num_nodes = differences.lowering.in_edges.num_nodes
-    if not slots.item.is_cuda and (size >= _MANY or not differences.program.is_chain):
+    layers, nodes = differences.program.layers, differences.lowering.in_edges.num_nodes
+    if slots.item.is_cuda:
+        yield from _blocks_of_a_card(slots, size, memory, nodes)
+        return
+    if not any(layer.numbers_on_edges for layer in layers):
+        yield from _blocks_of_changes(slots, differences, size, memory)
+        return
+    each = max(layer.numbers_on_edges for layer in layers) * differences.value.element_size() + _EDGE_BYTES
+    degree = differences.lowering.in_edges.start.diff().double() + 1
+    bound = walk_counts(differences.out_edges, differences.program.num_calls - 1, degree)
+    cost = bound[slots.item if slots.of_self else differences.receiver[slots.item]].cpu() * each
+    total, begin = cost.cumsum(0), 0
+    while begin < len(slots):
+        spent = float(total[begin - 1]) if begin else 0.0
+        fits = int(torch.searchsorted(total, spent + memory, right=True)) - begin
+        end = begin + max(1, min(fits, size))
+        yield MissingMessages(slots.item[begin:end], slots.call[begin:end], slots.of_self)
+        begin = end
+
+
+def _blocks_of_changes(
+    slots: MissingMessages, differences: Differences, size: int, memory: int
+) -> Iterator[MissingMessages]:
+    """Slots in blocks of a size; where that is small because the graph is large, as many as change few enough nodes."""
+    if size >= _MANY or not differences.program.is_chain:
         yield from slots.split(size)
         return
-    if not slots.item.is_cuda:
-        pairs = min(_PAIRS, memory // _BYTES_A_PAIR)
-        for begin, end in growing_blocks(
-            len(slots), pairs, lambda: differences.most_pairs, first=_FIRST, growth=_GROWTH
-        ):
-            differences.most_pairs = 0
-            yield MissingMessages(slots.item[begin:end], slots.call[begin:end], slots.of_self)
-        return
+    most, last = min(_PAIRS, memory // _BYTES_A_PAIR), lambda: differences.most_pairs
+    for begin, end in growing_blocks(len(slots), most, last, first=_FIRST, growth=_GROWTH):
+        differences.most_pairs = 0
+        yield MissingMessages(slots.item[begin:end], slots.call[begin:end], slots.of_self)
+
+
+def _blocks_of_a_card(slots: MissingMessages, size: int, memory: int, num_nodes: int) -> Iterator[MissingMessages]:
+    """Slots in blocks as large as the budget allows on a GPU, by what the block before took at most.
+
+    Half of the budget is for the table of slots and nodes, whose size is known; what changes in it shows.
+    """
     device = slots.item.device
     before, taken = torch.cuda.memory_allocated(device), [1]
     most = max(memory // 2 // (4 * num_nodes), 1)
@@ -195,7 +220,8 @@ def _in_blocks(slots: MissingMessages, differences: Differences, size: int, memo
 _FIRST, _GROWTH = 256, 8  # slots of the first block, and how many times as large the next one may be
 _MANY = 256  # slots that make a block worth its calls
 _PAIRS = 2**17  # changed nodes of all slots of a block: their rows stay near the processor
-_PASS = 2**27  # bytes of a pass: large enough to keep the processor busy, small enough for any memory
+_EDGE_BYTES = 100  # of an edge that is looked at again: where it comes from and goes to
+_PASS = 2**26  # bytes of a pass: large enough to keep the processor busy, small enough for any memory
 
 
 class Repeated:

@@ -14,7 +14,7 @@ from edgewise.arguments import whole_number
 from edgewise.contract import checked
 from edgewise.progress import progress_bar
 from edgewise.question import GraphQuestion, LinkQuestion, PosedQuestion, pose
-from edgewise.question.memory import blocks, read_batch_size, read_memory
+from edgewise.question.memory import blocks, read_batch_size, read_memory, room
 from edgewise.score import Score
 from edgewise.trust.activity import activity
 from edgewise.trust.certificate import certificate_of
@@ -72,7 +72,7 @@ def check(
         edges: About how many (target, edge) pairs to ask about where each pair costs work of its own: a random part if there
             are more, all of them with `None`. For a model that is not local, whose targets cannot share a pass, it is a
             twentieth of that. The report says how large the part was.
-        memory: A budget for one block of targets, such as `"2GB"`.
+        memory: A ceiling for the memory of the work, such as `"2GB"`; blocks are made to fit.
         batch_size: Targets in a block, instead of `memory`.
         device: Where to compute, such as `"cuda"`.
         seed: Random seed of that part, and of the random halves of edges.
@@ -114,7 +114,8 @@ def check_question(
     progress: bool = False,
 ) -> Report:
     """The same for a question that is posed already."""
-    budget, size, most, seed = _checked(edges=edges, memory=memory, batch_size=batch_size, seed=seed)
+    _, size, most, seed = _checked(edges=edges, memory=memory, batch_size=batch_size, seed=seed)
+    budget = room(question, memory)
     question.check_slopes()
     with question.borrowed(), progress_bar(progress, 6, "check", "step") as advance:
         draw = draw_about(question, most, budget, seed)

@@ -12,7 +12,7 @@ from edgewise.arguments import one_of, whole_number
 from edgewise.contract import checked
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
-from edgewise.question.memory import blocks, read_batch_size, read_memory
+from edgewise.question.memory import blocks, read_batch_size, read_memory, room
 from edgewise.results.builder import SetBuilder
 from edgewise.results.explanation import Explanation
 from edgewise.results.explanation_set import ExplanationSet
@@ -65,7 +65,7 @@ def explain(
             data, pairs: …`.
         without_itself: For links: take the columns u → v and v → u out of the graph of each pair first.
         top: Keep only the strongest entries of each target.
-        memory: A budget for one block of targets, such as `"2GB"`.
+        memory: A ceiling for the memory of the work, such as `"2GB"`; blocks are made to fit.
         batch_size: Targets in a block, instead of `memory`.
         device: Where to compute, such as `"cuda"`; the model and the data stay where they are.
         seed: Random seed; results do not depend on the order of targets.
@@ -117,9 +117,9 @@ def explain_question(
 ) -> Explanation | ExplanationSet:
     """The same for a question that is posed already."""
     chosen, own_settings = _check(method, level, settings, seed, top, stopped, memory, batch_size, progress=progress)
-    budget = read_memory(memory)
     if chosen.differentiates and stopped != "keep":
         question.check_slopes()
+    budget = read_memory(memory) if batch_size is not None else room(question, memory)
     parts = SetBuilder(question, chosen, level, top)
     with question.borrowed(), progress_bar(progress, len(question.index), f"{chosen.name} ({level})") as advance:
         direct, way = _direct(chosen, question, level, budget, own_settings, seed)

@@ -20,7 +20,7 @@ from edgewise.errors import InputError, SettingError
 from edgewise.graph.sample import sampled_numbers
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
-from edgewise.question.memory import blocks, estimated_blocks, read_batch_size, read_memory
+from edgewise.question.memory import blocks, estimated_blocks, read_batch_size, read_memory, room
 from edgewise.results.explanation import Settings
 from edgewise.results.feature_factors import FeatureRows, joined_rows
 from edgewise.results.feature_scores import FeatureScores, FeatureSet
@@ -73,7 +73,7 @@ def features(
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         without_itself: For links: take the columns u → v and v → u out of the graph of each pair first.
         top: Keep only the strongest scores of each target.
-        memory: A budget for one block of targets, such as `"2GB"`.
+        memory: A ceiling for the memory of the work, such as `"2GB"`; blocks are made to fit.
         batch_size: Targets in a block, instead of `memory`.
         device: Where to compute, such as `"cuda"`; the model and the data stay where they are.
         seed: Written into the settings; no method draws random numbers.
@@ -120,7 +120,7 @@ def features_of_question(
     """The same for a question that is posed already."""
     chosen, own = _check(method, settings, seed, top, stopped, memory, batch_size)
     _check_features(question, chosen)
-    budget, ways = read_memory(memory), dict[str, None]()
+    budget, ways = room(question, memory), dict[str, None]()
     parts: list[list[FeatureRows | None]] = []
     with torch.inference_mode(mode=False), question.borrowed():
         typed = TypedFeatureCopies(question, budget) if question.types is not None else None

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from edgewise.algorithms.registry import methods
 from edgewise.question import NodeQuestion, PosedQuestion, sub_target
+from edgewise.question.memory import DEFAULT_MEMORY, held_bytes
 from edgewise.question.target import predicted
 from edgewise.text import columns, counted, duration
 
@@ -58,11 +59,23 @@ def brief(question: PosedQuestion, way: str, asked: Sequence[tuple[str, str]], t
     if asked:
         seconds, edges = _pass(question, way)
         each = seconds * explained / len(question.index)
-        told = [
-            f"{name} ({level}) {_about(each * _passes(name, level, question, edges, way))}" for name, level in asked
-        ]
-        lines.append(f"Estimated: {', '.join(told)}.")
+        costs = {(name, level): each * _passes(name, level, question, edges, way) for name, level in asked}
+        told = [f"{name} ({level}) {_about(cost)}" for (name, level), cost in costs.items()]
+        lines.append(f"Estimated: {', '.join(told)}; memory {_megabytes(question, edges, explained)}.")
+        lines += _cheaper(costs, each)
     return lines
+
+
+def _cheaper(costs: dict[tuple[str, str], float], each: float) -> list[str]:
+    """What to do first, where a method that was asked for takes minutes; `each` are the seconds of a gradient pass.
+
+    >>> _cheaper({("shapley", "input"): 1500.0, ("gradient", "input"): 2.0}, 2.0)
+    ['shapley: for a first look, --method gradient takes about 2 s.']
+    """
+    slow = [name for (name, _), cost in costs.items() if cost > _SLOW and cost > 2 * each]
+    if not slow:
+        return []
+    return [f"{' and '.join(dict.fromkeys(slow))}: for a first look, --method gradient takes {_about(each)}."]
 
 
 def _about(seconds: float) -> str:
@@ -163,9 +176,10 @@ def _passes(name: str, level: str, question: PosedQuestion, edges: float, way: s
     return known.get(name, 1.0)
 
 
-def _megabytes(question: PosedQuestion, edges: float) -> str:
-    """The memory of a block, which is at most the default budget."""
-    found = min(edges * len(question.index) * question.edge_bytes, 512 * 2**20) / 2**20
+def _megabytes(question: PosedQuestion, edges: float, targets: int | None = None) -> str:
+    """The memory of the question and of a block, which are at most the default budget together."""
+    block = edges * (targets or len(question.index)) * question.edge_bytes
+    found = min(held_bytes(question) + block, DEFAULT_MEMORY) / 2**20
     return f"{found:.0f} MB" if found >= 1 else "under 1 MB"
 
 

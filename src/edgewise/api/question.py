@@ -52,7 +52,7 @@ class Question:
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         device: Where to compute, such as `"cuda"`; the model and the data stay where they are.
         without_itself: For links: take the columns u → v and v → u out of the graph of each pair first.
-        memory: A budget for one block of targets, such as `"2GB"`.
+        memory: A ceiling for the memory of the work, such as `"2GB"`; blocks are made to fit.
         batch_size: Targets in a block, instead of `memory`.
 
     >>> from edgewise.examples import path_model

@@ -4,7 +4,7 @@ What a walk is: `docs/walks.md`. How walks are found: `edgewise/walk/__init__.py
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from edgewise.contract import checked
 from edgewise.model.call import Forward
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
-from edgewise.question.memory import read_memory
+from edgewise.question.memory import read_memory, room
 from edgewise.question.target import Target
 from edgewise.results.explanation import Settings
 from edgewise.results.walk_set import Walk, WalkSet
@@ -27,7 +27,7 @@ from edgewise.walk.search.emp import emp_neu
 from edgewise.walk.search.exact import Search
 from edgewise.walk.search.exhaustive import LIMIT, exhaustive
 from edgewise.walk.search.order import SIGNS, SearchResult
-from edgewise.walk.target_blocks import RelevanceRule, TargetBlock, read_rule, target_blocks
+from edgewise.walk.target_blocks import RelevanceRule, TargetBlock, dense_bytes, read_rule, target_blocks
 
 SEARCHES = ("exact", "dag", "amp_ave", "amp_ave_additive", "emp_neu", "exhaustive")
 _BYTES_A_NUMBER = 64  # of a prefix's gradient: with copies, and the gradient before the node's map
@@ -101,7 +101,7 @@ def walks(
         norm: `"fixed"` holds the statistics of norms over whole graphs.
         width: How many vectors `"dag"` keeps at a node.
         limit: The most walks of a target that `"exhaustive"` goes through.
-        memory: A budget such as `"2GB"`; it changes the size of batches, never a result.
+        memory: A ceiling such as `"2GB"`; it changes the size of batches, never a result.
         progress: Show a progress bar.
 
     Returns:
@@ -129,6 +129,10 @@ def walks(
 def walks_of_question(question: PosedQuestion, *, progress: bool = False, **own: Any) -> WalkSet | list[WalkSet]:
     """The same for a question that is posed already; `own` are the arguments of `walks` that a search takes."""
     asked = walks_request(**own)
+    dense = dense_bytes(question, asked.how)
+    asked = replace(
+        asked, memory=room(question, own.get("memory"), dense, "the derivatives of all edges" if dense else "")
+    )
     found: list[WalkSet | None] = [None] * len(question.index)
     with progress_bar(progress, len(question.index), "walks") as advance:
         for block in target_blocks(question, asked.how, asked.memory, beam=max(asked.k, 16)):

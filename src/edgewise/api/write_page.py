@@ -91,7 +91,7 @@ def write_page(
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         without_itself: As in `explain`, for links.
-        memory: A budget for one block of targets, such as `"2GB"`.
+        memory: A ceiling for the memory of the work, such as `"2GB"`; blocks are made to fit.
         batch_size: Targets in a block, instead of `memory`.
         device: Where to compute, such as `"cuda"`.
         seed: Random seed; results do not depend on the order of targets.

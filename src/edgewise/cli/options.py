@@ -177,7 +177,7 @@ class CommonOptions:
         "logit"
     )
     device: Annotated[str | None, _option(_QUESTION, "Where to compute: cpu, cuda, cuda:1.")] = None
-    memory: Annotated[str | None, _option(_QUESTION, "Memory for targets that are computed together: 2GB.")] = None
+    memory: Annotated[str | None, _option(_QUESTION, "At most so much memory for the work: 2GB.")] = None
     seed: Annotated[
         int,
         _option(

@@ -5,6 +5,7 @@ not proved yet: `question/` calls `settle` and compares the output with the mode
 """
 
 import logging
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -53,6 +54,17 @@ class Lowering:
     def _pair_bytes(self) -> int:
         """About how many bytes a pass keeps for a pair: every value, its gradient and a copy."""
         return 3 * sum(value[:1].numel() * value.element_size() for value in self.known.values())
+
+    @property
+    def copy_bytes(self) -> int:
+        """About how many bytes a pass takes for an edge copy, with a pair of its own, at most."""
+        return self._pair_bytes + _EDGE_BYTES + sum(self._edge_bytes)
+
+    @cached_property
+    def _edge_bytes(self) -> list[int]:
+        """Per call: what its layer keeps for each edge in a pass with gradients."""
+        size = self.dtype.itemsize
+        return [size * layer.numbers_on_edges for layer in self.program.layers]
 
     def settle(self, targets: Tensor | None = None) -> Tensor:
         """Run everything once at ω = 1 and keep it; returns the output of all nodes, or of `targets`, `[…, columns]`.
@@ -139,7 +151,10 @@ class Lowering:
             around is not None and targets.numel() == around.num_targets == 1 and bool(around.node[0] == targets[0])
         )
         levels = around if single else self._expanded(targets)
-        self.last_block_bytes = levels.node.numel() * self._pair_bytes + levels.edge_id.numel() * _EDGE_BYTES
+        on_edges = sum(
+            levels.edges_of(step.call) * n for step, n in zip(self.program.messages, self._edge_bytes, strict=True)
+        )
+        self.last_block_bytes = levels.node.numel() * self._pair_bytes + levels.edge_id.numel() * _EDGE_BYTES + on_edges
         return LoweredEngine(self.program, levels, self.prepared, self.known, self.slopes)
 
     def double_engine(self, targets: Tensor) -> LoweredEngine:

@@ -18,7 +18,7 @@ from edgewise.arguments import whole_number
 from edgewise.contract import checked
 from edgewise.program.intervals import Interval
 from edgewise.question import PosedQuestion, pose
-from edgewise.question.memory import read_memory
+from edgewise.question.memory import read_memory, room
 from edgewise.text import counted
 from edgewise.trust.backward_bounds import Return
 from edgewise.trust.forward_bounds import Spread
@@ -126,7 +126,7 @@ def certify(
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         device: Where to compute, such as `"cuda"`.
-        memory: A budget for one block of edges, such as `"2GB"`.
+        memory: A ceiling for the memory of the work, such as `"2GB"`; blocks are made to fit.
         edges: About how many (target, edge) pairs to ask about, a random part; `None` for all of them.
         seed: Random seed of that part.
 
@@ -139,10 +139,12 @@ def certify(
     """
     check_level(level)
     pieces = whole_number("pieces", pieces, at_least=1, such_as=5)
-    budget, most = read_memory(memory), read_edges(edges)
+    read_memory(memory)
+    most = read_edges(edges)
     question = pose(
         model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
     )
+    budget = room(question, memory)
     with question.borrowed():
         return certificate_of(question, level, pieces, draw_about(question, most, budget, seed), budget)
 

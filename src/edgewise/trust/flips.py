@@ -16,7 +16,7 @@ from edgewise.algorithms.occlusion import Repeated, layer_groups, one_per_target
 from edgewise.algorithms.registry import check_level
 from edgewise.contract import checked
 from edgewise.question import PosedQuestion, pose
-from edgewise.question.memory import blocks, read_batch_size, read_memory
+from edgewise.question.memory import blocks, read_batch_size, read_memory, room
 from edgewise.score import Score
 from edgewise.text import counted
 from edgewise.trust.forward_bounds import Spread
@@ -147,7 +147,7 @@ def sign_flips(
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
         device: Where to compute, such as `"cuda"`.
-        memory: A budget for one block of targets, such as `"2GB"`.
+        memory: A ceiling for the memory of the work, such as `"2GB"`; blocks are made to fit.
         batch_size: Targets in a block, instead of `memory`.
         edges: About how many (target, edge) pairs to ask about, a random part; `None` for all of them.
         seed: Random seed of that part.
@@ -161,10 +161,12 @@ def sign_flips(
     """
     check_level(level)
     weights = read_values(values)
-    budget, size, most = read_memory(memory), read_batch_size(batch_size), read_edges(edges)
+    read_memory(memory)
+    size, most = read_batch_size(batch_size), read_edges(edges)
     question = pose(
         model, data, index, target=target, task=task, mode=mode, of=of, output=output, forward=forward, device=device
     )
+    budget = room(question, memory)
     with question.borrowed():
         draw = draw_about(question, most, budget, seed)
         return flips_of(question, level, weights, draw, budget, size)

@@ -15,6 +15,10 @@ from torch import Tensor
 
 from edgewise.arguments import one_of, real_number
 from edgewise.errors import InputError, SettingError
+from edgewise.program.ir import Rows
+from edgewise.program.layers.affine import AffineLayer
+from edgewise.program.layers.attention import AttentionLayer
+from edgewise.program.layers.gine import EdgeReluLayer
 from edgewise.question import GraphQuestion, LinkQuestion, NodeQuestion, PosedQuestion
 from edgewise.walk.bounds import Box, boxes
 from edgewise.walk.lrp import Rule
@@ -25,6 +29,7 @@ from edgewise.walk.record import Recording, read_off, reuse
 
 RULES = ("gradient", "lrp-epsilon", "lrp-gamma")
 _BYTES_A_PREFIX = 64 * 8  # per number of a prefix's gradient: 8 bytes, for each of about 64 steps of a prefix
+_BYTES_A_BLOCK = 8 * 4  # per number of a dense block: with copies while it is made, and with its bounds
 _BYTES_A_NODE = 8 * 4096  # of a graph's network, per node and per edge
 
 
@@ -148,6 +153,21 @@ def _node_blocks(
         zeros = torch.zeros_like(positions)
         yield TargetBlock(network, front, torch.arange(len(positions), device=question.device), positions, zeros, zeros,
                     of_graphs=False, boxes=found, columns=question.columns, nodes=question.nodes)  # fmt: skip
+
+
+def dense_bytes(question: PosedQuestion, how: RelevanceRule) -> int:
+    """Bytes of the blocks `[pairs, out, in]` of layers that are differentiated as a whole; 0 where factors are enough."""
+    if not isinstance(question, NodeQuestion) or question.lowering is None:
+        return 0
+    lowering, found = question.lowering, 0
+    pairs = len(lowering.in_edges.edge) + lowering.in_edges.num_nodes
+    for step in lowering.program.messages:
+        fixed = isinstance(step.layer, AttentionLayer) and how.attention == "fixed"
+        if fixed or isinstance(step.layer, (AffineLayer, EdgeReluLayer)):
+            continue
+        width = 1 if isinstance(step.source, Rows) else lowering.known[step.source.value][:1].numel()
+        found += _BYTES_A_BLOCK * pairs * width * lowering.known[step.output][:1].numel()
+    return found
 
 
 def _node_network(question: NodeQuestion, how: RelevanceRule, *, bounded: bool) -> tuple[AnyNetwork, list[Box | None]]:

@@ -163,6 +163,7 @@ def split(data: Data) -> list[Data]:
     nodes and `y = [5]`.
     """
     batch, ends = data.batch, data.edge_index
+    _check_batch(batch)
     if bool((batch[ends[0]] != batch[ends[1]]).any()):
         raise InputError("batch and edge_index of the data do not fit: some edges join two graphs.")
     count = int(batch.max()) + 1
@@ -174,6 +175,18 @@ def split(data: Data) -> list[Data]:
             part.y = data.y.view(-1)[graph : graph + 1]
         graphs.append(part)
     return graphs
+
+
+def _check_batch(batch: Tensor) -> None:
+    """Every graph that a `batch` vector names must have a node: counted before any graph is made."""
+    if batch.is_floating_point() or batch.dim() != 1 or int(batch.min()) < 0:
+        raise InputError("batch of the data must have the number of its graph for each node: whole numbers from 0 on.")
+    named, there = int(batch.max()) + 1, len(batch.unique())
+    if named != there:
+        raise InputError(
+            f"batch of the data names {named} graphs, but its {len(batch)} nodes are those of {there}. "
+            f"Number the graphs from 0 on, without gaps."
+        )
 
 
 def as_task(found: Graphs, task: str | None) -> Graphs:

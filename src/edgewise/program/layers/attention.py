@@ -54,6 +54,12 @@ class AttentionLayer(Layer):
     is_loop: Tensor | None
     """`[E]`: explicit loops, which the layer replaces by its own."""
 
+    @property
+    def numbers_on_edges(self) -> int:
+        """Logits and weights of each head (GAT); sums of both sides, bent, and their gradients (GATv2)."""
+        conv = self.conv
+        return 7 * conv.heads * conv.out_channels if isinstance(conv, GATv2Conv) else 16 * conv.heads
+
     def prepare(self, table: Any) -> Any:
         """Both projections of the rows `[rows, in]`, once; senders and receivers may have tables of their own."""
         conv, shape = self.conv, (-1, self.conv.heads, self.conv.out_channels)

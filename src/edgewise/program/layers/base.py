@@ -32,6 +32,11 @@ class Layer(ABC):
     uses_model = False
     """Whether it calls modules of the user's model, which must then be borrowed."""
 
+    @property
+    def numbers_on_edges(self) -> int:
+        """About how many numbers a pass with gradients keeps for each edge; 0: what it receives is summed at once."""
+        return 0
+
     def prepare(self, table: Tensor) -> Any:
         """What can be computed once for a table that no weight changes (the features); passed to `forward` as its table."""
         return table

@@ -27,6 +27,11 @@ class EdgeReluLayer(Layer):
     root: Tensor
     """1 + ε."""
 
+    @property
+    def numbers_on_edges(self) -> int:
+        """Messages, weighted messages and their gradients."""
+        return 6 * self.edge_features.size(1)
+
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """Messages one by one, `[edges, in]`: the ReLU is on the edge, so sums cannot be taken first."""
         messages = (table.index_select(0, hop.tail) + self.edge_features.index_select(0, hop.edge_id)).relu()

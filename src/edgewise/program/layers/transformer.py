@@ -40,6 +40,11 @@ class TransformerLayer(Layer):
     edge_part: Tensor | None
     """`[E, H, channels]`: what edge features add to keys and values; None: there are none."""
 
+    @property
+    def numbers_on_edges(self) -> int:
+        """Keys, queries, their products and gradients."""
+        return 8 * self.conv.heads * self.conv.out_channels
+
     def prepare(self, table: Any) -> Any:
         """All projections of the rows `[rows, in]`, once."""
         conv, shape = self.conv, (-1, self.conv.heads, self.conv.out_channels)

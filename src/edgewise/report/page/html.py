@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -44,6 +45,7 @@ SCRIPTS = (
 )
 """Files of the page's own script, in the order in which they need each other."""
 FIGURES = ("graph", "layers")
+_HOST = re.compile(r"(?:https?|wss?)://(?!www\.w3\.org/)[A-Za-z0-9.-]+(?::\d+)?", re.IGNORECASE)
 HEIGHT = 430  # in pixels, until the page gives a figure its room
 HIT_WIDTH = 9
 """The width, in pixels, of the invisible lines that react to the mouse: thin edges must be caught too."""
@@ -150,7 +152,16 @@ def inline_script() -> str:
         from bokeh.resources import Resources
     except ImportError as error:
         raise missing_extra("bokeh", "page", "A page") from error
-    return "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+    return without_hosts("\n".join(Resources(mode="inline", components=["bokeh"]).js_raw))
+
+
+def without_hosts(script: str) -> str:
+    """A script in which no address names a host, apart from the namespaces of w3.org: BokehJS would load MathJax from one.
+
+    >>> without_hosts('load("https://cdn.example.org/a.js"); svg("http://www.w3.org/2000/svg")')
+    'load("about:blank#/a.js"); svg("http://www.w3.org/2000/svg")'
+    """
+    return _HOST.sub("about:blank#", script)
 
 
 @cache

@@ -1,0 +1,94 @@
+"""`memory=` is a ceiling: what a question holds counts, a target that does not fit is refused before the work."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.nn import GATv2Conv, GCNConv, SAGEConv
+
+import edgewise as ew
+import zoo
+from edgewise.graph.computation_graph import InEdges, reach
+from edgewise.question.memory import LEAST_CEILING, amount, blocks, held_bytes, room, walk_counts
+
+ROOT = Path(__file__).parents[2]
+
+
+def star(leaves, width):
+    """Many nodes that all send to node 0, with wide features."""
+    data = zoo.graph([(leaf, 0) for leaf in range(1, leaves + 1)], leaves + 1)
+    data.x = torch.zeros(leaves + 1, width)
+    return data
+
+
+def chain(conv, width, **options):
+    with torch.random.fork_rng():
+        wide = 4 * options.get("heads", 1)
+        return zoo.Chain(conv(width, 4, **options), conv(wide, 3, **options), act=torch.relu).eval()
+
+
+def posed(model, data, index):
+    return ew.Score(model, data, index)._question
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_target_sees_more_edges_than_walks_lead_to_it(seed):
+    edges = torch.tensor(zoo.random_edges(40, 150, seed)).t()
+    graph = InEdges.of(edges, 40)
+    for steps in (1, 2, 3):
+        near = reach(graph, torch.arange(40), steps)
+        degree = graph.start.diff()[near.node] * (near.hops < steps)
+        seen = torch.bincount(near.target, weights=degree.double(), minlength=40)
+        assert (seen <= walk_counts(graph, steps)).all()
+
+
+def test_every_target_is_in_one_block_and_blocks_keep_to_the_budget():
+    data, model = star(400, 8), chain(GATv2Conv, 8, heads=8)
+    question = posed(model, data, range(401))
+    for memory in (2**16, 2**20, 2**24):
+        sizes = []
+        with question.borrowed():
+            for block in blocks(question, memory, None):
+                question.engine(block)
+                sizes.append(block.tolist())
+                table = 4 * question.lowering.in_edges.num_nodes * len(block)
+                assert len(block) == 1 or question.lowering.last_block_bytes + table <= 1.1 * memory
+        assert [position for block in sizes for position in block] == list(range(401))
+        assert len(sizes) > 1 or memory == 2**24
+
+
+def test_a_pass_that_does_not_fit_is_refused_with_the_budget_that_does():
+    data, model = star(3000, 1500), chain(SAGEConv, 1500, aggr="max")  # not lowered: messages of 1,500 numbers
+    with pytest.raises(ew.SettingError, match=r"memory is 128MB, but one .* Use memory='(\d+)MB'") as refused:
+        ew.explain(model, data, [0], memory="128MB")
+    enough = str(refused.value).split("'")[1]
+    assert len(ew.explain(model, data, [0], memory=enough)) == 1
+    assert len(ew.explain(model, data, [0])) == 1  # without a budget nothing is refused
+
+
+def test_what_a_question_holds_counts():
+    question = posed(chain(GCNConv, 3000), star(3000, 3000), range(10))
+    held = held_bytes(question)
+    assert held >= 3001 * 3000 * 4
+    assert room(question, "512MB") == 512 * 2**20 - held
+    with pytest.raises(ew.SettingError, match="Use memory="):
+        room(question, LEAST_CEILING, more=2**30)
+
+
+def test_amounts_are_read_back():
+    assert amount(130 * 2**20 + 1) == "131MB"
+    assert amount(2000) == "2KB"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak is read from Linux's /proc")
+@pytest.mark.skipif("EDGEWISE_DATA" not in os.environ, reason="needs Cora")
+@pytest.mark.parametrize("model", ["GCN", "GATv2"])
+@pytest.mark.parametrize("case", ["gradient", "occlusion", "gnn_explainer"])
+def test_resident_memory_stays_within_the_budget_on_cora(model, case):
+    command = [sys.executable, "-m", "benchmarks.memory", model, case, "128"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert '"holds": true' in done.stdout, done.stdout
