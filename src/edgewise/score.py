@@ -143,9 +143,9 @@ class Score:
         return Score.of_block(self._question, self.positions[owner : owner + 1])
 
     @property
-    def is_node_task(self) -> bool:
-        """Whether targets are nodes, which are in every subgraph that explains them."""
-        return self._question.task == "node"
+    def task(self) -> str:
+        """What targets are: `"node"`, `"graph"` or `"link"`."""
+        return self._question.task
 
     def ends(self) -> Tensor:
         """`[2, M]`: the two nodes of each edge copy, as in `edge_index`."""

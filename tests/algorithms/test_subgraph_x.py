@@ -164,6 +164,12 @@ def test_a_node_without_edges_is_its_own_subgraph():
     assert (found.nodes.tolist(), found.shapley, len(found.columns)) == ([2], 0.0, 0)
 
 
+def test_a_graph_without_edges_has_an_empty_one():
+    model, data = zoo.GRAPH_BY_NAME["sum_pool"].build(), zoo.GRAPHS["no_edges"]()
+    found = ew.subgraph_x(model, data, task="graph")
+    assert (found.nodes.tolist(), found.shapley, found.proven) == ([], 0.0, True)
+
+
 @pytest.mark.parametrize(("wrong", "words"), [({"max_nodes": 0}, "max_nodes"), ({"task": "link"}, "node, graph")])
 def test_impossible_settings_are_refused(wrong, words):
     _, model, data, _ = node_problem("gcn", "directed")

@@ -151,7 +151,7 @@ def search(score: Score, *, max_nodes: int, beam: int, samples: int, seed: int) 
     """The best connected subgraph of a score's only target."""
     game = NodeGame(score, samples, seed)
     front, complete = game.starts(), True
-    best = _Found(front[0], -math.inf, 0.0)
+    best = _Found(front.new_zeros(game.num_nodes), -math.inf if len(front) else 0.0, 0.0)  # a graph may have no edges
     for size in range(1, min(max_nodes, game.num_nodes) + 1):
         front = front if size == 1 else game.grown(front)
         if not len(front):
@@ -183,11 +183,11 @@ class NodeGame:
 
     def __init__(self, score: Score, samples: int, seed: int) -> None:
         self.score, self.seed, self.samples = score, seed, samples
-        own = [score.index.to(score.owner.device)] if score.is_node_task else []
+        own = [] if score.task == "graph" else [score.index.to(score.owner.device).view(-1)]
         self.nodes = torch.cat([score.ends().view(-1), *own]).unique()
         self.num_nodes = len(self.nodes)
         self._ends = torch.searchsorted(self.nodes, score.ends())  # [2, M]
-        self._explained = torch.searchsorted(self.nodes, own[0]) if own else None
+        self._explained = torch.searchsorted(self.nodes, own[0]) if score.task == "node" else None
         adjacent = torch.eye(self.num_nodes, dtype=torch.bool, device=self.nodes.device)
         adjacent[self._ends[0], self._ends[1]] = adjacent[self._ends[1], self._ends[0]] = True
         self._adjacent, reach = adjacent, adjacent
