@@ -17,6 +17,7 @@ _WHERE = {
     "methods": "edgewise.algorithms.registry",
     "register_method": "edgewise.algorithms.own_methods",
     "best_subgraph": "edgewise.algorithms.eig_search",
+    "subgraph_x": "edgewise.algorithms.subgraph_x",
     "from_pyg": "edgewise.adapters.from_pyg",
     "heal": "edgewise.adapters.heal",
     "EdgewiseExplainer": "edgewise.adapters.to_pyg",
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from edgewise.algorithms.eig_search import best_subgraph as best_subgraph
     from edgewise.algorithms.own_methods import register_method as register_method
     from edgewise.algorithms.registry import methods as methods
+    from edgewise.algorithms.subgraph_x import subgraph_x as subgraph_x
     from edgewise.api.check import check as check
     from edgewise.api.compare import compare as compare
     from edgewise.api.counterfactual import counterfactual as counterfactual

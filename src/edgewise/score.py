@@ -138,6 +138,15 @@ class Score:
         """
         return Score.of_block(self._question, self.positions.repeat(times))
 
+    def single(self, owner: int) -> "Score":
+        """The score of one of these targets alone."""
+        return Score.of_block(self._question, self.positions[owner : owner + 1])
+
+    @property
+    def task(self) -> str:
+        """What targets are: `"node"`, `"graph"` or `"link"`."""
+        return self._question.task
+
     def ends(self) -> Tensor:
         """`[2, M]`: the two nodes of each edge copy, as in `edge_index`."""
         return self._question.ends(self.positions, self.owner, self.edge_id)

@@ -38,6 +38,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def by_auto(settings: Mapping[str, Any]) -> str:
+    """Why `"auto"` chose a method, for the end of a `repr`; empty where the user chose it.
+
+    >>> by_auto({"auto": "gradients can be relied on here."}), by_auto({})
+    (' by auto: gradients can be relied on here.', '')
+    """
+    return f" by auto: {settings['auto']}" if "auto" in settings else ""
+
+
 def columns(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells as lines, each column as wide as its widest cell.
 

@@ -350,6 +350,14 @@ def test_global_random_state_is_left_alone(mine):
     assert torch.equal(before, torch.get_rng_state())
 
 
+def test_auto_is_decided_once_for_all_shards_and_says_why(mine):
+    found = printed("explain", *MINE, "--method", "auto", "--out", "auto.npz")
+    assert found["method"] == "auto"
+    loaded = ew.load("auto.npz")
+    assert loaded.method in ("gradient", "occlusion", "integrated_gradients", "lrp")
+    assert "cosine to occlusion" in loaded.settings["auto"]
+
+
 def test_a_plugin_registers_methods_for_the_command_line(mine, monkeypatch):
     monkeypatch.setattr(registry, "registered_methods", {})
     monkeypatch.setattr(own_methods, "registered_methods", registry.registered_methods)

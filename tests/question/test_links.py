@@ -79,9 +79,7 @@ def test_gradients_are_finite_differences(name):
 
 
 @pytest.mark.parametrize("name", ["gcn, dot", "gin, mlp"])
-@pytest.mark.parametrize(
-    "method", sorted(name for name, row in ew.methods().items() if not (row.is_drawn or row.stepwise))
-)
+@pytest.mark.parametrize("method", SAME_EVERYWHERE)
 def test_every_method_gives_the_same_lowered_by_copies_and_on_the_whole_graph(name, method):
     model, data = make_model(name), link_graph()
     settings = {"epochs": 5} if "explainer" in method else {"samples": 3} if method == "shapley" else {}

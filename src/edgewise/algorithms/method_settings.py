@@ -22,7 +22,7 @@ _OPTIONS = (
     "seed",
 )
 """Arguments of `explain`: a misspelt one arrives here as an unknown setting."""
-_POSITIVE_WHOLE = ("epochs", "steps", "samples", "passes")
+_POSITIVE_WHOLE = ("epochs", "steps", "samples", "passes", "max_nodes", "beam")
 _NUMBERS = ("lr", "edge_size", "edge_ent", "epsilon", "w_base")
 _RANGES: dict[str, dict[str, Any]] = {
     "lr": {"above": 0, "at_most": 1000},

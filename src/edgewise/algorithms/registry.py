@@ -16,6 +16,7 @@ from edgewise.algorithms.gnn_explainer import gnn_explainer, gnn_explainer_fast
 from edgewise.algorithms.gradient import gradient, integrated_gradients, positive_gradient
 from edgewise.algorithms.occlusion import lowered_occlusion, occlusion
 from edgewise.algorithms.shapley import shapley
+from edgewise.algorithms.subgraph_x import subgraph_scores
 from edgewise.algorithms.walk_sums import goat_walks, lrp
 from edgewise.arguments import one_of
 from edgewise.contract import checked
@@ -51,6 +52,8 @@ class Method:
     """`(question, level, memory, **settings)`, instead of `function`: made from walks."""
     outside: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
     """Instead of `function`, for explainers from elsewhere: they take the whole question and run the model themselves."""
+    chooses: bool = False
+    """Whether it stands for another one, which is chosen when a question is asked (`api/method_choice.py`)."""
     stepwise: bool = False
     """Whether it interprets the steps of a lowered program, and refuses models that are run as they are."""
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -64,7 +67,7 @@ class Method:
     @property
     def is_drawn(self) -> bool:
         """Whether nothing is computed and scores are drawn when they are looked at (`random`)."""
-        return self.function is None and self.outside is None and self.walking is None
+        return self.function is None and self.outside is None and self.walking is None and not self.chooses
 
 
 _BY_GRADIENTS = ("gradient", "positive_gradient", "integrated_gradients", "gnn_explainer")
@@ -161,6 +164,16 @@ _ROWS = (
         seeded=True,
         by_edge=True,
     ),
+    Method(
+        "subgraphx",
+        subgraph_scores,
+        "`samples` forward passes for each of `beam` subgraphs of every size, several times over",
+        "Yuan et al., ICML 2021",
+        {"max_nodes": 6, "beam": 32, "samples": 100},
+        levels=("input",),
+        seeded=True,
+    ),
+    Method("auto", None, "measurements on 8 targets, then the method chosen", "docs/which-method.md", chooses=True),
     Method("random", None, "none", "a yardstick: uniform on every edge", seeded=True),
     Method("full", full, "none", "a yardstick: the whole computation graph"),
 )

@@ -117,6 +117,9 @@ def explain_question(
 ) -> Explanation | ExplanationSet:
     """The same for a question that is posed already."""
     chosen, own_settings = _check(method, level, settings, seed, top, stopped, memory, batch_size, progress=progress)
+    if chosen.chooses:
+        chosen = chosen_method(question)
+        own_settings = read_settings(chosen, {})
     if chosen.differentiates and stopped != "keep":
         question.check_slopes()
     budget = read_memory(memory) if batch_size is not None else room(question, memory)
@@ -137,6 +140,13 @@ def explain_question(
     notes = {**question.notes, "seed": seed, "top": top, "way": parts.way, "stopped": stopped}
     found = parts.assemble({**own_settings, **chosen.notes, **notes})
     return found[0] if question.single else found
+
+
+def chosen_method(question: PosedQuestion) -> Method:
+    """The method that `"auto"` stands for here, with the reason among its notes."""
+    from edgewise.api.method_choice import choose_method
+
+    return choose_method(question).method
 
 
 def _check(

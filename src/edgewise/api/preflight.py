@@ -29,12 +29,18 @@ def preflight(question: PosedQuestion, way: str) -> str:
     for name, method in methods().items():
         if method.stepwise and (way != "lowered" or question.task == "link"):
             continue  # it would refuse
+        if method.chooses:
+            continue  # what it costs is what it chooses
         for level in method.levels:
             cost = seconds * _passes(name, level, question, edges, way)
             rows.append((name, level, _short(cost), _megabytes(question, edges)))
             if cost > _SLOW:
                 slow.append(f"{name} ({level})")
     lines.append(columns(rows))
+    lines.append(
+        'Recommended: method="auto". It measures gradients against occlusions on a few targets, takes the method that can be '
+        "relied on here, and says why (docs/which-method.md)."
+    )
     if slow:
         lines.append(f"Slow here: {', '.join(slow)}. Use gradient, or occlusion if it is fast, for a first look.")
     return "\n\n".join(lines)
@@ -172,7 +178,8 @@ def _passes(name: str, level: str, question: PosedQuestion, edges: float, way: s
     players = edges * (question.num_layers if level == "layer" else 1)
     one_each = players / 2 if way != "lowered" else 3.0
     known = {"gnn_explainer": 100.0, "integrated_gradients": 50.0, "occlusion": one_each, "eig_search": one_each}
-    known |= {"shapley": 25.0 * players, "random": 0.01, "full": 0.05, "deep_lift": 4.0, "degree": 1.5 * players}
+    known |= {"shapley": 25.0 * players, "random": 0.01, "full": 0.05}
+    known |= {"deep_lift": 4.0, "degree": 1.5 * players, "subgraphx": 3000.0}
     return known.get(name, 1.0)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from edgewise.api.method_choice import MethodChoice
     from edgewise.question import PosedQuestion
     from edgewise.results.comparison import Comparison
     from edgewise.results.counterfactual_set import Counterfactual, CounterfactualSet
@@ -185,6 +186,13 @@ class Question:
         from edgewise.api.explain import explain_question
 
         return explain_question(self._fresh(), method=method, level=level, **{**self._sizes, **options})
+
+    @checked
+    def choose_method(self) -> MethodChoice:
+        """The method that `explain(method="auto")` takes here, with the reason and what was measured."""
+        from edgewise.api.method_choice import choose_method
+
+        return choose_method(self._fresh())
 
     @checked
     def walks(self, k: int = 1, **options: Any) -> WalkSet | list[WalkSet]:

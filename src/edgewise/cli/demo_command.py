@@ -27,7 +27,8 @@ EPILOG = """Example:
 
 edgewise demo --nodes 100 --out demo-output"""
 
-LEFT_OUT = ("shapley", "degree")  # passes for every edge of a thousand nodes take longer than everything else together
+LEFT_OUT = ("shapley", "degree", "subgraphx")
+"""Passes for every edge, or many for every node, take longer than everything else together."""
 REFERENCES = ("positive_gradient", "occlusion")
 """The methods that the others are compared with."""
 WALK_SEEDS = 5

@@ -142,16 +142,18 @@ def _explain(session: "Session", how: ExplainOptions) -> "list[ew.ExplanationSet
     Each shard is one call of `ew.explain`, which decides itself how many targets fit the memory.
     """
     import edgewise as ew
+    from edgewise.cli.method_option import method_for
     from edgewise.jobs.explanation_work import ExplanationWork
 
     question = session.question
+    method = method_for(question, how.method, how.level, session.voice)
 
     def explain_some(positions: slice) -> ew.ExplanationSet:
         found = ew.explain(
             question.model,
             question.graphs.data,
             question.targets(positions),
-            method=how.method,
+            method=method,
             level=how.level,
             top=how.top,
             target=question.classes_of(positions),
@@ -162,7 +164,7 @@ def _explain(session: "Session", how: ExplainOptions) -> "list[ew.ExplanationSet
         assert isinstance(found, ew.ExplanationSet)  # a list was asked for
         return found
 
-    work = ExplanationWork(explain_some, question.stored_index, how.method, how.level)
+    work = ExplanationWork(explain_some, question.stored_index, method.name, how.level)
     return session.work(how.method, f"{how.method} ({how.level})", work)
 
 

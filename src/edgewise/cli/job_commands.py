@@ -115,6 +115,7 @@ def _again(folder: Path, report: dict[str, Any], *, retry: bool) -> None:
 def _work(asked: CommonOptions, out: Path, how: dict[str, Any], *, retry: bool) -> None:
     """Read everything, do what is left, and say how far it is."""
     import edgewise as ew
+    from edgewise.cli.method_option import method_for
     from edgewise.cli.read.cli_question import read_question
     from edgewise.jobs.explanation_job import JobQuestion, work_off
     from edgewise.jobs.job_folder import refuse_other_folder
@@ -125,10 +126,11 @@ def _work(asked: CommonOptions, out: Path, how: dict[str, Any], *, retry: bool) 
     refuse_other_folder(out)
     voice = Voice(quiet=asked.quiet)
     question = read_question(asked, voice)
+    method = method_for(question, how["method"], how["level"], voice)
 
     def explain_some(positions: slice) -> ew.ExplanationSet:
         found = ew.explain(
-            question.model, question.graphs.data, question.targets(positions), method=how["method"],
+            question.model, question.graphs.data, question.targets(positions), method=method,
             level=how["level"], top=how["top"], target=question.classes_of(positions), seed=asked.seed,
             **question.options, **how["settings"],
         )  # fmt: skip
@@ -138,7 +140,7 @@ def _work(asked: CommonOptions, out: Path, how: dict[str, Any], *, retry: bool) 
     identity = {"kind": "command line", "question": story_of(asked, **how), "hashes": dict(question.hashes)}
     costs = costs_of(question.graphs.data, question.index, question.graphs.task)
     job = JobQuestion(
-        {**identity, "versions": versions()}, question.stored_index, costs, how["method"], how["level"], explain_some,
+        {**identity, "versions": versions()}, question.stored_index, costs, method.name, how["level"], explain_some,
         {"cwd": os.getcwd()},
     )  # fmt: skip
     try:

@@ -22,7 +22,7 @@ from edgewise.errors import EdgewiseError, SettingError
 
 METHODS = (
     *("gradient", "positive_gradient", "occlusion", "gnn_explainer", "gnn_explainer_fast", "integrated_gradients"),
-    *("deep_lift", "degree", "lrp", "goat_walks", "eig_search", "shapley", "random", "full"),
+    *("deep_lift", "degree", "lrp", "goat_walks", "eig_search", "shapley", "subgraphx", "auto", "random", "full"),
 )
 FEATURE_METHODS = ("gradient", "gradient_x_input", "occlusion", "integrated_gradients", "cam", "grad_cam")
 PAGE_METHODS = ("gradient", "positive_gradient", "occlusion", "gnn_explainer", "random")
@@ -35,7 +35,7 @@ SEARCHES = ("exact", "dag", "amp_ave", "amp_ave_additive", "emp_neu", "exhaustiv
 SIGNS = ("positive", "negative", "magnitude")
 PLANTED = (
     *("infection", "negative_evidence", "negative_evidence_multiclass"),
-    *("ba_shapes", "tree_cycles", "tree_grid", "ba_2motifs"),
+    *("ba_shapes", "tree_cycles", "tree_grid", "ba_2motifs", "toxic_groups"),
 )
 """Data sets that are generated, with a known right explanation."""
 REAL = ("Cora", "CiteSeer", "PubMed", "Cornell", "Texas", "Wisconsin", "MUTAG", "PROTEINS")

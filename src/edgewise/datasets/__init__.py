@@ -17,6 +17,7 @@ from edgewise.datasets.infection import (
     infection_paths,
     planted_infection,
 )
+from edgewise.datasets.molecules import toxic_groups
 from edgewise.datasets.motifs import ba_2motifs, ba_shapes, tree_cycles, tree_grid
 from edgewise.datasets.negative_evidence import negative_evidence
 from edgewise.datasets.planted_data import PlantedData, Trained
@@ -41,6 +42,7 @@ _MAKERS: dict[str, Callable[[int], PlantedData]] = {
     "tree_cycles": tree_cycles,
     "tree_grid": tree_grid,
     "ba_2motifs": ba_2motifs,
+    "toxic_groups": toxic_groups,
 }
 
 

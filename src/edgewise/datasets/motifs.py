@@ -139,15 +139,19 @@ class GraphMotifs(PlantedData):
         return [self.planted[graph] for graph in index.tolist()]
 
     def _train(self, seed: int) -> Trained:
-        """A pooled GraphSAGE on batches of the training graphs."""
+        """A pooled model on batches of the training graphs."""
 
         def losses(model: nn.Module) -> Iterator[Tensor]:
             for part in self.training[torch.randperm(len(self.training))].split(BATCH):
                 batch = Batch.from_data_list([self.data[i] for i in part.tolist()])
                 yield F.cross_entropy(model(batch.x, batch.edge_index, batch.batch), batch.y)
 
-        model = fit(lambda: PooledSAGE(2), losses, seed=seed, epochs=GRAPH_EPOCHS, last_lr=0.0)
+        model = fit(self._make, losses, seed=seed, epochs=GRAPH_EPOCHS, last_lr=0.0)
         return Trained(model, *(self._accuracy(model, part) for part in (self.training, self.test)))
+
+    def _make(self) -> nn.Module:
+        """The untrained model."""
+        return PooledSAGE(2)
 
     @torch.no_grad()
     def _accuracy(self, model: nn.Module, part: Tensor) -> float:

@@ -10,7 +10,7 @@ from torch_geometric.data import Data, HeteroData
 
 from edgewise.algorithms.method_settings import read_settings
 from edgewise.algorithms.registry import Method, find_method
-from edgewise.api.explain import explain
+from edgewise.api.explain import chosen_method, explain
 from edgewise.arrays import plain_index
 from edgewise.contract import checked
 from edgewise.errors import InputError
@@ -104,6 +104,9 @@ def run(
     how: dict[str, Any] = {"method": method, "level": level, "top": top, "seed": seed, **settings}
     sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
     posed = pose(model, data, index, target=target, **asked)
+    if find_method(method, level).chooses:  # once, for all shards
+        how["method"] = method = chosen_method(posed)
+        own = read_settings(method, {})
     targets, types = posed.index, posed.types
     if len(targets) == 0:
         raise InputError("`index` must name at least one target, got none. Use index=range(10), for example.")

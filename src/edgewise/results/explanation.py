@@ -18,6 +18,7 @@ from edgewise.errors import InputError
 from edgewise.results.ranked_rows import Ranked, TopEdge, TopStep
 from edgewise.results.result_verbs import ResultVerbs
 from edgewise.student_intervals import student_quantile
+from edgewise.text import by_auto
 
 if TYPE_CHECKING:
     from edgewise.results.subgraph import Subgraph
@@ -288,7 +289,5 @@ class Explanation(ResultVerbs):
 
     def __repr__(self) -> str:
         shape = "×".join(map(str, self.scores.shape))
-        return (
-            f"Explanation({self.method}, {self.level} level, index={self.index}, target={self.target}, "
-            f"value={self.value:.4g}, scores {shape}, {int((self.scores != 0).sum())} not zero)"
-        )
+        about = f"{self.level} level, index={self.index}, target={self.target}, value={self.value:.4g}, scores {shape}"
+        return f"Explanation({self.method}, {about}, {int((self.scores != 0).sum())} not zero){by_auto(self.settings)}"

@@ -23,6 +23,7 @@ from edgewise.results.explanation import Explanation
 from edgewise.results.ranked_rows import RankedSets
 from edgewise.results.result_verbs import ResultVerbs
 from edgewise.results.typed_explanation import TypedExplanation
+from edgewise.text import by_auto
 
 MOST_FIGURES = 20
 """Pictures that a set draws at once."""
@@ -205,7 +206,8 @@ class ExplanationSet(ResultVerbs):
 
     def __repr__(self) -> str:
         entries = "drawn on demand" if self.edges is None else f"{len(self.edges)} scores"
-        return f"ExplanationSet({self.method}, {self.level} level, {len(self)} targets, {entries})"
+        about = f"{self.method}, {self.level} level, {len(self)} targets, {entries}"
+        return f"ExplanationSet({about}){by_auto(self.settings)}"
 
 
 Sequence.register(ExplanationSet)  # not a base class: its method `index` would stand in the way of the field

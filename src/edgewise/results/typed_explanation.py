@@ -12,7 +12,7 @@ from edgewise.errors import InputError
 from edgewise.graph.type_table import TypeTable
 from edgewise.results.explanation import Explanation
 from edgewise.results.ranked_rows import Ranked, TypedTopEdge, TypedTopStep
-from edgewise.text import read_labels, target_in_words, typed_name
+from edgewise.text import by_auto, read_labels, target_in_words, typed_name
 
 if TYPE_CHECKING:
     from edgewise.results.typed_subgraph import TypedSubgraph
@@ -217,7 +217,7 @@ class TypedExplanation(Explanation):
         count = int((self.flat.scores != 0).sum())
         return (
             f"TypedExplanation({self.method}, {self.level} level, index={self.index}, target={self.target}, "
-            f"value={self.value:.4g}, {len(self.types.edges)} edge types, {count} scores not zero)"
+            f"value={self.value:.4g}, {len(self.types.edges)} edge types, {count} scores not zero){by_auto(self.settings)}"
         )
 
 

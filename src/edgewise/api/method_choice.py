@@ -1,0 +1,236 @@
+"""`method="auto"`: which method explains this model here, by measurements on a few targets.
+
+Gradients are measured against occlusions, and along the way from no edges to all edges: do they agree, keep their signs, and
+not fade? If so, the gradient it is. Otherwise occlusion, integrated gradients and LRP-γ are tried on the same targets, and the
+one whose best edges decide most is taken: with them alone the explained number stays high, without them it falls.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.algorithms.eig_search import read_scores
+from edgewise.algorithms.gradient import gradients_at_one, weight_gradients
+from edgewise.algorithms.occlusion import Repeated, players
+from edgewise.algorithms.registry import Method, find_method
+from edgewise.arrays import occurrence, plain_index
+from edgewise.contract import checked
+from edgewise.errors import EdgewiseError, ModelError
+from edgewise.question import PosedQuestion
+from edgewise.score import Score
+from edgewise.text import counted
+
+TARGETS = 8
+"""On how many targets is measured, at most."""
+AGREEMENT, FLIPS, SATURATION = 0.95, 0.05, 0.5
+"""The gradient is taken from this cosine to occlusion on, up to this share of flips, and up to this saturation."""
+_STEPS = 5  # points between no edges and all edges
+_SHARES = (0.05, 0.1, 0.2, 0.4)  # of a target's edges that are kept alone, or left out
+_AS_GOOD = 0.02  # by how much of the best one's gain a cheaper method may be worse
+_INCOMPLETE = 0.05  # how far the scores of integrated gradients may be from z(1) − z(0)
+CANDIDATES: Mapping[str, Mapping[str, Any]] = {
+    "occlusion": {},
+    "integrated_gradients": {},
+    "lrp": {"rule": "lrp-gamma"},
+}
+"""What is tried where the gradient is not taken: the cheaper first, of equals the first is taken."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was measured, over all edges of the measured targets."""
+
+    targets: int
+    edges: int
+    """Edges that can reach a measured target, over all of them."""
+    agreement: float
+    """Mean cosine of gradients and occlusions; NaN where all of one are zero."""
+    flips: float
+    """The share of the gradient, by size, on edges whose sign changes between no edges and all edges."""
+    saturation: float
+    """How much smaller gradients are with all edges than on the way there: 0 not at all, 1 they vanish."""
+    completeness: float
+    """The sum of occlusions over z(1) − z(0): 1 where edges neither share nor repeat their effects."""
+    gap: float = 0.0
+    """How far integrated gradients, where they were tried, are from adding up to z(1) − z(0), as a share of it."""
+    gains: Mapping[str, float] = field(default_factory=dict)
+    """Of each method that was tried: what its best edges keep minus what is left without them, in units of |z(1) − z(0)|."""
+
+
+@dataclass(frozen=True)
+class MethodChoice:
+    """A method, its settings, and why it was chosen."""
+
+    name: str
+    settings: Mapping[str, Any]
+    why: str
+    evidence: Evidence | None
+
+    @property
+    def method(self) -> Method:
+        """The method as `explain` takes it: with these settings as its defaults, and the reason among its notes."""
+        found = find_method(self.name, "input")
+        return replace(found, settings={**found.settings, **self.settings}, notes={**found.notes, "auto": self.why})
+
+    def __repr__(self) -> str:
+        given = "".join(f", {name}={value!r}" for name, value in self.settings.items())
+        return f"MethodChoice({self.name}{given}: {self.why})"
+
+
+@checked
+def choose_method(question: PosedQuestion) -> MethodChoice:
+    """The method for a question, measured on some of its targets."""
+    try:
+        question.check_slopes()
+    except ModelError:
+        return MethodChoice("occlusion", {}, "gradients are stopped inside the model, and occlusion needs none.", None)
+    some = _sample(question)
+    with some.borrowed():
+        score = Score.of_block(some, torch.arange(len(some.index)))
+        return decide(_measure(some, score))
+
+
+def _sample(question: PosedQuestion) -> PosedQuestion:
+    """The question about a few of its targets, spread over all of them; which ones does not depend on their order."""
+    total = len(question.index)
+    if total <= TARGETS:
+        return question
+    order = question.keys(torch.arange(total)).argsort(stable=True)
+    places = order[torch.linspace(0, total - 1, TARGETS).round().long()]
+    listed: Any = plain_index(question.index[places])
+    types = question.types
+    index = types.asked(listed) if types is not None and types.explained else listed
+    return question.of(index, question.target.column[places.to(question.target.column.device)].cpu())
+
+
+# --- What is measured ---------------------------------------------------------------------------------------------------
+
+
+def _measure(question: PosedQuestion, score: Score) -> Evidence:
+    inside = players(score, "input")[0]
+    gradient = torch.where(inside, gradients_at_one(score)[0].sum(dim=0), 0.0)  # [M]
+    occlusion = _scores(question, score, "occlusion", {})
+    assert occlusion is not None  # every model can be occluded
+    flips, saturation = _path(score, gradient)
+    cosine = _cosines(gradient, occlusion, score)
+    with torch.no_grad():
+        change = score(score.ones()) - score(torch.zeros_like(score.ones()))
+    size = float(change.abs().sum()) or 1.0
+    evidence = Evidence(
+        targets=score.num_targets,
+        edges=int(inside.sum()),
+        agreement=float(cosine.nanmean()),
+        flips=flips,
+        saturation=saturation,
+        completeness=float((_per_target(occlusion, score) * change.sign()).sum()) / size,
+    )
+    if _gradient_will_do(evidence):
+        return evidence
+    found = {name: _scores(question, score, name, given) for name, given in CANDIDATES.items() if name != "occlusion"}
+    found = {"occlusion": occlusion, **found}
+    path = found["integrated_gradients"]
+    gap = 0.0 if path is None else float((_per_target(path, score) - change).abs().sum()) / size
+    if gap > _INCOMPLETE:
+        del found["integrated_gradients"]
+    gains = {name: float(_gain(score, one).sum()) / size for name, one in found.items() if one is not None}
+    return replace(evidence, gap=gap, gains=gains)
+
+
+def _scores(question: PosedQuestion, score: Score, name: str, settings: Mapping[str, Any]) -> Tensor | None:
+    """`[M]`: a method's scores of the edge copies; None if it refuses this model."""
+    from edgewise.api.explain import explain_question
+
+    try:
+        found = explain_question(question, method=name, **settings)
+    except EdgewiseError:
+        return None
+    return read_scores(found).of_copies(score).to(score.owner.device).double()
+
+
+def _per_target(values: Tensor, score: Score) -> Tensor:
+    return values.new_zeros(score.num_targets).index_add_(0, score.owner, values)
+
+
+def _cosines(first: Tensor, second: Tensor, score: Score) -> Tensor:
+    """`[targets]`; NaN where one of the two is zero."""
+    first, second = first.double(), second.double()
+    products = (_per_target(pair, score) for pair in (first * second, first.square(), second.square()))
+    both, one, other = products
+    return both / (one.sqrt() * other.sqrt())
+
+
+def _path(score: Score, gradient: Tensor) -> tuple[float, float]:
+    """(flips, saturation): gradients at ω = 1 against those at some ω = (t, …, t) below it."""
+    nodes, shares = np.polynomial.legendre.leggauss(_STEPS)
+    size, flipped = torch.zeros_like(gradient), torch.zeros_like(gradient, dtype=torch.bool)
+    for node, share in zip((nodes + 1) / 2, shares / 2, strict=True):
+        edge = weight_gradients(score, score.ones() * float(node), None)[0].sum(dim=0)
+        size += edge.abs() * float(share)
+        noise = 1e-3 * float(edge.abs().max()) if edge.numel() else 0.0
+        flipped |= (edge * gradient < 0) & (edge.abs() > noise)
+    total, before = float(gradient.abs().sum()), float(size.sum())
+    flips = float(gradient.abs()[flipped].sum()) / total if total > 0 else 0.0
+    return flips, max(0.0, 1 - total / before) if before > 0 else 0.0
+
+
+@torch.no_grad()
+def _gain(score: Score, values: Tensor) -> Tensor:
+    """`[targets]`: the mean, over some sizes, of z with a target's best edges alone minus z without them."""
+    inside = players(score, "input")[0]
+    order = torch.where(inside, values, -torch.inf).argsort(descending=True, stable=True)
+    rank = torch.empty_like(order)
+    rank[order] = occurrence(score.owner[order])
+    count = torch.bincount(score.owner[inside], minlength=score.num_targets)  # [targets]
+    repeated, rows = Repeated(score, 2 * len(_SHARES)), []
+    for turns in torch.arange(2 * len(_SHARES), device=rank.device).split(repeated.times):
+        share = torch.tensor(_SHARES, device=rank.device)[turns // 2].view(-1, 1)
+        best = rank < (share * count).ceil()[:, score.owner]  # [turns, M]
+        on = (best ^ (turns % 2 == 1).view(-1, 1)) | ~inside
+        weight = on.to(score.target.truth.dtype).unsqueeze(1).expand(-1, score.num_layers, -1)
+        rows.append(repeated.rows(repeated.score(repeated.weights(weight)), len(turns)))
+    found = torch.cat(rows)
+    return (found[0::2] - found[1::2]).mean(dim=0)
+
+
+# --- What follows from it -----------------------------------------------------------------------------------------------
+
+
+def _gradient_will_do(seen: Evidence) -> bool:
+    agrees = seen.edges == 0 or seen.agreement >= AGREEMENT
+    return agrees and seen.flips <= FLIPS and seen.saturation <= SATURATION
+
+
+def decide(seen: Evidence) -> MethodChoice:
+    """The method that the evidence speaks for, with the reason in words.
+
+    >>> seen = Evidence(8, 100, agreement=0.99, flips=0.01, saturation=0.0, completeness=1.0)
+    >>> decide(seen).name
+    'gradient'
+    >>> decide(replace(seen, agreement=0.3, gains={"occlusion": 0.9, "integrated_gradients": 1.1})).name
+    'integrated_gradients'
+    """
+    on = f"on {counted(seen.targets, 'target')}"
+    measured = (
+        f"cosine to occlusion {seen.agreement:.2f}, {seen.flips:.0%} flips, saturation {seen.saturation:.2f}, {on}"
+    )
+    if seen.edges == 0:
+        return MethodChoice("gradient", {}, "no edge can reach these targets.", seen)
+    if _gradient_will_do(seen):
+        return MethodChoice("gradient", {}, f"gradients can be relied on here ({measured}).", seen)
+    bad = [
+        *(["they differ from occlusions"] if not seen.agreement >= AGREEMENT else []),
+        *(["they change their signs"] if seen.flips > FLIPS else []),
+        *(["they are saturated"] if seen.saturation > SATURATION else []),
+    ]
+    best = max(seen.gains.values())
+    allowed = best - _AS_GOOD * abs(best)
+    name = next(one for one, gain in seen.gains.items() if gain >= allowed)
+    tried = ", ".join(f"{one} {gain:.2f}" for one, gain in seen.gains.items())
+    why = f"gradients cannot be relied on here: {' and '.join(bad)} ({measured}); what the best edges decide: {tried}."
+    if seen.gap > _INCOMPLETE:
+        why += f" Integrated gradients were left out: they miss z(1) − z(0) by {seen.gap:.0%}."
+    return MethodChoice(name, dict(CANDIDATES[name]), why, seen)

@@ -1,0 +1,28 @@
+"""`--method auto`: decided once, before the targets are cut into shards, so that all of them get the same method."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edgewise.algorithms.registry import Method
+    from edgewise.cli.read.cli_question import CliQuestion
+    from edgewise.cli.terminal import Voice
+
+
+def method_for(question: CliQuestion, name: str, level: str, voice: Voice) -> Method:
+    """The method of that name; of `auto` the one that it stands for here, which `voice` tells with the reason."""
+    from edgewise.algorithms.registry import find_method
+
+    found = find_method(name, level)
+    if not found.chooses:
+        return found
+    import edgewise as ew
+
+    everything = question.targets(slice(None))
+    ask = ew.Question(
+        question.model, question.graphs.data, everything, target=question.classes, **question.options
+    )  # fmt: skip
+    chosen = ask.choose_method()
+    voice.note(f"auto: {chosen.name}; {chosen.why}")
+    return chosen.method

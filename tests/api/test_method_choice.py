@@ -1,0 +1,160 @@
+"""`method="auto"`: what is measured, what follows from it, and that every door gives the method that was chosen."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.nn import SAGEConv
+
+import edgewise as ew
+import zoo
+from checks import assert_close, node_problem, scores_of
+from edgewise.api.method_choice import TARGETS, Evidence, _gain, decide
+from edgewise.score import Score
+from typed_zoo import typed_model
+
+GOOD = Evidence(8, 100, agreement=0.99, flips=0.01, saturation=0.0, completeness=1.0)
+GAINS = {"occlusion": 0.50, "integrated_gradients": 0.80, "lrp": 0.79}
+
+
+def test_gradients_that_agree_keep_their_signs_and_do_not_fade_are_taken():
+    assert decide(GOOD).name == "gradient"
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"agreement": 0.5}, "differ from occlusions"),
+        ({"agreement": float("nan")}, "differ from occlusions"),
+        ({"flips": 0.2}, "change their signs"),
+        ({"saturation": 0.9}, "saturated"),
+    ],
+)
+def test_otherwise_the_method_whose_edges_decide_most_is_taken_and_the_reason_is_told(change, word):
+    choice = decide(replace(GOOD, gains=GAINS, **change))
+    assert choice.name == "integrated_gradients"
+    assert word in choice.why
+    assert "0.80" in choice.why
+
+
+def test_of_methods_that_are_about_as_good_the_cheaper_one_is_taken():
+    assert decide(replace(GOOD, flips=0.5, gains={**GAINS, "occlusion": 0.795})).name == "occlusion"
+    choice = decide(replace(GOOD, flips=0.5, gains={**GAINS, "lrp": 1.5}))
+    assert (choice.name, choice.settings) == ("lrp", {"rule": "lrp-gamma"})
+    assert choice.method.settings["rule"] == "lrp-gamma"
+
+
+def test_a_linear_network_gets_gradients_and_a_bent_one_the_better_of_the_others():
+    data = zoo.GRAPHS["everything"]()
+    linear = zoo.randomise(zoo.chain(zoo.LINEAR_CONVS["gcn"], 1), 0)
+    found = ew.explain(linear, data, method="auto")
+    assert found.method == "gradient"
+    assert "cosine to occlusion 1.00, 0% flips" in found.settings["auto"]
+    _, model, data, _ = node_problem("gin", "everything")
+    ask = ew.Question(model, data)
+    choice = ask.choose_method()
+    gains = choice.evidence.gains
+    assert set(gains) == {"occlusion", "integrated_gradients", "lrp"}
+    assert gains[choice.name] >= 0.98 * max(gains.values())
+    why = ask.explain("auto")
+    assert why.method == choice.name
+    assert why.settings["auto"] == choice.why
+    assert choice.why in repr(why)
+    assert choice.why in repr(why[0])
+    assert_close(scores_of(why), scores_of(ask.explain(choice.name, **choice.settings)), 1e-12)
+
+
+def test_the_gain_is_what_the_best_edges_keep_minus_what_is_left_without_them():
+    _, model, data, numbers = node_problem("gcn", "directed")
+    score = Score(model, data, index=[4, 1])
+    values = ew.explain(model, data, index=[4, 1], method="occlusion")
+    flat = torch.stack([values[int(o)].scores[e] for o, e in zip(score.owner, score.edge_id, strict=True)])
+    edge, own = numbers.ones()
+    for position, node in enumerate((4, 1)):
+        mine = score.edge_id[score.owner == position]
+        order = mine[values[position].scores[mine].argsort(descending=True, stable=True)]
+        expected = 0.0
+        for share in (0.05, 0.1, 0.2, 0.4):
+            best = order[: -int(-share * len(order) // 1)]
+            alone, without = torch.zeros_like(edge), edge.clone()
+            alone[:, best], without[:, best] = 1.0, 0.0
+            alone[:, [e for e in range(edge.size(1)) if e not in mine.tolist()]] = 1.0
+            with torch.no_grad():
+                expected += float(numbers(alone, own)[node] - numbers(without, own)[node]) / 4
+        assert float(_gain(score, flat)[position]) == pytest.approx(expected, abs=1e-9)
+
+
+def test_which_targets_are_measured_does_not_depend_on_their_order():
+    _, model, _, _ = node_problem("gcn", "directed")
+    generator = torch.Generator().manual_seed(0)
+    data = zoo.graph([tuple(pair) for pair in torch.randint(40, (120, 2), generator=generator).tolist()], 40)
+    ask = ew.Question(model, data)
+    there, back = ask.choose_method(), ask.of(list(range(39, -1, -1))).choose_method()
+    assert there.evidence.targets == TARGETS
+    assert there == back
+
+
+def test_no_edges_and_one_target_are_no_problem():
+    model = zoo.BY_NAME["gcn"].build()
+    assert "no edge" in ew.explain(model, zoo.GRAPHS["no_edges"](), 0, method="auto").settings["auto"]
+    assert ew.Question(model, zoo.GRAPHS["directed"](), 4).choose_method().evidence.targets == 1
+
+
+def test_stopped_gradients_are_answered_by_occlusion():
+    class Stopped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = (SAGEConv(*size, aggr="max") for size in ((zoo.FEATURES, 4), (4, zoo.CLASSES)))
+
+        def forward(self, x, edge_index):
+            return self.two(self.one(x, edge_index).detach().tanh(), edge_index)
+
+    found = ew.explain(zoo.randomise(Stopped()), zoo.GRAPHS["directed"](), 4, method="auto")
+    assert found.method == "occlusion"
+    assert "stopped" in found.settings["auto"]
+
+
+@pytest.mark.parametrize("case_name", ["sage_max", pytest.param("layer_norm_of_graphs", marks=pytest.mark.slow)])
+@pytest.mark.filterwarnings("ignore::edgewise.errors.LocalityWarning")
+def test_models_that_are_run_as_they_are_have_a_choice_too(case_name):
+    case = zoo.BY_NAME[case_name]
+    found = ew.explain(case.build(), zoo.GRAPHS["everything_once"](), method="auto")
+    assert found.method in ("gradient", "occlusion", "integrated_gradients")
+
+
+def test_typed_graphs_have_one_and_nothing_is_touched():
+    model, data = typed_model("to_hetero sage", 6)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    found = ew.explain(model, data, ("movie", [0, 3]), method="auto")
+    assert found.method in ("gradient", "occlusion", "integrated_gradients")
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+
+
+def test_it_has_no_settings_of_its_own_and_both_levels():
+    _, model, data, _ = node_problem("gcn", "directed")
+    assert ew.explain(model, data, 4, method="auto", level="layer").scores.shape == (3, data.edge_index.size(1))
+    with pytest.raises(ew.SettingError, match="auto has no setting 'steps'"):
+        ew.explain(model, data, 4, method="auto", steps=9)
+
+
+def test_all_shards_of_a_job_get_the_same_method(tmp_path):
+    _, model, data, _ = node_problem("gin", "directed")
+    expected = ew.explain(model, data, [4, 1], method="auto")
+    for _ in range(2):  # the second run finds everything done
+        job = ew.jobs.run(model, data, [4, 1], method="auto", out=tmp_path / "job")
+        assert job[1].method == expected.method
+        assert job[1].settings["auto"] == expected.settings["auto"]
+
+
+def test_it_can_be_compared_with_others():
+    _, model, data, _ = node_problem("gin", "directed")
+    ask = ew.Question(model, data, [4, 1])
+    found = ask.compare(methods=["auto", ask.choose_method().name], levels="input", yardsticks=False)
+    assert found.running[0].method == "auto"
+    assert found.pair("auto", found.running[1].method).mean == pytest.approx(1.0)
+
+
+def test_the_preflight_recommends_it():
+    _, model, data, _ = node_problem("gcn", "directed")
+    assert 'Recommended: method="auto"' in str(ew.Question(model, data, 4))
