@@ -57,6 +57,7 @@ _ROWS = (
     Experiment("regularisation", "What the regularisers of GNNExplainer do", "regularisation"),
     Experiment("theorems", "Propositions and corollaries on random networks", "theorems"),
     Experiment("beyond", "What Edgewise adds", "beyond"),
+    Experiment("smallest-flip", "How far are explanations from the smallest flip?", "smallest_flip"),
 )
 EXPERIMENTS = {row.name: row for row in _ROWS}
 

@@ -15,7 +15,19 @@ from edgewise.algorithms import own_methods, registry
 from edgewise.cli import options
 from edgewise.cli.options import CommonOptions, one_pair_each
 
-COMMANDS = ("explain", "walks", "features", "compare", "check", "ask", "job", "methods", "demo", "reproduce")
+COMMANDS = (
+    "explain",
+    "walks",
+    "features",
+    "counterfactual",
+    "compare",
+    "check",
+    "ask",
+    "job",
+    "methods",
+    "demo",
+    "reproduce",
+)
 
 
 @pytest.fixture
@@ -90,14 +102,22 @@ def test_every_command_of_the_documentation_can_be_typed():
 
     import typer.main
 
-    from edgewise.cli import demo_command, explain_command, features_command, question_commands, walks_command
+    from edgewise.cli import (
+        counterfactual_command,
+        demo_command,
+        explain_command,
+        features_command,
+        question_commands,
+        walks_command,
+    )
     from edgewise.cli.app import METHODS_EPILOG, app
     from edgewise_paper import command
 
     pages = [ROOT / "docs" / "command-line.md", ROOT / "docs" / "reproduce.md", ROOT / "README.md"]
     texts = [page.read_text(encoding="utf-8") for page in pages]
     asking = (question_commands.ASK_EPILOG, question_commands.COMPARE_EPILOG, question_commands.CHECK_EPILOG)
-    others = [module.EPILOG for module in (demo_command, explain_command, features_command, walks_command, command)]
+    modules = (demo_command, explain_command, features_command, counterfactual_command, walks_command, command)
+    others = [module.EPILOG for module in modules]
     texts += [text.replace("\n--", " --") for text in (*asking, *others, METHODS_EPILOG)]
     group = typer.main.get_command(app)
     context = group.make_context("edgewise", ["methods"])
@@ -238,6 +258,26 @@ def test_walks_prints_what_the_library_says(mine):
     assert found["exact"] is True
     assert " → ".join(map(str, expected[0].nodes)) in call("walks", *MINE, "--index", "4", "--sign", "magnitude").stdout
     assert "search 'fast'" in error("walks", *MINE, "--search", "fast")
+
+
+def test_counterfactual_prints_what_the_library_says_and_writes_a_row_for_each_target(mine, tmp_path):
+    data = ring()
+    said = printed("counterfactual", *MINE, "--index", "1,4", "--undirected", "--budget", "5000")
+    found = ew.counterfactual(mine, data, [1, 4], undirected=True, budget=5000)
+    for one, flip in zip(said["targets"], found, strict=True):
+        assert (one["status"], one["edges"], one["flips_to"]) == (flip.status, list(flip.edges), flip.flips_to)
+        assert one["sentence"].startswith(("Without", "No set"))
+    assert said["counts"] == found.counts()
+    call("counterfactual", *MINE, "--index", "1,4", "--undirected", "--out", tmp_path / "flips.csv")
+    lines = (tmp_path / "flips.csv").read_text().splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("index,name,class_name,status,size")
+    assert (tmp_path / "flips.json").exists()
+    assert "smallest changes" in call("counterfactual", *MINE, "--index", "1", "--to", "2", "--by", "removal").stdout
+    assert "0 to 2" in error("counterfactual", *MINE, "--index", "1", "--to", "7")
+    assert "number of a class" in error("counterfactual", *MINE, "--index", "1", "--to", "fraud")
+    assert "weight" in error("counterfactual", *MINE, "--index", "1", "--by", "magic")
+    assert ".csv or .parquet" in error("counterfactual", *MINE, "--index", "1", "--out", tmp_path / "flips.npz")
 
 
 def test_features_prints_what_the_library_says_and_writes_every_score(mine, tmp_path):

@@ -16,10 +16,11 @@ from command_line import MINE, workshop
 from edgewise.cli.app import app
 
 EXAMPLES = int(os.environ.get("EDGEWISE_FUZZ", "40"))
-COMMANDS = ("explain", "walks", "features", "check", "compare", "ask")
+COMMANDS = ("explain", "walks", "features", "counterfactual", "check", "compare", "ask")
 OPTIONS = (
     "--index", "--target", "--task", "--mode", "--of", "--output", "--method", "--level", "--set", "--seed", "--top",
     "--memory", "--batch-size", "--device", "--link", "--out", "--model", "--data", "--weights", "--sign", "--search", "--rule",
+    "--to", "--by", "--threshold", "--seconds", "--budget", "--size",
 )  # fmt: skip
 VALUES = (
     "", "nope", "-1", "0", "3", "1.5", "nan", "10" * 20, "a" * 300, "\x1b[31m", "é→", "seed=4", "epochs=0", "3:17", "3-1",

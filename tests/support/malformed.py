@@ -94,6 +94,7 @@ class Problem:
         self.feature_set = ew.features(self.model, self.data, [0, 3])
         self.score = ew.Score(self.model, self.data, [2])
         self.checked = ew.check(self.model, self.data, [0, 3])
+        self.flip = ew.counterfactual(self.model, self.data, 2)
 
     def calls(self) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         """From a name to a function and arguments with which it works."""
@@ -108,6 +109,7 @@ class Problem:
             "shapley": (ew.explain, {**asked, "method": "shapley", "samples": 2}),
             "lrp": (ew.explain, {**asked, "method": "lrp"}),
             "features": (ew.features, asked),
+            "counterfactual": (ew.counterfactual, {**asked, "budget": 2000}),
             "walks": (ew.walks, {**asked, "k": 2}),
             "walk_relevance": (ew.walk_relevance, {**asked, "index": 2, "walks": [(1, 1, 2)]}),
             "subgraph_relevance": (ew.subgraph_relevance, {**asked, "index": 2, "nodes": [1, 2]}),
@@ -130,6 +132,10 @@ class Problem:
             "Question.choose_method": (self.ask.choose_method, {}),
             "Question.walks": (self.ask.walks, {}),
             "Question.features": (self.ask.features, {}),
+            "Question.counterfactual": (self.ask.counterfactual, {"budget": 2000}),
+            "Counterfactual.sentence": (self.flip.sentence, {}),
+            "Counterfactual.plot": (self.flip.plot, {}),
+            "Counterfactual.save": (self.flip.save, {"path": self.folder / "flip.json"}),
             "Question.check": (self.ask.check, {}),
             "Question.compare": (self.ask.compare, {"methods": ["gradient", "random"]}),
             "Question.page": (self.ask.page, {"path": self.folder / "asked.html", "methods": ["gradient"]}),

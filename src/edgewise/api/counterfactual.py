@@ -15,17 +15,15 @@ from edgewise.arrays import plain_index
 from edgewise.contract import checked
 from edgewise.counterfactuals.allowance import Allowance
 from edgewise.counterfactuals.double_question import double_question
-from edgewise.counterfactuals.edge_units import EdgeUnits
 from edgewise.counterfactuals.question_goals import QuestionGoals
-from edgewise.counterfactuals.set_answers import LoweredAnswers, RemovedAnswers, SetAnswers, SilencedAnswers
-from edgewise.counterfactuals.set_program import SharedProgram
+from edgewise.counterfactuals.set_answers import LoweredAnswers, SetAnswers
 from edgewise.counterfactuals.smallest_set import SmallestSet, smallest_set
+from edgewise.counterfactuals.target_answers import TargetAnswers
 from edgewise.model.call import Forward
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
 from edgewise.results.counterfactual_set import Counterfactual, CounterfactualSet
 from edgewise.results.explanation import Settings
-from edgewise.trust.interval_program import NotCertifiable
 
 WAYS = ("weight", "removal")
 BUDGET = 100_000
@@ -161,34 +159,14 @@ class _Targets:
     def __init__(self, question: PosedQuestion, asked: FlipRequest) -> None:
         self._question, self._asked = question, asked
         self._goals = QuestionGoals.of(question, asked.to, asked.threshold)
-        self._shared: SharedProgram | None = None
-        if asked.by == "weight" and question.task == "node" and question.lowering is not None:
-            try:
-                self._shared = SharedProgram(question.lowering.program, question.lowering.in_edges.num_nodes)
-            except NotCertifiable:
-                self._shared = None
+        self._targets = TargetAnswers(question, asked.by, undirected=asked.undirected)
         self._index = plain_index(question.index)
-
-    def _answers(self, position: int) -> SetAnswers:
-        """How the model is run for one target."""
-        question, asked = self._question, self._asked
-        if asked.by == "removal":
-            return RemovedAnswers(question, position, undirected=asked.undirected)
-        if self._shared is None or question.lowering is None:
-            return SilencedAnswers(question, position, undirected=asked.undirected)
-        place = torch.tensor([position])
-        levels = question.lowering.engine(question.places(place)).levels
-        columns = question.columns(levels.edge_id)
-        each = columns.unique()
-        ends = question.ends(place, torch.zeros_like(each), each)
-        units = EdgeUnits.of(each, ends, undirected=asked.undirected)
-        return LoweredAnswers(self._shared.around(levels, columns, units), units)
 
     @torch.no_grad()
     def answer(self, position: int) -> Counterfactual:
         """Search for one target."""
         start, goal = time.perf_counter(), self._goals.goal(position)
-        answers = self._answers(position)
+        answers = self._targets.of(position)
         nothing = torch.zeros(answers.num_units, dtype=torch.bool)
         if goal is None:
             found = SmallestSet(nothing, lower_bound=0)

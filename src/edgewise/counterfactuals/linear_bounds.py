@@ -7,6 +7,7 @@ largest value of q · x. So every unit has a cost, summed over calls and directi
 the worst that can happen.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from edgewise.counterfactuals.set_intervals import Bounds, Boxes
 from edgewise.counterfactuals.set_program import SetProgram
-from edgewise.counterfactuals.set_steps import SetCall, SetMap
+from edgewise.counterfactuals.set_steps import SetCall, SetMap, grouped_rows
 from edgewise.trust.interval_operations import Join, Rectify, Sum
 
 
@@ -28,6 +29,10 @@ class LinearBound:
     """`[boxes, R, U]`: not negative; 0 for units that cannot go."""
     budget: int
 
+    def chosen(self, which: Tensor) -> "LinearBound":
+        """The bounds of some of the boxes."""
+        return LinearBound(self.base[which], self.cost[which], self.budget)
+
     @property
     def least(self) -> Tensor:
         """`[boxes, R]`: the bound when the costliest units go."""
@@ -35,26 +40,49 @@ class LinearBound:
         return self.base - self.cost.topk(count, dim=-1).values.sum(dim=-1)
 
 
+@dataclass(frozen=True, eq=False)
+class Relaxation:
+    """Which of the many valid linear bounds is taken: all numbers are between 0 and 1, and any of them are valid."""
+
+    slopes: dict[int, Tensor]
+    """By the value that a function with a kink makes, `[boxes or 1, 1, rows, width]`: the line that touches it, from its
+    flattest slope on."""
+    shares: dict[int, Tensor]
+    """By the value that a call makes, `[boxes or 1, 1, S, in]`: how much of what a slot brings is followed back to its sender
+    (and lost at its largest if the slot goes); of the rest the least that it can be is taken (and lost)."""
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Relaxation":
+        """The same with every tensor changed."""
+        return Relaxation(*({key: change(part) for key, part in group.items()} for group in (self.slopes, self.shares)))
+
+    def parameters(self) -> list[Tensor]:
+        """All tensors."""
+        return [*self.slopes.values(), *self.shares.values()]
+
+
 def linear_bound(
-    program: SetProgram, bounds: Bounds, boxes: Boxes, start: Tensor, value: int | None = None
+    program: SetProgram,
+    bounds: Bounds,
+    boxes: Boxes,
+    start: Tensor,
+    value: int | None = None,
+    relaxation: Relaxation | None = None,
 ) -> LinearBound:
     """The bound of R linear functions of a value (by default the output): `start` `[boxes, R, rows, width]`."""
-    value = program.output if value is None else value
-    pulled, on = {value: start}, boxes.on.double()
-    base = start.new_zeros(start.shape[:2])
-    cost = start.new_zeros(*start.shape[:2], program.num_units)
+    way = _WayBack(program, bounds, boxes, relaxation or Relaxation({}, {}), start.shape[:2])
+    way.give(program.output if value is None else value, start)
     for step in reversed(program.steps):
-        factor = pulled.pop(step.output, None)
+        factor = way.pulled.pop(step.output, None)
         if factor is None:
             continue
         if isinstance(step, SetCall):
-            base = base + _through_call(step, factor, bounds, on[:, step.unit], pulled, cost, program)
+            way.call(step, factor)
         else:
-            base = base + _through_map(step, factor, bounds, pulled, program)
-    for constant, factor in pulled.items():  # rows of a constant that a row-wise step read
-        base = base + (factor * program.constants[constant][: factor.size(2)]).sum(dim=(2, 3))
-    cost = cost.clamp(min=0) * boxes.free.unsqueeze(1)
-    return LinearBound(base, cost, boxes.budget)
+            way.map(step, factor)
+    for constant, factor in way.pulled.items():  # rows of a constant that a row-wise step read
+        way.base = way.base + (factor * program.constants[constant][: factor.size(2)]).sum(dim=(2, 3))
+    cost = way.cost.clamp(min=0) * boxes.free.unsqueeze(1)
+    return LinearBound(way.base, cost, boxes.budget)
 
 
 def margins_start(program: SetProgram, boxes: int, count: int) -> Tensor:
@@ -64,72 +92,93 @@ def margins_start(program: SetProgram, boxes: int, count: int) -> Tensor:
     return start
 
 
-def _give(pulled: dict[int, Tensor], value: int, factor: Tensor, rows: int) -> None:
-    """Add coefficients of the first rows of a value to those that it has."""
-    if factor.size(2) < rows:
-        pad = factor.new_zeros(*factor.shape[:2], rows - factor.size(2), factor.size(3))
-        factor = torch.cat([factor, pad], dim=2)
-    pulled[value] = pulled[value] + factor if value in pulled else factor
+class _WayBack:
+    """The state of one pass: coefficients of values that are still to be read, `[boxes, R, rows, width]`, base and costs."""
+
+    def __init__(
+        self, program: SetProgram, bounds: Bounds, boxes: Boxes, relaxation: Relaxation, shape: tuple[int, ...]
+    ) -> None:
+        self.program, self.bounds, self.relaxation = program, bounds, relaxation
+        self.on = boxes.on.double()
+        self.pulled: dict[int, Tensor] = {}
+        self.base = torch.zeros(shape, dtype=torch.double)
+        self.cost = torch.zeros(*shape, program.num_units, dtype=torch.double)
+
+    def give(self, value: int, factor: Tensor) -> None:
+        """Add coefficients of the first rows of a value to those that it has."""
+        missing = self.program.rows[value] - factor.size(2)
+        if missing:
+            factor = torch.cat([factor, factor.new_zeros(*factor.shape[:2], missing, factor.size(3))], dim=2)
+        self.pulled[value] = self.pulled[value] + factor if value in self.pulled else factor
+
+    def charge(self, step: SetCall, cost: Tensor) -> None:
+        """Add costs of slots `[boxes, R, S]` to those of their units."""
+        self.cost = self.cost.index_add(2, step.unit, cost)
+
+    def call(self, step: SetCall, factor: Tensor) -> None:
+        """Through a call: `factor` is `[boxes, R, rows, out]`."""
+        on = self.on[:, step.unit]
+        if step.sent is not None and step.rest is not None:
+            brought = torch.linalg.vecdot(factor[:, :, step.head], step.sent) * on.unsqueeze(1)  # [boxes, R, S]
+            self.charge(step, brought)
+            self.base = self.base + (factor * step.rest).sum(dim=(2, 3)) + brought.sum(dim=2)
+            return
+        if step.bias is not None:
+            self.base = self.base + factor.sum(dim=2) @ step.bias
+        through = factor if step.matrix is None else factor @ step.matrix
+        if step.own_scale is not None:
+            self.give(step.source, through * step.own_scale)
+        if step.root is not None:
+            self.give(step.source, factor @ step.root)
+        weight = on * step.coefficient
+        slots = through[:, :, step.head] * weight.unsqueeze(1).unsqueeze(-1)  # [boxes, R, S, in]
+        low, high = (end[:, step.tail].unsqueeze(1) for end in self.bounds[step.source])
+        plus, minus = slots.clamp(min=0), slots.clamp(max=0)
+        order, start = step.by_tail
+        share = self.relaxation.shares.get(step.output)
+        if share is None:
+            self.charge(step, torch.linalg.vecdot(plus, high) + torch.linalg.vecdot(minus, low))
+            weights = weight[:, order].repeat_interleave(through.size(1), 0)
+            back = grouped_rows(through.flatten(0, 1), step.head[order], start, weights)
+        else:
+            least = ((plus * low + minus * high) * (1 - share)).sum(dim=-1)
+            self.charge(step, ((plus * high + minus * low) * share).sum(dim=-1) + least)
+            self.base = self.base + least.sum(dim=2)
+            followed = (slots * share).flatten(0, 1)
+            back = grouped_rows(followed, order, start, torch.ones(len(followed), len(order), dtype=torch.double))
+        self.give(step.source, back.unflatten(0, factor.shape[:2]))
+
+    def map(self, step: SetMap, factor: Tensor) -> None:
+        """Through a row-wise operation."""
+        operation = step.operation
+        if isinstance(operation, Sum):
+            for value, sign in zip(operation.reads, (1.0, operation.sign), strict=True):
+                self.give(value, sign * factor)
+        elif isinstance(operation, Join):
+            widths = [self.bounds[value][0].size(-1) for value in operation.reads]
+            for value, part in zip(operation.reads, factor.split(widths, dim=-1), strict=True):
+                self.give(value, part)
+        elif isinstance(operation, Rectify):
+            low, high = (end[:, : step.rows].unsqueeze(1) for end in self.bounds[operation.source])
+            (under, under_at_zero), (over, over_at_zero) = lines(
+                operation, low, high, self.relaxation.slopes.get(step.output)
+            )
+            plus, minus = factor.clamp(min=0), factor.clamp(max=0)
+            self.give(operation.source, plus * under + minus * over)
+            self.base = self.base + (plus * under_at_zero + minus * over_at_zero).sum(dim=(2, 3))
+        else:
+            if step.shift is not None:
+                self.base = self.base + (factor * step.shift).sum(dim=(2, 3))
+            factor = factor if step.scale is None else factor * step.scale
+            self.give(operation.source, factor if step.matrix is None else factor @ step.matrix)
 
 
-def _through_call(
-    step: SetCall,
-    factor: Tensor,
-    bounds: Bounds,
-    on: Tensor,
-    pulled: dict[int, Tensor],
-    cost: Tensor,
-    program: SetProgram,
-) -> Tensor:
-    """What a call adds to the base `[boxes, R]`; costs are added in place. `factor` `[boxes, R, rows, out]`."""
-    if step.sent is not None and step.rest is not None:
-        brought = torch.linalg.vecdot(factor[:, :, step.head], step.sent) * on.unsqueeze(1)  # [boxes, R, S]
-        cost.index_add_(2, step.unit, brought)
-        return (factor * step.rest).sum(dim=(2, 3)) + brought.sum(dim=2)
-    through = factor if step.matrix is None else factor @ step.matrix
-    onward = torch.zeros(*factor.shape[:2], program.rows[step.source], through.size(3), dtype=torch.double)
-    if step.own_scale is not None:
-        onward[:, :, : step.rows] += through * step.own_scale
-    if step.root is not None:
-        onward[:, :, : step.rows] += factor @ step.root
-    slots = through[:, :, step.head] * (on * step.coefficient).unsqueeze(1).unsqueeze(-1)  # [boxes, R, S, in]
-    onward.index_add_(2, step.tail, slots)
-    low, high = (end[:, step.tail].unsqueeze(1) for end in bounds[step.source])
-    most = torch.linalg.vecdot(slots.clamp(min=0), high) + torch.linalg.vecdot(slots.clamp(max=0), low)
-    cost.index_add_(2, step.unit, most)
-    _give(pulled, step.source, onward, program.rows[step.source])
-    return factor.new_zeros(factor.shape[:2]) if step.bias is None else factor.sum(dim=2) @ step.bias
-
-
-def _through_map(
-    step: SetMap, factor: Tensor, bounds: Bounds, pulled: dict[int, Tensor], program: SetProgram
-) -> Tensor:
-    """What a row-wise operation adds to the base, `[boxes, R]`."""
-    operation, nothing = step.operation, factor.new_zeros(factor.shape[:2])
-    if isinstance(operation, Sum):
-        for value, sign in zip(operation.reads, (1.0, operation.sign), strict=True):
-            _give(pulled, value, sign * factor, program.rows[value])
-        return nothing
-    if isinstance(operation, Join):
-        widths = [bounds[value][0].size(-1) for value in operation.reads]
-        for value, part in zip(operation.reads, factor.split(widths, dim=-1), strict=True):
-            _give(pulled, value, part, program.rows[value])
-        return nothing
-    source = operation.source
-    if isinstance(operation, Rectify):
-        low, high = (end[:, : step.rows].unsqueeze(1) for end in bounds[source])
-        (under, under_at_zero), (over, over_at_zero) = lines(operation, low, high)
-        plus, minus = factor.clamp(min=0), factor.clamp(max=0)
-        _give(pulled, source, plus * under + minus * over, program.rows[source])
-        return (plus * under_at_zero + minus * over_at_zero).sum(dim=(2, 3))
-    shift = nothing if step.shift is None else (factor * step.shift).sum(dim=(2, 3))
-    factor = factor if step.scale is None else factor * step.scale
-    _give(pulled, source, factor if step.matrix is None else factor @ step.matrix, program.rows[source])
-    return shift
-
-
-def lines(kink: Rectify, low: Tensor, high: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+def lines(
+    kink: Rectify, low: Tensor, high: Tensor, share: Tensor | None = None
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """A line below and a line above a function with a kink at 0, between bounds: (slope, value at 0) of each.
+
+    One of them touches the function at 0: any slope between those of its two sides will do, and `share` chooses one.
 
     >>> relu = Rectify(0, 1, torch.tensor(0.0).double(), torch.tensor(1.0).double())
     >>> below, above = lines(relu, torch.tensor([-1.0]).double(), torch.tensor([3.0]).double())
@@ -142,7 +191,8 @@ def lines(kink: Rectify, low: Tensor, high: Tensor) -> tuple[tuple[Tensor, Tenso
     width = torch.where(bent, high - low, torch.ones_like(low))
     slope = ((kink.above * high - kink.below * low) / width).clamp(least, most)
     chord = torch.where(bent, slope, plain), torch.where(bent, kink.above * high - slope * high, 0.0)
-    touching = torch.where(bent, torch.where(high > -low, kink.above, kink.below), plain), torch.zeros_like(low)
+    turned = torch.where(high > -low, kink.above, kink.below) if share is None else least + share * (most - least)
+    touching = torch.where(bent, turned, plain), torch.zeros_like(low)
     if bool((kink.above >= kink.below).all()):
         return touching, chord
     if bool((kink.above <= kink.below).all()):

@@ -115,7 +115,7 @@ def _received_with_error(step: SetCall, table: tuple[Tensor, Tensor] | None, wei
     factor = _SAFETY * UNIT * (step.terms + _ROUNDED)
     if step.sent is not None and step.rest is not None and step.magnitude is not None:
         value, size = (
-            rest.expand(len(weight), -1, -1).index_add(1, step.head, weight.unsqueeze(-1) * sent)
+            step.received(sent.unsqueeze(0), weight, of_slots=True) + rest
             for sent, rest in ((step.sent, step.rest), step.magnitude)
         )
         return value, size * factor
@@ -138,8 +138,7 @@ def _summed(
     bias: Any,
 ) -> Tensor:
     """Messages, own terms and bias, with the given numbers in place of the call's."""
-    total = table.new_zeros(len(weight), step.rows, table.size(-1))
-    total.index_add_(1, step.head, weight.unsqueeze(-1) * table[:, step.tail])
+    total = step.received(table, weight)
     if own is not None:
         total = total + own * table[:, : step.rows]
     found = total if matrix is None else total @ matrix.t()

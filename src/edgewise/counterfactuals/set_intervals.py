@@ -12,7 +12,7 @@ from torch import Tensor
 
 from edgewise.counterfactuals.rounding_bound import RoundingBound
 from edgewise.counterfactuals.set_program import SetProgram
-from edgewise.counterfactuals.set_steps import SetCall, SetMap
+from edgewise.counterfactuals.set_steps import SetCall, SetMap, bent
 from edgewise.trust.interval_operations import Join, Rectify, Sum
 
 Bounds = dict[int, tuple[Tensor, Tensor]]
@@ -102,9 +102,9 @@ def _received(
         sent = two_sided(*table, step.matrix)
         least, most = _scaled(sent[0][:, step.tail], sent[1][:, step.tail], step.coefficient.view(-1, 1))
         low, high = _own_terms(step, table, sent)
-    weight = on.unsqueeze(-1)
-    low = low.expand(len(on), -1, -1).index_add(1, step.head, weight * least)
-    high = high.expand(len(on), -1, -1).index_add(1, step.head, weight * most)
+    same = least is most  # constants
+    total = step.received(least, on, of_slots=True)
+    low, high = low + total, high + (total if same else step.received(most, on, of_slots=True))
     if budget:
         may = free.unsqueeze(-1)
         _take_largest(step, low, may * least.clamp(min=0), budget, -1)
@@ -140,7 +140,7 @@ def _mapped(step: SetMap, tables: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, 
     """Bounds of a row-wise operation."""
     operation, (low, high) = step.operation, tables[0]
     if isinstance(operation, Rectify):
-        ends = [end * torch.where(end > 0, operation.above, operation.below) for end in (low, high)]
+        ends = [bent(operation, end) for end in (low, high)]
         kink = ((low < 0) & (high > 0)).logical_not()  # at a kink 0 is among the numbers
         least, most = torch.minimum(*ends), torch.maximum(*ends)
         return torch.where(kink, least, least.clamp(max=0)), torch.where(kink, most, most.clamp(min=0))

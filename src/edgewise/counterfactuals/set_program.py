@@ -186,11 +186,9 @@ class SetProgram:
     def _received(self, step: SetCall, values: dict[int, Tensor], weight: Tensor) -> Tensor:
         """What a call gives, `[sets, rows, out]`, with the weights `[sets, S]` of its slots."""
         if step.sent is not None and step.rest is not None:
-            messages = weight.unsqueeze(-1) * step.sent
-            return step.rest.expand(len(weight), -1, -1).index_add(1, step.head, messages)
+            return step.received(step.sent.unsqueeze(0), weight, of_slots=True) + step.rest
         table = values[step.source]
-        messages = (weight * step.coefficient).unsqueeze(-1) * table[:, step.tail]
-        total = messages.new_zeros(len(weight), step.rows, table.size(-1)).index_add_(1, step.head, messages)
+        total = step.received(table, weight * step.coefficient)
         own = table[:, : step.rows]
         found = step.send(total if step.own_scale is None else total + step.own_scale * own)
         if step.root is not None:

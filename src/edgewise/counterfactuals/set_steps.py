@@ -5,6 +5,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from edgewise.counterfactuals.goal import Goal
 from edgewise.trust.interval_operations import Affine, Join, Rectify, Sum
@@ -65,9 +66,30 @@ class SetCall:
         return table if self.matrix is None else table @ self.matrix.t()
 
     @cached_property
+    def start(self) -> Tensor:
+        """`[rows + 1]`: where the slots of each receiver begin."""
+        return torch.searchsorted(self.head.contiguous(), torch.arange(self.rows + 1))
+
+    def received(self, table: Tensor, weight: Tensor, *, of_slots: bool = False) -> Tensor:
+        """Σ weight · row over the slots of each receiver, `[sets, rows, width]`; weights are `[sets, S]`.
+
+        Rows are those of the senders in a table `[sets, pairs, width]`, or with `of_slots` one for each slot. A table that is
+        the same for all sets may be `[1, …]`.
+        """
+        place = torch.arange(len(self.head)) if of_slots else self.tail
+        return grouped_rows(table, place, self.start, weight)
+
+    @cached_property
+    def by_tail(self) -> tuple[Tensor, Tensor]:
+        """The slots in the order of their senders, and where those of each sender begin."""
+        order = self.tail.argsort(stable=True)
+        last = int(self.tail.max()) + 1 if len(self.tail) else 0
+        return order, torch.searchsorted(self.tail[order].contiguous(), torch.arange(last + 1))
+
+    @cached_property
     def groups(self) -> list[tuple[Tensor, Tensor]]:
         """Receivers `[n]` with their slots `[n, most]`, by about how many they have; S stands where there is none."""
-        start = torch.searchsorted(self.head.contiguous(), torch.arange(self.rows + 1))
+        start = self.start
         count = start.diff()
         found = []
         bucket = torch.where(count > 0, (count - 1).clamp(min=1).double().log2().floor().long() + 1, 0)
@@ -106,7 +128,7 @@ class SetMap:
         """The operation on rows `[…, rows, width]`."""
         operation = self.operation
         if isinstance(operation, Rectify):
-            return tables[0] * torch.where(tables[0] > 0, operation.above, operation.below)
+            return bent(operation, tables[0])
         if isinstance(operation, Sum):
             return tables[0] + operation.sign * tables[1]
         if isinstance(operation, Join):
@@ -115,6 +137,36 @@ class SetMap:
         found = tables[0] if self.matrix is None else tables[0] @ self.matrix.t()
         found = found if self.scale is None else found * self.scale
         return found if self.shift is None else found + self.shift
+
+
+def grouped_rows(table: Tensor, place: Tensor, start: Tensor, weight: Tensor) -> Tensor:
+    """Σ weight · table[place] over each group, for many sets at once: `[sets, groups, width]`.
+
+    >>> table, weight = torch.tensor([[[1.0], [10.0]]]), torch.tensor([[1.0, 1.0, 3.0], [0.0, 1.0, 0.0]])
+    >>> grouped_rows(table, torch.tensor([0, 1, 1]), torch.tensor([0, 2, 3]), weight).squeeze(-1)
+    tensor([[11., 30.],
+            [10.,  0.]])
+    """
+    sets, groups, width = len(weight), len(start) - 1, table.size(-1)
+    if len(place) == 0 or groups == 0:
+        return table.new_zeros(sets, groups, width)
+    number = torch.arange(sets).view(-1, 1)
+    apart = table.size(1) if len(table) > 1 else 0
+    rows = functional.embedding_bag(
+        (place + apart * number).view(-1),
+        table.reshape(-1, width),
+        (start[:-1] + len(place) * number).view(-1),
+        mode="sum",
+        per_sample_weights=weight.reshape(-1),
+    )
+    return rows.view(sets, groups, width)
+
+
+def bent(kink: Rectify, rows: Tensor) -> Tensor:
+    """A function with a kink at 0."""
+    if kink.below.dim() == 0 and float(kink.below) == 0 and bool((kink.above == 1).all()):
+        return rows.clamp(min=0)
+    return rows * torch.where(rows > 0, kink.above, kink.below)
 
 
 def turned_call(step: SetCall, goal: Goal) -> SetCall:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from edgewise.counterfactuals.allowance import Allowance
 from edgewise.counterfactuals.goal import Goal
-from edgewise.counterfactuals.linear_bounds import LinearBound, linear_bound, margins_start
+from edgewise.counterfactuals.linear_bounds import LinearBound, Relaxation, linear_bound, margins_start
+from edgewise.counterfactuals.relaxation_choice import better_of, raised_bound, usual_relaxation
 from edgewise.counterfactuals.set_answers import LoweredAnswers
 from edgewise.counterfactuals.set_intervals import Bounds, Boxes, interval_bounds
 from edgewise.counterfactuals.set_program import SetProgram
@@ -20,6 +21,10 @@ from edgewise.trust.interval_operations import Rectify
 
 _NUMBERS = 2**20
 """Numbers in the largest table of a pass over boxes."""
+_ROOT_STEPS, _STEPS = 24, 6
+"""Steps towards better linear bounds, at the root and for a box."""
+_FEW = 100
+"""Boxes that a tree may have before better bounds are looked for."""
 _REFINED = 4096
 """Numbers of a value that are bounded one by one at the root."""
 
@@ -85,12 +90,25 @@ def _at_once(program: SetProgram, margins: int) -> int:
 
 def _closed(
     program: SetProgram, answers: LoweredAnswers, goal: Goal, boxes: Boxes, known: Bounds
-) -> tuple[Tensor, LinearBound]:
-    """`[boxes, J]`: which margins stay above 0, by intervals or by the linear bounds, which are returned, too."""
+) -> tuple[Tensor, LinearBound, Bounds]:
+    """`[boxes, J]`: which margins stay above 0, by intervals or by linear bounds; the latter, and the bounds of all values."""
     bounds = interval_bounds(program, boxes, answers.bound, known)
     linear = linear_bound(program, bounds, boxes, margins_start(program, len(boxes), len(goal.offset)))
     interval = bounds[program.output][0][:, 0]
-    return torch.maximum(interval, linear.least) - answers.bound.of_linear_bounds(goal) >= 0, linear
+    return torch.maximum(interval, linear.least) - answers.bound.of_linear_bounds(goal) >= 0, linear, bounds
+
+
+def _of_boxes(bounds: Bounds, places: Tensor) -> Bounds:
+    """The bounds of some boxes; what is the same for all of them stays so."""
+    return {value: (_some(low, places), _some(high, places)) for value, (low, high) in bounds.items()}
+
+
+def _some(rows: Tensor, places: Tensor) -> Tensor:
+    return rows if len(rows) == 1 else rows[places]
+
+
+class ManyBoxes(Exception):  # noqa: N818 (not an error: the tree is walked again)
+    """A tree has too many boxes for bounds that cost little."""
 
 
 class SetTree:
@@ -101,28 +119,62 @@ class SetTree:
         self.program = answers.program.towards(goal)
         self._slack = answers.bound.of_linear_bounds(goal)
         self._at_once = _at_once(self.program, len(goal.offset))
+        self._excluded = 0
         self.hidden: int | None = None
         """The smallest size of a set whose answer rounding hides."""
 
-    def search(self, size: int, known: Bounds) -> Tensor | None:
+    def search(self, size: int, excluded: int) -> Tensor | None:
         """A set of at most `size` units that changes the prediction, bool `[U]`; None: there is none, or it is `hidden`.
 
-        `known` are bounds that hold for all sets of that size (`RootBounds.refined`).
+        Sets of up to `excluded` units are known to change nothing, and are not looked at again. Raises `ManyBoxes` where better
+        bounds are worth their work: call `search_closely` then.
         """
-        stack = [Boxes.everything(self.program.num_units, size)]
+        self._excluded = excluded
+        return self._walk(size, Bounds(), None, _FEW)
+
+    def search_closely(self, size: int, excluded: int, known: Bounds) -> Tensor | None:
+        """The same with better bounds; `known` are some that hold for all sets of that size (`RootBounds.refined`)."""
+        self._excluded = excluded
+        root = Boxes.everything(self.program.num_units, size)
+        bounds = interval_bounds(self.program, root, self._answers.bound, known)
+        first = usual_relaxation(self.program, bounds)
+        least, raised = raised_bound(self.program, bounds, root, len(self._slack), first, _ROOT_STEPS)
+        if bool((least - self._slack >= 0).any()):
+            return None
+        return self._walk(size, known, raised, None)
+
+    def _walk(self, size: int, known: Bounds, raised: Relaxation | None, most: int | None) -> Tensor | None:
+        """The same without, or with, better linear bounds; raises `ManyBoxes` after so many boxes."""
+        stack, done = [Boxes.everything(self.program.num_units, size)], 0
         while stack:
             boxes = stack.pop()
+            done += len(boxes)
+            if most is not None and done > most:
+                raise ManyBoxes
             self._allowance.spend(len(boxes))
-            closed, linear = _closed(self.program, self._answers, self._goal, boxes, known)
-            left = ~closed.any(dim=1)
-            if not bool(left.any()):
-                continue
-            found = self._branch(
-                boxes.chosen(left), LinearBound(linear.base[left], linear.cost[left], boxes.budget), stack
-            )
-            if found is not None:
-                return found
+            closed, linear, bounds = _closed(self.program, self._answers, self._goal, boxes, known)
+            left = (~closed.any(dim=1)).nonzero().view(-1)
+            if raised is not None and len(left) and boxes.budget > 1:
+                left = left[self._stay_open(boxes.chosen(left), _of_boxes(bounds, left), linear.chosen(left), raised)]
+            if len(left):
+                found = self._branch(boxes.chosen(left), linear.chosen(left), stack)
+                if found is not None:
+                    return found
         return None
+
+    def _stay_open(self, boxes: Boxes, bounds: Bounds, linear: LinearBound, raised: Relaxation) -> Tensor:
+        """Places of the boxes that better linear bounds leave open, too: those of the root, then a few steps from there."""
+        start = margins_start(self.program, len(boxes), len(self._slack))
+        least = linear_bound(self.program, bounds, boxes, start, relaxation=raised).least
+        open_ = (~(least - self._slack >= 0).any(dim=1)).nonzero().view(-1)
+        if len(open_) == 0:
+            return open_
+        self._allowance.spend(len(open_))
+        some, near = boxes.chosen(open_), _of_boxes(bounds, open_)
+        ahead = (linear.least[open_] - self._slack).amax(dim=1) > (least[open_] - self._slack).amax(dim=1)
+        first = better_of(ahead, usual_relaxation(self.program, near), raised)
+        least, _ = raised_bound(self.program, near, some, len(self._slack), first, _STEPS)
+        return open_[~(least - self._slack >= 0).any(dim=1)]
 
     def _branch(self, boxes: Boxes, bound: LinearBound, stack: list[Boxes]) -> Tensor | None:
         """Look at the children of some boxes, and put those on the stack from which more units may go."""
@@ -141,18 +193,22 @@ class SetTree:
             row, at = parent[part], rank[part]
             silenced = boxes.silenced[row].clone()
             silenced[torch.arange(len(row)), unit[row, at]] = True
-            judged = self._answers.judge(silenced, self._goal, self._allowance)
-            best = judged.best()
-            if best is not None:
-                return silenced[best]
-            self._note_hidden(silenced[judged.verdict == 0])
+            found = self._look(silenced[silenced.sum(dim=1) > self._excluded])
+            if found is not None:
+                return found
             if boxes.budget > 1:
                 kept = boxes.kept[row] | (ranks[row] < at.view(-1, 1))
                 children = zip(silenced.split(self._at_once), kept.split(self._at_once), strict=True)
                 stack += [Boxes(gone, stays, boxes.budget - 1) for gone, stays in children]
         return None
 
-    def _note_hidden(self, sets: Tensor) -> None:
-        if len(sets):
-            size = int(sets.sum(dim=1).min())
+    def _look(self, sets: Tensor) -> Tensor | None:
+        """The best of some sets that changes the prediction; remembers sets whose answers are hidden."""
+        if len(sets) == 0:
+            return None
+        judged = self._answers.judge(sets, self._goal, self._allowance)
+        best, hidden = judged.best(), sets[judged.verdict == 0]
+        if len(hidden):
+            size = int(hidden.sum(dim=1).min())
             self.hidden = size if self.hidden is None else min(size, self.hidden)
+        return None if best is None else sets[best]

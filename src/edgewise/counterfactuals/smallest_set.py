@@ -20,7 +20,7 @@ from edgewise.counterfactuals.first_answer import first_answer
 from edgewise.counterfactuals.goal import Goal
 from edgewise.counterfactuals.set_answers import LoweredAnswers, SetAnswers
 from edgewise.counterfactuals.set_enumeration import enumerate_size
-from edgewise.counterfactuals.set_tree import RootBounds, SetTree
+from edgewise.counterfactuals.set_tree import ManyBoxes, RootBounds, SetTree
 
 _FEW = 2000
 """Sets of one size that are looked at one by one, although there are bounds."""
@@ -132,6 +132,8 @@ class _Search:
             if self._state.found is None and size > 3:  # perhaps there is none at all
                 size = self._most
             found = self._grown(size)
+            for tree in self._trees:
+                self._state.hide(tree.hidden)
         self._state.take(found)
         if found is None:
             self._exclude(size)
@@ -139,10 +141,17 @@ class _Search:
     def _grown(self, size: int) -> Tensor | None:
         """A set of at most `size` units by the trees of all margins that bounds leave open; None if there is none."""
         assert self._root is not None
-        for part in self._root.open_parts(size):
-            tree = self._trees[part]
-            found = tree.search(size, self._root.refined(size))
-            self._state.hide(tree.hidden)
+        excluded, large = self._state.lower_bound - 1, []
+        for part in self._root.open_parts(size, refined=False):
+            try:
+                found = self._trees[part].search(size, excluded)
+            except ManyBoxes:
+                large.append(part)
+                continue
+            if found is not None:
+                return found
+        for part in set(large) & set(self._root.open_parts(size)) if large else ():
+            found = self._trees[part].search_closely(size, excluded, self._root.refined(size))
             if found is not None:
                 return found
         return None

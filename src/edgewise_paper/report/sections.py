@@ -205,6 +205,15 @@ def beyond(view: ResultView) -> Iterator[Block]:
     yield full_table(view.find(experiment="beyond"), "Seconds are in results.parquet", label)
 
 
+def smallest_flip(view: ResultView) -> Iterator[Block]:
+    """Proven smallest sets, and what rankings take."""
+    yield Paragraph(
+        "The smallest set of edges whose silencing changes the predicted class, both directions of an edge together (edges) or "
+        "apart (columns). For rankings: nodes whose smallest set is proven and has two edges or more."
+    )
+    yield full_table(view.find(experiment="smallest-flip"), "Seconds are in results.parquet", label)
+
+
 SECTIONS: dict[str, Section] = {
     "negative-evidence": negative_evidence,
     "negative-evidence-multiclass": negative_evidence_multiclass,
@@ -215,4 +224,5 @@ SECTIONS: dict[str, Section] = {
     "regularisation": regularisation,
     "theorems": theorems,
     "beyond": beyond,
+    "smallest-flip": smallest_flip,
 }

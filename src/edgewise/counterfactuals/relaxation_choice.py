@@ -1,0 +1,60 @@
+"""The best of the linear bounds of a margin: a few steps of projected gradient ascent on its free numbers, for many boxes."""
+
+import torch
+from torch import Tensor
+
+from edgewise.counterfactuals.linear_bounds import Relaxation, linear_bound, margins_start
+from edgewise.counterfactuals.set_intervals import Bounds, Boxes
+from edgewise.counterfactuals.set_program import SetProgram
+from edgewise.counterfactuals.set_steps import SetCall
+from edgewise.trust.interval_operations import Rectify
+
+_RATE = 0.2
+
+
+def raised_bound(
+    program: SetProgram, bounds: Bounds, boxes: Boxes, margins: int, first: Relaxation, steps: int
+) -> tuple[Tensor, Relaxation]:
+    """The highest bound of each margin that was found, `[boxes, J]`, and the last relaxation.
+
+    `first` is where the ascent starts; Adam treats every box by itself. The ascent is on the margin of a box that is the
+    nearest to being proved: one is enough.
+    """
+    start = margins_start(program, len(boxes), margins)
+    highest = torch.full((len(boxes), margins), -torch.inf, dtype=torch.double)
+    with torch.enable_grad():
+        way = first.each(lambda part: part.detach().expand(len(boxes), *part.shape[1:]).clone().requires_grad_())
+        optimizer = torch.optim.Adam(way.parameters(), lr=_RATE)
+        for _ in range(steps):
+            least = linear_bound(program, bounds, boxes, start, relaxation=way).least
+            highest = torch.maximum(highest, least.detach())
+            optimizer.zero_grad()
+            (-least.amax(dim=1).sum()).backward()
+            optimizer.step()
+            with torch.no_grad():
+                for part in way.parameters():
+                    part.clamp_(0, 1)
+    return highest, way.each(lambda part: part.detach())
+
+
+def usual_relaxation(program: SetProgram, bounds: Bounds) -> Relaxation:
+    """Steep lines where more of the interval is above 0, and all messages followed back."""
+    slopes, shares = {}, {}
+    for step in program.steps:
+        if isinstance(step, SetCall):
+            if step.sent is None:
+                shares[step.output] = torch.ones(
+                    1, 1, len(step.head), bounds[step.source][0].size(-1), dtype=torch.double
+                )
+        elif isinstance(step.operation, Rectify):
+            low, high = (end[:, : step.rows].unsqueeze(1) for end in bounds[step.operation.source])
+            steep = (high > -low).double()
+            slopes[step.output] = torch.where(step.operation.above >= step.operation.below, steep, 1 - steep)
+    return Relaxation(slopes, shares)
+
+
+def better_of(choice: Tensor, one: Relaxation, other: Relaxation) -> Relaxation:
+    """For each box the one where `choice` `[boxes]` is true, else the other."""
+    pick = choice.view(-1, 1, 1, 1)
+    groups = ((one.slopes, other.slopes), (one.shares, other.shares))
+    return Relaxation(*({key: torch.where(pick, a[key], b[key]) for key in a} for a, b in groups))
