@@ -152,14 +152,14 @@ def _lowered_values(
 
     Empty if the model is not lowered, or if its program does not give the target's number in float64.
     """
-    if question.lowering is None:
-        return []
     repeated = positions.repeat(len(directions) * len(STEPS))
     steps = torch.tensor(STEPS, dtype=torch.float64).repeat(len(directions))
     edges, owns = zip(*directions, strict=True)
     try:
         with question.borrowed(), torch.no_grad():
-            engine = question.lowering.double_engine(question.places(repeated))
+            engine = question.double_engine(repeated)
+            if engine is None:
+                return []
             edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], edges)
             own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], owns)
             values = as_logit(sub_target(question, repeated)).value(engine.output(edge, own)).view(len(directions), -1)
