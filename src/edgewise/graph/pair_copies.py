@@ -91,6 +91,14 @@ def pair_reach(in_edges: InEdges, pairs: Tensor, hops: int) -> Reach:
     return Reach(key // size, key % size, fewest, key)
 
 
+def pair_sizes(in_edges: InEdges, pairs: Tensor, hops: int) -> tuple[Tensor, Tensor]:
+    """`[T]` each: how many nodes and edges the neighbourhood of each pair has."""
+    near = pair_reach(in_edges, pairs, hops)
+    degree = in_edges.start.diff()[near.node] * (near.hops < hops)
+    edges = torch.bincount(near.target, weights=degree.double(), minlength=len(pairs)).long()
+    return torch.bincount(near.target, minlength=len(pairs)), edges
+
+
 @dataclass(frozen=True)
 class _RimReach(Reach):
     """Pairs of which the farthest nodes are left out but for one of each target, which stands for all of them."""

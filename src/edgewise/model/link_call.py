@@ -67,16 +67,39 @@ def _extras(names: list[str], data: Data) -> dict[str, Tensor]:
     return {key: data[key] for key in EXTRAS if key in names and data.get(key) is not None}
 
 
+@dataclass
+class SharedPass:
+    """A pass of the whole model on all nodes, with the user's own features `x`, of which an encoder reads the first part.
+
+    So a pass that proves the encoder at some weights gives the scores at these weights, too.
+    """
+
+    x: Tensor
+    pairs: Tensor
+    """`[T, 2]`."""
+    rows: Any = None
+    """What the last layer made in the latest such pass."""
+    scores: Any = None
+    """What the model returned."""
+
+    def is_on(self, data: Data) -> bool:
+        """Whether data have these very features: a cut, and a pass that is written down, have copies instead."""
+        return data.x is self.x
+
+
 @dataclass(frozen=True)
 class EncoderForward:
-    """What the last layer of a model of links makes of every node, `[N, d]`; nothing behind it is run."""
+    """What the last layer of a model of links makes of every node, `[N, d]`; nothing behind it is run, or for `shared` all."""
 
     link: LinkForward
     calls: int
     """How many calls of layers a pass has."""
+    shared: SharedPass | None = None
 
     def __call__(self, model: nn.Module, data: Data) -> Any:
         """Run the model up to its last layer; the pair that it is asked about does not matter."""
+        if self.shared is not None and self.shared.is_on(data):
+            return self._to_the_end(model, data, self.shared)
 
         def stop(output: Any) -> Any:
             raise _LastLayer(output)
@@ -88,6 +111,18 @@ class EncoderForward:
         except _LastLayer as seen:
             return seen.output
         raise ModelError("The model made fewer calls of its layers than in its first run.")
+
+    def _to_the_end(self, model: nn.Module, data: Data, shared: SharedPass) -> Any:
+        def look(output: Any) -> None:
+            shared.rows = output
+
+        shared.rows = shared.scores = None
+        with _at_call(model, self.calls, look):
+            scores = self.link(model, with_pairs(data, shared.pairs))
+        if shared.rows is None:
+            raise ModelError("The model made fewer calls of its layers than in its first run.")
+        shared.scores = scores
+        return shared.rows
 
 
 @dataclass(frozen=True)

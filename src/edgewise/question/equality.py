@@ -7,6 +7,7 @@ regression near 30,000, must not hide a difference of 1. Rounding of the numbers
 import warnings
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -75,6 +76,13 @@ def random_weight(ids: Tensor, num_layers: int, like: Tensor) -> Tensor:
     """Weights `[L, ids]` that depend on nothing but layer and number: the same for a copy as for the original."""
     layer = torch.arange(num_layers, device=ids.device).view(-1, 1)
     return random_numbers.uniform(_PROBE_SEED, layer, ids).to(like.dtype)
+
+
+def at_random(engine: Any, num_layers: int, like: Tensor) -> Tensor:
+    """An engine's rows at such weights of edges and of own terms."""
+    weights = [random_weight(part, num_layers, like) for part in (engine.edge_id, engine.self_node)]
+    rows: Tensor = engine.output(*weights)
+    return rows
 
 
 def warn_not_local(why: str, what: str) -> None:

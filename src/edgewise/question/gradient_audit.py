@@ -150,12 +150,12 @@ def _lowered_values(
 
     Empty if the model is not lowered, or if its program does not give the target's number in float64.
     """
-    if question.lowering is None:
-        return []
     repeated, steps = positions.repeat(len(STEPS)), torch.tensor(STEPS, dtype=torch.float64)
     try:
         with question.borrowed(), torch.no_grad():
-            engine = question.lowering.double_engine(question.places(repeated))
+            engine = question.double_engine(repeated)
+            if engine is None:
+                return []
             edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[0])
             own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1])
             found: list[float] = as_logit(sub_target(question, repeated)).value(engine.output(edge, own)).tolist()

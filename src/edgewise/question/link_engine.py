@@ -5,13 +5,20 @@ ends are joined. What the model does behind its last layer is run as it is (`Dec
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from edgewise.arrays import LayerWeight, SelfWeight
+from edgewise.graph.cut import part_of
+from edgewise.graph.pair_copies import with_pairs
+from edgewise.model.call import ModelCall
+from edgewise.model.link_call import DecoderForward, EncoderForward
 from edgewise.program.execution import LoweredEngine
+from edgewise.question.equality import random_weight
+from edgewise.question.node_model import NodeModel
 from edgewise.question.target import Target
 
 Decoder = Callable[[Tensor], Tensor]
@@ -46,16 +53,48 @@ class _Joined:
         if num_pairs * width > _TABLE:
             found, place = key.unique(return_inverse=True)
             return _Joined(found % width, found // width, place)
-        copy = torch.arange(len(key), device=key.device)
-        standing = torch.empty(num_pairs * width, dtype=torch.long, device=key.device)
+        copy = torch.arange(len(key), device=key.device, dtype=torch.int32)
+        standing = torch.empty(num_pairs * width, dtype=torch.int32, device=key.device)
         standing[key] = copy  # of copies of one item, some copy stands for all: no sorting
         stands_for = standing[key]
-        stands = stands_for == copy
-        return _Joined(item[stands], pair[stands], (stands.long().cumsum(0) - 1)[stands_for])
+        stands = (stands_for == copy).nonzero().view(-1)
+        number = torch.empty_like(copy)
+        number[stands] = copy[: len(stands)]
+        return _Joined(item[stands], pair[stands], number[stands_for].long())
 
     def summed(self, values: Tensor) -> Tensor:
         """`[L, M]` of values `[L, copies]`: what both ends say, added."""
         return values.new_zeros(len(values), len(self.item)).index_add_(1, self.place, values)
+
+
+def encoded(encoder: NodeModel, num_layers: int, like: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """`[N, d]` each: what the last layer makes of the nodes, as it is and by the program at random weights; and those."""
+    assert encoder.lowering is not None
+    graph, asked, rows = encoder.graph, encoder.targets, encoder.trace.output
+    sizes = (graph.edge_index.size(1), graph.num_nodes)
+    weights = [random_weight(torch.arange(n, device=rows.device), num_layers, like) for n in sizes]
+    found = encoder.lowering.output_at(asked, *weights)
+    if asked is not None:
+        found = torch.zeros_like(rows).index_copy(0, asked, found)
+    return rows, found, weights
+
+
+def shared_scores(encoder: NodeModel, weights: list[Tensor], pairs: Tensor) -> Tensor | None:
+    """`[T, 1]`: the model's scores at these weights, from the very pass that proved the encoder; None if it was another one."""
+    forward = encoder.call.forward
+    seen = forward.shared if isinstance(forward, EncoderForward) else None
+    if seen is None or not isinstance(seen.scores, Tensor) or seen.scores.numel() != len(pairs):
+        return None
+    same = torch.equal(seen.pairs, pairs) and encoder.is_probe(seen.rows, weights)
+    return seen.scores.view(-1, 1) if same else None
+
+
+def decoder_of(call: ModelCall, behind: DecoderForward, graph: Data, ends: Tensor) -> Decoder:
+    """The model `behind` its last layer, for pairs with these ends `[2 n]`: the only nodes that it gets, without edges."""
+    none = torch.zeros(0, dtype=torch.long, device=ends.device)
+    couples = torch.arange(len(ends), device=ends.device).view(2, -1).t()
+    part = with_pairs(part_of(graph, none if behind.is_direct else ends, none), couples)
+    return lambda rows: replace(call, forward=replace(behind, rows=rows))(part)
 
 
 class LinkEngine:

@@ -16,15 +16,22 @@ from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
 from edgewise.errors import ModelError
 from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies
-from edgewise.graph.cut import part_of
-from edgewise.graph.pair_copies import LinkColumns, pair_neighbourhoods, pair_reach, pair_whole_graph, with_pairs
+from edgewise.graph.pair_copies import LinkColumns, pair_neighbourhoods, pair_sizes, pair_whole_graph, with_pairs
 from edgewise.graph.pair_patches import patched_graph
-from edgewise.model.call import GraphForward
+from edgewise.model.call import GraphForward, ModelCall
 from edgewise.model.head import ModelOutput, read_output
 from edgewise.model.link_call import DecoderForward, LinkForward
+from edgewise.model.twin import make_twin
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
-from edgewise.question.equality import NOT_REPEATABLE, Audit, close, random_weight, scale_of_change, warn_not_local
-from edgewise.question.link_engine import Decoder, LinkEngine
+from edgewise.question.equality import (
+    NOT_REPEATABLE,
+    Audit,
+    at_random,
+    close,
+    scale_of_change,
+    warn_not_local,
+)
+from edgewise.question.link_engine import Decoder, LinkEngine, decoder_of, encoded, shared_scores
 from edgewise.question.node_model import NodeModel, rim_of
 from edgewise.question.subject import Subject
 
@@ -158,9 +165,12 @@ class LinkModel:
         encoder = self.encoder
         if encoder is None or encoder.lowering is None or encoder.num_layers != self.num_layers:
             return False
-        rows, random, weights = self._encoded(encoder, truth)
-        with torch.no_grad():
-            true = self.weighted(WeightedGraph(with_pairs(self.graph, self.pairs)), *weights)
+        rows, random, weights = encoded(encoder, self.num_layers, truth)
+        is_plain = self.call.head is None and not self.call.stated
+        true = shared_scores(encoder, weights, self.pairs) if is_plain else None
+        if true is None:
+            with torch.no_grad():
+                true = self.weighted(WeightedGraph(with_pairs(self.graph, self.pairs)), *weights)
         assert isinstance(self.subject.call.forward, LinkForward)
         self._forward = self.subject.call.forward
         for is_direct in (True, False):
@@ -189,44 +199,35 @@ class LinkModel:
         self.audit.weighted_error = float(((weighted - true).abs() / scale.clamp(min=1e-30)).max())
         return True
 
-    def _encoded(self, encoder: NodeModel, like: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """`[N, d]` each: what the last layer makes of the nodes, as it is and by the program at random weights; and those."""
-        assert encoder.lowering is not None
-        sizes = (self.graph.edge_index.size(1), self.graph.num_nodes)
-        weights = [random_weight(torch.arange(n, device=self.device), self.num_layers, like) for n in sizes]
-        asked = encoder.targets
-        found = encoder.lowering.output_at(asked, *weights)
-        rows = encoder.trace.output
-        if asked is not None:
-            found = torch.zeros_like(rows).index_copy(0, asked, found)
-        return rows, found, weights
-
     def _ends(self, positions: Tensor) -> Tensor:
         """`[2 n]`: the first ends of some pairs, then the second ones."""
         return self.pairs[positions.to(self.device)].t().reshape(-1)
 
-    def _decoder(self, positions: Tensor) -> Decoder:
-        """The model behind its last layer, for some pairs: their ends are the only nodes that it gets, without edges."""
-        ends, is_direct = self._ends(positions), self._is_direct
-        none = torch.zeros(0, dtype=torch.long, device=self.device)
-        couples = torch.arange(len(ends), device=self.device).view(2, -1).t()
-        graph = with_pairs(part_of(self.graph, none if is_direct else ends, none), couples)
-
-        def decode(rows: Tensor) -> Tensor:
-            return replace(self.call, forward=DecoderForward(self._forward, self._calls, rows, is_direct))(graph)
-
-        return decode
+    def _decoder(self, positions: Tensor, call: ModelCall | None = None) -> Decoder:
+        """The model (or, with `call`, another one) behind its last layer, for some pairs."""
+        behind = DecoderForward(self._forward, self._calls, self.pairs.new_zeros(0), self._is_direct)
+        return decoder_of(self.call if call is None else call, behind, self.graph, self._ends(positions))
 
     # --- ways to run it -------------------------------------------------------------------------------------------------
 
     def engine(self, positions: Tensor) -> Engine:
         """The program with the decoder, copies of neighbourhoods, or the whole graph."""
-        if self.is_lowered and not self._lose_links(positions):
-            assert self.encoder is not None
-            assert self.encoder.lowering is not None
-            return LinkEngine(self.encoder.lowering.engine(self._ends(positions)), self._decoder(positions))
+        lowering = None if self.encoder is None else self.encoder.lowering
+        if lowering is not None and self.is_lowered and not self._lose_links(positions):
+            return LinkEngine(lowering.engine(self._ends(positions)), self._decoder(positions))
         parts = [CopiesEngine(self.weighted, copies) for copies in self.copies(positions)]
         return parts[0] if self.local else WholeGraphEngine(parts, same_graph=False)
+
+    def double_engine(self, positions: Tensor) -> LinkEngine | None:
+        """Program and decoder in float64, to take differences; None where the whole model stands behind the last layer."""
+        lowering = None if self.encoder is None else self.encoder.lowering
+        if lowering is None or not self.is_lowered or not self._is_direct or self._lose_links(positions):
+            return None
+        twin = make_twin(self.call.model)
+        if twin.borrowed:
+            return None
+        decode = self._decoder(positions, self.call.in_double(twin.model.double()))
+        return LinkEngine(lowering.double_engine(self._ends(positions)), decode)
 
     def _lose_links(self, positions: Tensor) -> bool:
         """Whether some of the pairs are explained without their own link."""
@@ -272,14 +273,12 @@ class LinkModel:
                     return True
                 self._probed = True
                 first, whole = self._neighbourhoods(positions[:1]), self._whole(int(positions[0]))
-                near, far = (self._at_random(CopiesEngine(self.weighted, one)) for one in (first, whole))
+                near, far = (
+                    at_random(CopiesEngine(self.weighted, one), self.num_layers, self.truth) for one in (first, whole)
+                )
                 return close(near, far, scale_of_change(far, true[:1]))
         except ModelError:
             return False  # the model raises on the copies: whole graph
-
-    def _at_random(self, engine: CopiesEngine) -> Tensor:
-        ids = (engine.edge_id, engine.self_node)
-        return engine.output(*(random_weight(part, self.num_layers, self.truth) for part in ids))
 
     @property
     def is_known_local(self) -> bool:
@@ -294,7 +293,4 @@ class LinkModel:
         if not self.local:
             each = torch.ones_like(pairs[:, 0])
             return each * self.graph.num_nodes, each * len(self.in_edges.edge)
-        near = pair_reach(self.in_edges, pairs, hops)
-        degree = self.in_edges.start.diff()[near.node] * (near.hops < hops)
-        edges = torch.bincount(near.target, weights=degree.double(), minlength=len(pairs)).long()
-        return torch.bincount(near.target, minlength=len(pairs)), edges
+        return pair_sizes(self.in_edges, pairs, hops)

@@ -18,7 +18,7 @@ from edgewise.graph.inputs import check_values, read_structure
 from edgewise.graph.pair_copies import LinkColumns, with_pairs, without_link
 from edgewise.graph.pair_patches import PatchedGraph
 from edgewise.model.head import ModelOutput
-from edgewise.model.link_call import PAIRS, EncoderForward, LinkForward
+from edgewise.model.link_call import PAIRS, EncoderForward, LinkForward, SharedPass
 from edgewise.program.lowering import Lowering
 from edgewise.question.equality import close
 from edgewise.question.link_model import LinkModel
@@ -106,7 +106,8 @@ class LinkQuestion(PosedQuestion):
         """The nodes' rows behind the last layer as a question of their own; None if it cannot be asked."""
         assert isinstance(self.subject.call.forward, LinkForward)
         calls = sum(operation.is_layer for operation in self.subject.first.operations)
-        forward = EncoderForward(self.subject.call.forward, calls)
+        shared = SharedPass(self._graph.x, self.index.to(self._graph.x.device))
+        forward = EncoderForward(self.subject.call.forward, calls, shared)
         asked = Asked(target=0, mode="regression", output="value", forward=forward, device=self.asked.device)
         try:
             return NodeQuestion(model, _without_labels(self._data), self.index.unique(), asked, self.subject)
@@ -193,6 +194,10 @@ class LinkQuestion(PosedQuestion):
         if not model.is_lowered or model.itself is not None or model.encoder is None:
             return None
         return model.encoder.lowering
+
+    def double_engine(self, positions: Tensor) -> Any:
+        """Program and decoder in float64, to take differences; None if the model itself must be run."""
+        return self.link_model.double_engine(positions)
 
     @property
     def notes(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A model on one graph (or a cut of one), recorded and proved: the ways in which it can be run for many of its nodes."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -182,6 +183,12 @@ class NodeModel:
             with torch.no_grad():
                 self._probe_output = self.weighted(self._whole, *self._random_weights)
         return self._probe_output
+
+    def is_probe(self, rows: Any, weights: Sequence[Tensor]) -> bool:
+        """Whether rows are those that the model gave at random weights, and these are the weights."""
+        found = getattr(self, "_probe_output", None)
+        same = isinstance(rows, Tensor) and found is not None and found.data_ptr() == rows.data_ptr()
+        return same and all(torch.equal(*both) for both in zip(weights, self._random_weights, strict=True))
 
     # --- through the model --------------------------------------------------------------------------------------------
 

@@ -137,6 +137,10 @@ class PosedQuestion(ABC):
     def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Numbers of nodes and edges of the targets' graphs: one number if all live in one graph."""
 
+    def double_engine(self, positions: Tensor) -> Any:
+        """A lowered model in float64, to take differences; None if the model itself must be run. Numbers are those of a cut."""
+        return None if self.lowering is None else self.lowering.double_engine(self.places(positions))
+
     @property
     def engine_lowering(self) -> Lowering | None:
         """The lowered program that all engines run, perhaps with something behind it; None if some are run in another way."""
