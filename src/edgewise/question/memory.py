@@ -50,13 +50,19 @@ def read_batch_size(batch_size: Any) -> int | None:
     return batch_size
 
 
+def default_budget(device: torch.device) -> int:
+    """Where none is given: enough to keep a processor busy, or a quarter of what is free on a card."""
+    return int(torch.cuda.mem_get_info(device)[0]) // 4 if device.type == "cuda" else DEFAULT_MEMORY
+
+
 def room(question: PosedQuestion, memory: Any, more: int = 0, what: str = "") -> int:
     """What a budget leaves for blocks: without what the question itself holds, and `more` that is needed for all targets.
 
     Refused if the largest target does not fit into a budget that was given; `what` says what needs so much, if it is not a
     target. A budget below `LEAST_CEILING` only says how small blocks should be.
     """
-    given, (nodes, edges) = read_memory(memory), _whole_size(question)
+    given = default_budget(question.device) if memory is None else read_memory(memory)
+    nodes, edges = _whole_size(question)
     held, most = held_bytes(question) + more, max(given, LEAST_CEILING)
     if held + (nodes + edges) * len(question.index) * question.edge_bytes < _TINY:
         return given
@@ -153,7 +159,8 @@ def _growing_blocks(question: PosedQuestion, lowering: Lowering, memory: int) ->
     bound = _bounds(question, lowering)  # [T], in edges
     table = _TABLE_ENTRY * size  # bytes a target
     most = max(_TABLE // size, 1)
-    rate, begin, last = float(lowering.copy_bytes), 0, max(1, min(_FIRST, _FIRST * memory // DEFAULT_MEMORY))
+    first = len(everyone) if question.device.type == "cuda" else max(1, min(_FIRST, _FIRST * memory // DEFAULT_MEMORY))
+    rate, begin, last = float(lowering.copy_bytes), 0, first
     while begin < len(everyone):
         cost = (bound[begin : begin + last * _GROWTH] * rate + table).cumsum(0)
         fits = max(int((cost <= memory).sum()), 1)
