@@ -101,6 +101,23 @@ def test_the_class_that_is_asked_for_is_reached_with_as_few_edges_as_can_be(seed
         assert one.flips_to in (None, wanted)
 
 
+@pytest.mark.parametrize("boxes", [0, 100])
+@pytest.mark.parametrize("seed", one_in(4, range(12)))
+def test_trees_alone_give_what_an_enumeration_gives(seed, boxes, monkeypatch):
+    """Small graphs are enumerated; here bounds must do all the work, with the close search (no boxes) and without it."""
+    monkeypatch.setattr("edgewise.counterfactuals.smallest_set._FEW", 0)
+    monkeypatch.setattr("edgewise.counterfactuals.set_tree._FEW", boxes)
+    monkeypatch.setattr("edgewise.counterfactuals.smallest_set.first_answer", lambda *_: None)
+    name = ["GCN", "SAGE", "GIN", "GCN with norms and jumps"][seed % 4]
+    torch.manual_seed(seed)
+    model = MODELS[name]().double().eval()
+    data = Data(x=torch.randn(8, 4).double(), edge_index=torch.randint(8, (2, 8)))
+    for one in ew.counterfactual(model, data, range(2), undirected=seed % 2 == 0):
+        output = silenced(model, data, one.index)
+        want = smallest(output, units_of(data, seed % 2 == 0), lambda row, now=one.target: bool(row.max() > row[now]))
+        assert (one.size, one.status) == (want, "none" if want is None else "proven")
+
+
 def test_many_nodes_in_one_call_are_those_of_single_calls_and_nothing_is_left_behind():
     model, data = problem("GCN", 3)
     model.train()
@@ -177,8 +194,16 @@ def test_a_budget_that_is_spent_leaves_the_answer_open_with_a_bound():
 def test_a_node_without_edges_has_none():
     model, data = problem("GCN", 0)
     lonely = Data(x=data.x, edge_index=data.edge_index[:, :0])
-    one = ew.counterfactual(model, lonely, 0)
-    assert (one.status, one.num_units, one.lower_bound) == ("none", 0, 1)
+    for undirected in (False, True):
+        one = ew.counterfactual(model, lonely, 0, undirected=undirected)
+        assert (one.status, one.num_units, one.lower_bound) == ("none", 0, 1)
+
+
+def test_of_too_many_edges_only_single_ones_are_looked_at(monkeypatch):
+    monkeypatch.setattr("edgewise.counterfactuals.smallest_set.MOST_UNITS", 2)
+    model, data = votes(1.0, 1.0, 1.0, bias=-0.5)
+    one = ew.counterfactual(model, data, 3)
+    assert (one.status, one.edges, one.lower_bound) == ("open", (), 2)
 
 
 def test_graphs_and_links_are_enumerated():

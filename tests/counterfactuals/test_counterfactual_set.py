@@ -83,7 +83,7 @@ def test_a_picture_shows_the_edges_that_go(problem):
     _, _, every = problem
     one = next(one for one in every if (one.size or 0) > 0)
     figure = one.plot(labels={one.index: "me"})
-    assert figure.get_suptitle() == f"the smallest change of node {one.index} (proven)"
+    assert figure.get_suptitle() == f"the fewest edges that flip node {one.index} (proven)"
     assert "Without" in figure.legends[0].get_title().get_text()
     assert sum(type(patch).__name__ == "FancyArrowPatch" for patch in figure.axes[0].patches) == len(one.edges)
     nothing = next((one for one in every if one.status == "none"), None)

@@ -180,5 +180,5 @@ def _show(question: "CliQuestion", found: "ew.CounterfactualSet", listed: list[d
         for one in few
     ]
     terminal.print_rows(
-        f"smallest changes ({counts}){more}", [question.graphs.task, "class", "status", "", "value"], rows
+        f"smallest changes ({counts}){more}", [question.graphs.task, "class", "status", "answer", "edges"], rows
     )

@@ -27,7 +27,7 @@ class EdgeUnits:
     def of(columns: Tensor, ends: Tensor, *, undirected: bool) -> "EdgeUnits":
         """Units of some columns `[n]`, each once; `ends` `[2, n]` are their nodes."""
         column, order = columns.cpu().sort()
-        if not undirected:
+        if not undirected or len(column) == 0:
             return EdgeUnits(column, torch.arange(len(column)), len(column))
         low, high = ends.cpu()[:, order].sort(dim=0).values
         _, unit = torch.stack([low, high]).unique(dim=1, return_inverse=True)

@@ -10,6 +10,8 @@ from edgewise.counterfactuals.set_steps import SetCall
 from edgewise.trust.interval_operations import Rectify
 
 _RATE = 0.2
+_LARGEST = 2**22
+"""Numbers of a relaxation that are worth the ascent."""
 
 
 def raised_bound(
@@ -35,6 +37,28 @@ def raised_bound(
                 for part in way.parameters():
                     part.clamp_(0, 1)
     return highest, way.each(lambda part: part.detach())
+
+
+def raised_each(program: SetProgram, bounds: Bounds, root: Boxes, start: Tensor, value: int, steps: int = 12) -> Tensor:
+    """The highest bounds that were found of R linear functions of a value, `[1, R]`, each with lines of its own."""
+    usual = usual_relaxation(program, bounds)
+    first = Relaxation({key: part.expand(-1, start.size(1), -1, -1) for key, part in usual.slopes.items()}, {})
+    highest = torch.full(start.shape[:2], -torch.inf, dtype=torch.double)
+    if sum(part.numel() for part in first.parameters()) > _LARGEST:
+        return linear_bound(program, bounds, root, start, value).least
+    with torch.enable_grad():
+        way = first.each(lambda part: part.detach().clone().requires_grad_())
+        optimizer = torch.optim.Adam(way.parameters(), lr=_RATE)
+        for _ in range(steps):
+            least = linear_bound(program, bounds, root, start, value, way).least
+            highest = torch.maximum(highest, least.detach())
+            optimizer.zero_grad()
+            (-least.sum()).backward()
+            optimizer.step()
+            with torch.no_grad():
+                for part in way.parameters():
+                    part.clamp_(0, 1)
+    return highest
 
 
 def usual_relaxation(program: SetProgram, bounds: Bounds) -> Relaxation:

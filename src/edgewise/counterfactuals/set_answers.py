@@ -129,7 +129,7 @@ class _RunAnswers(SetAnswers):
     def outputs(self, silenced: Tensor) -> Tensor:
         """One pass of the model, on copies side by side."""
         sets = len(silenced)
-        size = sets if sets == 1 else self._at_once  # copies of two sizes are kept, not of every size
+        size = min(1 << (sets - 1).bit_length(), max(self._at_once, 1))  # copies are kept, but not of every size
         if sets < size:
             silenced = torch.cat([silenced, silenced.new_zeros(size - sets, silenced.size(1))])
         if size not in self._runs:

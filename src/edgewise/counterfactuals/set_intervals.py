@@ -57,7 +57,9 @@ def interval_bounds(program: SetProgram, boxes: Boxes, rounding: RoundingBound, 
     found: Bounds = {value: (rows.unsqueeze(0), rows.unsqueeze(0)) for value, rows in program.constants.items()}
     for step in program.steps:
         if isinstance(step, SetCall):
-            low, high = _received(step, found.get(step.source), on[:, step.unit], free[:, step.unit], boxes.budget)
+            sent = None if known is None else known.get(sent_key(step))
+            given = found.get(step.source)
+            low, high = _received(step, given, sent, on[:, step.unit], free[:, step.unit], boxes.budget)
         else:
             low, high = _mapped(step, [_first(found[value], step.rows) for value in step.reads])
         if step.output in rounding.magnitude and program.output != step.output:
@@ -90,16 +92,28 @@ def _scaled(low: Tensor, high: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
     return torch.minimum(a, b), torch.maximum(a, b)
 
 
+def sent_key(step: SetCall) -> int:
+    """Under which number bounds are known of what the senders of a call send, behind its matrix."""
+    return -1 - step.output
+
+
 def _received(
-    step: SetCall, table: tuple[Tensor, Tensor] | None, on: Tensor, free: Tensor, budget: int
+    step: SetCall,
+    table: tuple[Tensor, Tensor] | None,
+    known: tuple[Tensor, Tensor] | None,
+    on: Tensor,
+    free: Tensor,
+    budget: int,
 ) -> tuple[Tensor, Tensor]:
-    """Bounds of a call, `[boxes, rows, out]`; `on` and `free` `[boxes, S]`."""
+    """Bounds of a call, `[boxes, rows, out]`; `on` and `free` `[boxes, S]`, `known` bounds what is sent."""
     if step.sent is not None and step.rest is not None:
         least = most = step.sent.unsqueeze(0)
         low = high = step.rest.unsqueeze(0)
     else:
         assert table is not None
         sent = two_sided(*table, step.matrix)
+        if known is not None:
+            sent = torch.maximum(sent[0], known[0]), torch.minimum(sent[1], known[1])
         least, most = _scaled(sent[0][:, step.tail], sent[1][:, step.tail], step.coefficient.view(-1, 1))
         low, high = _own_terms(step, table, sent)
     same = least is most  # constants

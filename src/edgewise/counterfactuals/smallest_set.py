@@ -18,10 +18,13 @@ from torch import Tensor
 from edgewise.counterfactuals.allowance import Allowance, AllowanceSpent
 from edgewise.counterfactuals.first_answer import first_answer
 from edgewise.counterfactuals.goal import Goal
+from edgewise.counterfactuals.root_bounds import open_parts
 from edgewise.counterfactuals.set_answers import LoweredAnswers, SetAnswers
 from edgewise.counterfactuals.set_enumeration import enumerate_size
-from edgewise.counterfactuals.set_tree import ManyBoxes, RootBounds, SetTree
+from edgewise.counterfactuals.set_tree import ManyBoxes, SetTree
 
+MOST_UNITS = 10_000
+"""Of more units only single ones are looked at: searches keep tables of all pairs of units."""
 _FEW = 2000
 """Sets of one size that are looked at one by one, although there are bounds."""
 
@@ -85,18 +88,17 @@ class _Search:
     def __init__(self, answers: SetAnswers, goal: Goal, most: int, allowance: Allowance, state: SmallestSet) -> None:
         self._answers, self._goal, self._most, self._allowance, self._state = answers, goal, most, allowance, state
         self._count = answers.num_units
-        self._root: RootBounds | None = None
+        self._trees: list[SetTree] = []
         if isinstance(answers, LoweredAnswers) and self._count:
-            self._root = RootBounds(answers, goal, allowance)
             self._trees = [SetTree(answers, part, allowance) for part in goal.parts()]
 
     def run(self) -> None:
         """The steps of this file's first lines."""
-        if self._count == 0 or (self._root is not None and not self._root.open_parts(self._count, refined=False)):
+        if self._count == 0 or (self._trees and not self._open_parts(self._count)):
             self._exclude(self._count)
             return
         single = self._singles()
-        if self._state.found is not None:
+        if self._state.found is not None or self._count > MOST_UNITS:
             return
         self._state.take(first_answer(self._answers, self._goal, single, self._most, self._allowance))
         while not self._is_done():
@@ -125,7 +127,7 @@ class _Search:
     def _next_size(self) -> None:
         """Exclude sets of one more unit, or find one."""
         size = self._state.lower_bound
-        if self._root is None or math.comb(self._count, size) <= _FEW:
+        if not self._trees or math.comb(self._count, size) <= _FEW:
             found, hidden, _ = enumerate_size(self._answers, self._goal, size, self._allowance)
             self._state.hide(size if hidden else None)
         else:
@@ -140,9 +142,8 @@ class _Search:
 
     def _grown(self, size: int) -> Tensor | None:
         """A set of at most `size` units by the trees of all margins that bounds leave open; None if there is none."""
-        assert self._root is not None
         excluded, large = self._state.lower_bound - 1, []
-        for part in self._root.open_parts(size, refined=False):
+        for part in self._open_parts(size):
             try:
                 found = self._trees[part].search(size, excluded)
             except ManyBoxes:
@@ -150,8 +151,13 @@ class _Search:
                 continue
             if found is not None:
                 return found
-        for part in set(large) & set(self._root.open_parts(size)) if large else ():
-            found = self._trees[part].search_closely(size, excluded, self._root.refined(size))
+        for part in large:
+            found = self._trees[part].search_closely(size, excluded)
             if found is not None:
                 return found
         return None
+
+    def _open_parts(self, size: int) -> list[int]:
+        """Which margins bounds alone do not keep above 0."""
+        assert isinstance(self._answers, LoweredAnswers)
+        return open_parts(self._answers, self._goal, size, self._allowance)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from edgewise.results.counterfactual_set import Counterfactual
 
 GONE = "#c0392b"
-_DASHES = (2.2, 1.6)
+_DASHES, _WIDTH = (2.2, 1.6), 2.2
 _MOST = 60
 """Edges that are drawn."""
 
@@ -39,7 +39,7 @@ def draw_counterfactual(
     >>> import edgewise as ew
     >>> found = ew.counterfactual(*path_model(gains=[2.0, 3.0]), 2, mode="regression", threshold=1.0)
     >>> draw_counterfactual(found, found.sentence()).get_suptitle()
-    'the smallest change of node 2 (proven)'
+    'the fewest edges that flip node 2 (proven)'
     """
     flat = found.as_explanation()
     shown = flat_picture(flat, _MOST)
@@ -54,7 +54,7 @@ def draw_counterfactual(
     before = set(axes.patches)
     matplotlib_marks.draw_arrows(axes, shown, nodes.radius, dashes)
     for arrow in set(axes.patches) - before:
-        arrow.set_color(GONE)
+        arrow.set(color=GONE, linewidth=_WIDTH, path_effects=[], mutation_scale=14)
     put_nodes(axes, shown, nodes)
     keys = nodes.keys(
         shown.root and shown.root[1], {"link": "ends of the link"}.get(task_of(found.settings), "explained node")
@@ -77,5 +77,5 @@ def _title(found: Counterfactual) -> str:
     named = f"{task_of(found.settings)} {found.index}"
     if found.types is not None:
         named = " ".join(map(str, found.index))
-    what = "the smallest change of" if found.status == "proven" else "a change of" if found.edges else "no change of"
+    what = {"proven": "the fewest edges that flip", "none": "no edges flip"}.get(found.status, "edges that flip")
     return f"{what} {named} ({found.status})"

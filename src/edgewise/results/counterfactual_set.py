@@ -100,7 +100,7 @@ class Counterfactual:
         listed += f" and {len(self.units) - _LISTED} more" if len(self.units) > _LISTED else ""
         proof = ""
         if self.status == "open":
-            proof = f" Smaller sets are not excluded, from {counted(max(self.lower_bound, 1), noun)} on."
+            proof = f" A smaller set is not excluded; at least {counted(max(self.lower_bound, 1), noun)} must go."
         return f"Without {which} ({listed}): {now}.{proof}"
 
     def _with_chance(self, name: str) -> str:
