@@ -18,6 +18,7 @@ _WHERE = {
     "register_method": "edgewise.algorithms.own_methods",
     "best_subgraph": "edgewise.algorithms.eig_search",
     "subgraph_x": "edgewise.algorithms.subgraph_x",
+    "shapley_interactions": "edgewise.algorithms.interactions",
     "from_pyg": "edgewise.adapters.from_pyg",
     "heal": "edgewise.adapters.heal",
     "EdgewiseExplainer": "edgewise.adapters.to_pyg",
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from edgewise.adapters.heal import heal as heal
     from edgewise.adapters.to_pyg import EdgewiseExplainer as EdgewiseExplainer
     from edgewise.algorithms.eig_search import best_subgraph as best_subgraph
+    from edgewise.algorithms.interactions import shapley_interactions as shapley_interactions
     from edgewise.algorithms.own_methods import register_method as register_method
     from edgewise.algorithms.registry import methods as methods
     from edgewise.algorithms.subgraph_x import subgraph_x as subgraph_x

@@ -155,7 +155,7 @@ def test_equal_coalitions_are_run_once():
     game = NodeGame(Score(model, data, [4]), 10, 0)
     nothing = torch.zeros(5, game.num_nodes, dtype=torch.bool)
     assert len(game.values(nothing).unique()) == 1
-    assert game.evaluations == 1
+    assert (game.coalitions.asked, game.coalitions.run) == (5, 1)
 
 
 def test_a_node_without_edges_is_its_own_subgraph():

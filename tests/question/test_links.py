@@ -78,6 +78,7 @@ def test_gradients_are_finite_differences(name):
             assert slope == pytest.approx(float(why.scores[layer, column]), abs=1e-6)
 
 
+# The whole graph has other players around a subgraph; the steps of a decoder are not known.
 SAME_EVERYWHERE = sorted(
     name for name, row in ew.methods().items() if not (row.is_drawn or row.stepwise) and name != "subgraphx"
 )

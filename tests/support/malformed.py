@@ -119,6 +119,7 @@ class Problem:
             "similarity": (ew.similarity, {"a": self.some, "b": self.some}),
             "best_subgraph": (ew.best_subgraph, {"model": self.model, "data": self.data, "found": self.some}),
             "subgraph_x": (ew.subgraph_x, {**asked, "max_nodes": 3, "samples": 4}),
+            "shapley_interactions": (ew.shapley_interactions, {**asked, "samples": 4}),
             "load": (ew.load, {"path": self._saved()}),
             "from_pyg": (ew.from_pyg, {"algorithm": _pyg_algorithm()}),
             "heal": (ew.heal, {"model": self.model}),

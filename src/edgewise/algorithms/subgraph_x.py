@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import random_numbers
-from edgewise.algorithms.occlusion import Repeated
+from edgewise.algorithms.coalitions import CoalitionValues, subsets
 from edgewise.arguments import one_of, whole_number
 from edgewise.contract import checked
 from edgewise.errors import InputError
@@ -29,7 +29,6 @@ from edgewise.text import counted
 
 EXACT_PLAYERS = 10
 """Up to so many others, every set of them is a coalition; beyond, sets are drawn."""
-_CACHE = 2**24  # bytes of a pass that stays in the processor's cache
 _AT_ONCE = 2**22  # entries of a table of coalitions
 
 
@@ -173,8 +172,8 @@ def search(score: Score, *, max_nodes: int, beam: int, samples: int, seed: int) 
         shapley=value_of_best,
         error=error_of_best,
         proven=complete and game.exact,
-        coalitions=game.coalitions,
-        evaluations=game.evaluations,
+        coalitions=game.coalitions.asked,
+        evaluations=game.coalitions.run,
     )
 
 
@@ -194,8 +193,7 @@ class NodeGame:
         for _ in range(score.num_layers - 1):
             reach = (reach.double() @ adjacent.double()) > 0
         self._reach = reach  # [n, n]: within L hops
-        self.exact, self.coalitions, self.evaluations = True, 0, 0
-        self._repeated: Repeated | None = None
+        self.exact, self.coalitions = True, CoalitionValues(score)
 
     def starts(self) -> Tensor:
         """Subgraphs of one node: the explained one, or each node of a graph."""
@@ -231,7 +229,7 @@ class NodeGame:
     def _of_equal_size(self, sets: Tensor, others: Tensor, size: int) -> tuple[Tensor, Tensor]:
         """For sets with the same number of others: φ is a weighted sum over subsets, or a mean over drawn ones."""
         if size <= EXACT_PLAYERS:
-            subset = _subsets(size, sets.device)  # [2^size, size]
+            subset = subsets(size, sets.device)  # [2^size, size]
             allies = torch.zeros(len(sets), len(subset), self.num_nodes, dtype=torch.bool, device=sets.device)
             place = others.nonzero()[:, 1].view(len(sets), size)
             allies.scatter_(2, place.unsqueeze(1).expand(-1, len(subset), -1), subset.expand(len(sets), -1, -1))
@@ -257,46 +255,8 @@ class NodeGame:
         return value[:, 0] - value[:, 1]
 
     def values(self, coalitions: Tensor) -> Tensor:
-        """`[coalitions]`: the explained number with the edges inside each coalition alone; equal ones are run once."""
-        distinct, place = _distinct(self.inside(coalitions))
-        self.coalitions += len(coalitions)
-        self.evaluations += len(distinct)
-        wanted = min(len(distinct), max(1, _CACHE // max(self.score.pass_bytes, 1)))
-        if self._repeated is None or self._repeated.times < wanted:
-            self._repeated = Repeated(self.score, wanted)
-        repeated, found = self._repeated, []
-        for part in distinct.split(repeated.times):
-            weight = part.to(self.score.target.truth.dtype).unsqueeze(1).expand(-1, self.score.num_layers, -1)
-            found.append(repeated.rows(repeated.score(repeated.weights(weight)), len(part)).view(-1))
-        return torch.cat(found).double()[place]
-
-
-_BITS = 62  # of a whole number
-
-
-def _distinct(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows of bools, each once, and `[rows]`: which of them each row is; as whole numbers they are quick to compare.
-
-    >>> _distinct(torch.tensor([[True, False], [True, True], [True, False]]))
-    (tensor([[ True, False],
-            [ True,  True]]), tensor([0, 1, 0]))
-    """
-    place = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
-    for part in rows.split(_BITS, dim=1):
-        word, number = (
-            (part.long() << torch.arange(part.size(1), device=rows.device)).sum(dim=1).unique(return_inverse=True)
-        )
-        key, place = (place * len(word) + number).unique(return_inverse=True)
-    key = key if rows.size(1) else place[:1]
-    one_of_them = torch.zeros(len(key), dtype=torch.long, device=rows.device)
-    one_of_them[place] = torch.arange(len(rows), device=rows.device)
-    return rows[one_of_them], place
-
-
-def _subsets(size: int, device: torch.device) -> Tensor:
-    """`[2^size, size]`: every subset."""
-    numbers = torch.arange(2**size, device=device).view(-1, 1)
-    return (numbers >> torch.arange(size, device=device)) & 1 == 1
+        """`[coalitions]`: the explained number with the edges inside each coalition alone."""
+        return self.coalitions.values(self.inside(coalitions))
 
 
 def _weights(others: int, device: torch.device) -> Tensor:
