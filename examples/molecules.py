@@ -60,7 +60,7 @@ def molecule(draw: random.Random) -> Data:
     ]
     return Data(
         x=torch.tensor(x), edge_index=edge_index, y=torch.tensor([int(bool(nitro))]), feature_names=FEATURES,
-        atoms=atoms, nitro=nitro,
+        atoms=atoms, nitro=nitro, node_names=[f"{symbol}{number}" for number, symbol in enumerate(atoms)],
     )  # fmt: skip
 
 

@@ -124,6 +124,7 @@ def test_the_molecule_example_names_atoms_and_their_features(capsys):
     page, features = commands_of("molecules.py")
     done = call(*features)
     assert "charge" in done.stdout
-    call(*page, "--method", "gradient", "--level", "input")
-    assert Path("atoms.html").is_file()
+    shown = call(*page, "--method", "gradient", "--level", "input")
+    assert "N8 → C3" in shown.stdout
+    assert "N8" in Path("atoms.html").read_text(encoding="utf-8")
     assert "N8" in Path("nitro.html").read_text(encoding="utf-8")

@@ -115,7 +115,7 @@ def _record(question: "CliQuestion", why: "ew.FeatureScores", rows: int) -> dict
     keys = ("score", "node", "feature", "name")
     strongest = [dict(zip(keys, entry, strict=False)) for entry in why.top(rows, by="magnitude")]
     for one in strongest:
-        one["node_name"] = _name(question, one["node"])
+        one["node_name"] = terminal.name_in(question, why, one["node"])
         if "feature" in one:
             one["feature_value"] = _given(why, one["node"], one["feature"])
     about = {"index": why.index, "name": question.target_name(why.index), "class": why.target}
@@ -135,7 +135,14 @@ def _table(question: "CliQuestion", found: "Sequence[ew.FeatureScores]", rows: i
             about = [question.target_name(why.index), question.class_name(why.target), f"{why.value:.4g}"]
             value = _given(why, node, feature[0]) if feature else None
             named = [str(feature[-1]) if feature else "all", "" if value is None else f"{value:.4g}"]
-            section.append([*(about if place == 0 else ["", "", ""]), _name(question, node), *named, f"{score:+.4g}"])
+            section.append(
+                [
+                    *(about if place == 0 else ["", "", ""]),
+                    terminal.name_in(question, why, node),
+                    *named,
+                    f"{score:+.4g}",
+                ]
+            )
         about = [question.target_name(why.index), question.class_name(why.target), f"{why.value:.4g}"]
         sections.append(section or [[*about, "", "no feature matters", "", ""]])
     return sections
@@ -145,9 +152,3 @@ def _given(why: "ew.FeatureScores", node: Any, feature: int) -> float | None:
     """The feature itself, as the data have it; None of a typed graph."""
     given = None if isinstance(node, tuple) else why.given
     return None if given is None else float(given[node].reshape(-1)[feature])
-
-
-def _name(question: "CliQuestion", node: Any) -> str:
-    """The name of a node; nodes of several graphs have numbers only, with their types if they have some."""
-    named = question.graphs.task in ("node", "link") or isinstance(node, tuple)
-    return question.node_name(node) if named else str(node)

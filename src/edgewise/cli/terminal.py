@@ -26,6 +26,10 @@ SHOWN_TARGETS, SHOWN_ROWS = 5, 5
 """Targets in the table, and rows for each."""
 JSON_ROWS = 10
 """Edges of each target in the JSON document, unless `--top` says otherwise."""
+_LEAST = 12
+"""No text is made shorter than this to fit a terminal: then it is folded."""
+_EDGE = re.compile("(.*) –(.*)→ (.*)")
+_TYPED_EDGE = re.compile(r"\S+ (.+) (–.*→) \S+ (.+)")
 _C1 = re.compile("[\x7f-\x9f]")  # control characters that JSON leaves as they are
 
 
@@ -107,25 +111,25 @@ def _content(question: "CliQuestion", why: "Explanation | WalkSet", rows: int) -
 
     if isinstance(why, WalkSet):
         walks = [
-            {"score": walk.score, "nodes": list(walk.nodes), "names": [_name(question, node) for node in walk.nodes]}
+            {"score": walk.score, "nodes": list(walk.nodes), "names": [name_in(question, why, n) for n in walk.nodes]}
             for walk in why[:rows]
         ]
         return {"exact": why.exact, "upper_bound": why.upper_bound, "walks": walks}
-    return {"edges": [_edge(question, entry, layered=why.level == "layer") for entry in why.top(rows, by="magnitude")]}
+    return {"edges": [_edge(question, why, entry) for entry in why.top(rows, by="magnitude")]}
 
 
-def _edge(question: "CliQuestion", entry: tuple[Any, ...], *, layered: bool) -> dict[str, Any]:
+def _edge(question: "CliQuestion", why: "Explanation", entry: tuple[Any, ...]) -> dict[str, Any]:
     """An entry of `top` with names; of a typed graph its ends are `[type, number]`, and it has a `type`."""
     score, source, receiver, column, *more = entry
     ends = {"source": source, "receiver": receiver, "column": column}
-    named = {"source_name": _name(question, source), "receiver_name": _name(question, receiver)}
+    named = {"source_name": name_in(question, why, source), "receiver_name": name_in(question, why, receiver)}
     kind = {"type": more[-1]} if isinstance(source, tuple) else {}
-    return {"score": score, **ends, **({"layer": more[0]} if layered else {}), **kind, **named}
+    return {"score": score, **ends, **({"layer": more[0]} if why.level == "layer" else {}), **kind, **named}
 
 
-def _name(question: "CliQuestion", node: Any) -> str:
-    """The name of a node; nodes of several graphs have numbers only."""
-    return question.node_name(node) if question.graphs.is_one or isinstance(node, tuple) else str(node)
+def name_in(question: "CliQuestion", why: Any, node: Any) -> str:
+    """The name of a node in the graph of one target."""
+    return question.node_name(node, None if question.graphs.is_one else why.index)
 
 
 def print_json(content: Any) -> None:
@@ -147,16 +151,81 @@ def print_table(title: str, listed: Sequence[dict[str, Any]], task: str) -> None
     heads = [task, "class", number, "walk" if listed and "walks" in listed[0] else "edge", "score"]
     for head in [*heads[:4], *(["layer"] if layered else []), heads[4]]:
         table.add_column(head, justify="right" if head in ("score", "layer", number) else "left", overflow="fold")
-    for one in listed:
-        for place, row in enumerate(_rows(one)):
-            about = (one["name"], one["class_name"], _probability(one)) if place == 0 else ("", "", "")
-            layer = [str(row.get("layer", ""))] if layered else []
-            cells = [*about, row["text"], *layer, f"{row['score']:+.4g}" if row["score"] is not None else ""]
+    console = Console(file=sys.stdout)
+    sections = [_section(one, layered=layered) for one in listed]
+    fit([heads[:4] + ["layer"] * layered + heads[4:]], sections, console.width)
+    for section in sections:
+        for cells in section:
             table.add_row(*map(_cell, cells))
         table.add_section()
-    console = Console(file=sys.stdout)
     console.print(Text(title))
     console.print(table)
+
+
+def _section(one: dict[str, Any], *, layered: bool) -> list[list[str]]:
+    """The rows of one target; what is the same for all of them stands in the first."""
+    section = []
+    for place, row in enumerate(_rows(one)):
+        about = (one["name"], one["class_name"], _probability(one)) if place == 0 else ("", "", "")
+        layer = [str(row.get("layer", ""))] if layered else []
+        section.append([*about, row["text"], *layer, f"{row['score']:+.4g}" if row["score"] is not None else ""])
+    return section
+
+
+def fit(heads: list[list[str]], sections: Sequence[list[list[str]]], width: int) -> None:
+    """Shorten edges and names of targets until a table of `sections` fits a terminal of that width.
+
+    An edge `user U0 –rates→ movie M4` loses the types of its ends first, which its relation tells, then the end of its
+    relation; after that names of targets, and at last edges, lose their middle. Walks are not shortened: every node of them
+    counts. Cells are replaced in place.
+    """
+    rows = [row for section in sections for row in section]
+    for column, change in ((3, without_types), (3, with_short_relation), (0, shortened), (3, shortened)):
+        longest = [max(len(cell) for cell in cells) for cells in zip(*heads, *rows, strict=True)]
+        over = sum(longest) + 3 * len(longest) + 1 - width
+        room = max(longest[column] - over, _LEAST)
+        if over <= 0:
+            return
+        for row in rows:
+            if len(row[column]) > room and row[column].count("→") < 2:
+                row[column] = change(row[column], room)
+
+
+def without_types(edge: str, room: int) -> str:
+    """An edge in words without the types of its ends, where they have names.
+
+    >>> without_types("user U0 –rates→ movie M4", 20), without_types("user 3 –rates→ movie 4", 20)
+    ('U0 –rates→ M4', 'user 3 –rates→ movie 4')
+    """
+    found = _TYPED_EDGE.fullmatch(edge)
+    if found is None or any(name.isdecimal() for name in found.group(1, 3)):
+        return edge
+    return f"{found[1]} {found[2]} {found[3]}"
+
+
+def with_short_relation(edge: str, room: int) -> str:
+    """An edge in words with as much of its relation as fits.
+
+    >>> with_short_relation("user 17 –has_rated→ movie 12", 24)
+    'user 17 –has_…→ movie 12'
+    """
+    found = _EDGE.fullmatch(edge)
+    if found is None:
+        return edge
+    kept = max(room - len(found[1]) - len(found[3]) - 5, 0)
+    return edge if kept >= len(found[2]) else f"{found[1]} –{found[2][:kept]}…→ {found[3]}"
+
+
+def shortened(text: str, room: int) -> str:
+    """A text that fits, without its middle.
+
+    >>> shortened("customer 1203 : product 7", 15)
+    'custome…oduct 7'
+    """
+    if len(text) <= room:
+        return text
+    head = room // 2
+    return f"{text[:head]}…{text[len(text) - (room - 1 - head) :]}"
 
 
 def print_rows(title: str, heads: Sequence[str], sections: Sequence[Sequence[Sequence[str]]]) -> None:

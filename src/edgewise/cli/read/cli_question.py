@@ -89,13 +89,17 @@ class CliQuestion:
             self.model, self.graphs.data, some, target=self.classes_of(slice(count)), forward=None, **asked
         ).target
 
-    def node_name(self, node: Any) -> str:
-        """The data's name of a node, safe to print; its number if it has none. Of a typed graph with its type before it."""
+    def node_name(self, node: Any, graph: int | None = None) -> str:
+        """The data's name of a node (of one of several graphs), safe to print; its number if it has none.
+
+        Of a typed graph with its type before it.
+        """
         if isinstance(node, tuple):
             kind, number = node
             names = (self.graphs.page_names or {}).get(kind)
             return printable(typed_name(kind, number, names))
-        return printable(self.graphs.page_names[node]) if self.graphs.page_names else str(node)
+        names = self.graphs.page_names if graph is None else self.graphs.names_of(graph)
+        return printable(names[node]) if names else str(node)
 
     def target_name(self, index: Any) -> str:
         """The name of a node that is explained, of both ends of a link, or the number of a graph."""

@@ -69,7 +69,9 @@ class Graphs:
 
     @property
     def node_names(self) -> Any:
-        """The names of nodes, as results and pages take them: a list, of a typed graph `{node type: list}`."""
+        """The names of nodes, as results and pages take them: a list, of a typed graph by node type, of graphs by graph."""
+        if not self.is_one and self.types is None:
+            return {number: names for number in range(self.size) if (names := self.names_of(number))} or None
         if self.types is None:
             return self.names
         return {kind: called.names for kind, called in self.types.items() if called.names is not None} or None
@@ -78,9 +80,14 @@ class Graphs:
     def page_names(self) -> Any:
         """What a reader sees: the id and the name of every node, where there are both; in the same form."""
         if self.types is None:
-            return _id_and_name(self.ids, self.names)
+            return _id_and_name(self.ids, self.names) if self.is_one else self.node_names
         told = {kind: _id_and_name(called.ids, called.names) for kind, called in self.types.items()}
         return {kind: names for kind, names in told.items() if names is not None} or None
+
+    def names_of(self, graph: int) -> list[str] | None:
+        """The names of the nodes of one of several graphs, if it has `node_names`."""
+        names = self.data[graph].get("node_names") if isinstance(self.data[graph], Data) else None
+        return None if names is None else [str(name) for name in names]
 
     @property
     def is_one(self) -> bool:
@@ -212,13 +219,27 @@ def checked(found: Graphs) -> Graphs:
         if isinstance(graph, HeteroData):
             check_typed(graph)
         else:
-            read_graph(graph, "data" if len(graphs) == 1 else f"data[{number}]")
+            where = "data" if len(graphs) == 1 else f"data[{number}]"
+            read_graph(graph, where)
+            _check_names(graph, where)
+    if found.is_one and found.types is None and found.names is None and (names := found.data.get("node_names")):
+        found = replace(found, names=[str(name) for name in names])
     if found.task != "node" or found.parts or found.types:
         return found
     if found.types is not None:
         return _with_typed_masks(found)
     parts, notes = _masks(found.data)
     return replace(found, parts=parts, notes=(*found.notes, *notes))
+
+
+def _check_names(graph: Data, where: str) -> None:
+    """Refuse names that are not one for each node."""
+    names = graph.get("node_names")
+    if names is not None and (isinstance(names, (str, Tensor)) or len(names) != graph.num_nodes):
+        raise InputError(
+            f"`{where}.node_names` must be a list with a name for each of the {graph.num_nodes} nodes, got "
+            f"{type(names).__name__ if isinstance(names, (str, Tensor)) else len(names)}."
+        )
 
 
 def _with_typed_masks(found: Graphs) -> Graphs:
