@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.edgewise-installed
+DEMO_STAMP := $(VENV)/.edgewise-demo
 OUT ?= demo-output
 WORKERS ?= 2
 FUZZ ?= 20000
@@ -13,7 +14,7 @@ OLDEST_PYG := 2.6.1
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-oldest fuzz pyg-suite lint docs-table bench clean
+.PHONY: help setup demo test test-all test-oldest fuzz pyg-suite lint docs docs-table bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -26,7 +27,14 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[all]"
 	touch $@
 
-demo: setup ## train a model, explain all of its nodes with every method, draw one of them
+# The demo needs a part of what the tests need; a .venv with everything serves it as well.
+$(DEMO_STAMP): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) for the demo: torch, PyG and a few more. The first time this takes some minutes ..."
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -e $(STAMP) || $(BIN)/python -m pip install --constraint constraints.txt --editable ".[cli,fast,plot,page]"
+	touch $@
+
+demo: $(DEMO_STAMP) ## train a small model, explain its nodes, write a page that says why: open demo-output/why.html
 	$(ONE_THREAD) $(BIN)/edgewise demo --out $(OUT)
 
 test: setup ## run the tests (without those marked slow)
@@ -55,6 +63,10 @@ lint: setup ## check style, format and types
 fuzz: setup ## many malformed calls and command lines (FUZZ=20000)
 	$(ONE_THREAD) EDGEWISE_THOROUGH=1 EDGEWISE_FUZZ=$(FUZZ) $(BIN)/python -m pytest -n $(WORKERS) \
 		tests/api/test_malformed_calls.py tests/cli/test_malformed_commands.py
+
+docs: setup ## build the documentation into build/docs, one folder that opens from disk: build/docs/index.html
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+	@echo "Open this: build/docs/index.html"
 
 docs-table: setup ## write the table of files in docs/architecture.md again
 	$(BIN)/python docs/draw_architecture.py

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from edgewise._lazy import lazy_names
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _WHERE = {
     # explaining

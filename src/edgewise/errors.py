@@ -43,4 +43,7 @@ class StaleQuestionError(EdgewiseError):
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
     """The error for an optional package that is absent."""
-    return MissingExtraError(f"{purpose} needs {package}, which is not installed. Run: pip install 'edgewise[{extra}]'")
+    return MissingExtraError(
+        f"{purpose} needs {package}, which is not installed. Run: pip install 'edgewise[{extra}]' "
+        f"(in a checkout: pip install '.[{extra}]')"
+    )

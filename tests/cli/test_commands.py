@@ -332,22 +332,29 @@ def test_methods_are_listed_for_people_and_machines():
 
 def test_demo_passes_its_options_on(monkeypatch, tmp_path):
     given = []
-    monkeypatch.setattr("edgewise.cli.demo_command.run", lambda *arguments: given.append(arguments))
+    monkeypatch.setattr("edgewise.cli.demo_command.run", lambda *arguments, full: given.append((*arguments, full)))
     call("demo", "--out", tmp_path, "--nodes", "7", "--seed", "3")
-    assert given == [(tmp_path, 7, 3)]
+    assert given == [(tmp_path, 7, 3, False)]
     call("demo", "--nodes", "0", code=2)
+
+
+def test_demo_says_what_it_does_and_ends_with_a_page_to_open(tmp_path):
+    shown = call("demo", "--out", tmp_path / "new", "--nodes", "30").stdout.splitlines()
+    assert shown[0].startswith("Edgewise demo:")
+    assert shown[-1] == f"Open this: {(tmp_path / 'new' / 'why.html').resolve()}"
+    assert "the model says" in (tmp_path / "new" / "why.html").read_text(encoding="utf-8")
 
 
 def test_demo_compares_saves_and_draws(monkeypatch, tmp_path):
     monkeypatch.setattr("edgewise.cli.demo_command.WALK_SEEDS", 1)
     monkeypatch.setattr("edgewise.cli.demo_command.SEARCHES", ("exact", "dag"))
     monkeypatch.setattr("edgewise.cli.demo_command.LEFT_OUT", ("shapley", "gnn_explainer", "integrated_gradients"))
-    shown = call("demo", "--out", tmp_path / "new", "--nodes", "3").stdout
+    shown = call("demo", "--out", tmp_path / "new", "--nodes", "3", "--full").stdout
     assert {"gradient", "eig_search", "goat_walks", "full"} <= {line.split()[0] for line in shown.splitlines() if line}
     assert "Not run, because it takes minutes here: shapley" in shown
     exact = next(line.split() for line in shown.splitlines() if line.startswith("exact "))
     assert "100.0%" in exact  # its walks are truly the best
-    assert len(ew.load(tmp_path / "new" / "gradient-input.npz")) == 3
+    assert len(ew.load(tmp_path / "new" / "gradient.npz")) == 3
     assert (tmp_path / "new" / "infection.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -1,7 +1,7 @@
-"""`edgewise demo`: train a model on Infection, explain its nodes with every method, compare, save, draw.
+"""`edgewise demo`: train a model on Infection, explain its nodes, write a page about some of them.
 
-Two tables: how fast the methods are and how much they agree (`ew.compare`), and which walk search finds the path along which
-the infection travelled.
+With `--full` two tables: how fast the methods are and how much they agree (`ew.compare`), and which walk search finds the path
+along which the infection travelled.
 """
 
 from __future__ import annotations
@@ -42,25 +42,32 @@ DRAWN_CLASS = 3
 
 def demo(
     *,
-    out: Annotated[Path, typer.Option(help="Folder for the results and the picture.")] = Path("demo-output"),
+    out: Annotated[Path, typer.Option(help="Folder for the results, the picture and the page.")] = Path("demo-output"),
     nodes: Annotated[int, typer.Option(min=1, max=1000, help="How many nodes of the test graph.")] = 1000,
+    full: Annotated[
+        bool, typer.Option("--full", help="Also compare every method and every walk search; that takes minutes.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Random seed of the graphs and the training.", min=0, max=2**31)] = 0,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Train a model on Infection, explain its nodes with every method at both levels, compare, save, and draw one node."""
+    """Train a small model, explain a thousand of its nodes, and write a page that says why for some of them."""
     with guarded(debug=debug):
-        run(out, nodes, seed)
+        typer.echo(
+            "Edgewise demo: people in a network, some of them infected; a model learns how far each is from an infection."
+        )
+        run(out, nodes, seed, full=full)
 
 
-def run(out: Path, nodes: int, seed: int) -> None:
-    """Train, compare, search, save and draw, and say on stdout what came out.
+def run(out: Path, nodes: int, seed: int, *, full: bool = False) -> None:
+    """Train, explain, save and draw, and say on stdout what is going on.
 
     Args:
-        out: Folder for `gradient-input.npz` and `infection.png`; it is made if it is not there.
+        out: Folder for `gradient.npz`, `infection.png` and `why.html`; it is made if it is not there.
         nodes: How many nodes of the test graph are explained: the first ones.
         seed: Of the graphs and the training; the walk searches are tried on the seeds that follow it too.
+        full: Whether every method and every walk search is compared.
     """
-    import edgewise as ew
+    typer.echo("1. Training (a few seconds, the first time a little more) ...")
     from edgewise.datasets import infection_model
     from edgewise.random_numbers import one_thread
 
@@ -68,22 +75,60 @@ def run(out: Path, nodes: int, seed: int) -> None:
     with one_thread():
         start = time.perf_counter()
         trained = infection_model(seed)
-        typer.echo(
-            f"Infection: trained in {time.perf_counter() - start:.1f} s, test accuracy {trained.test_accuracy:.1%}"
-        )
-        methods = [name for name in ew.methods() if name not in LEFT_OUT]
-        found = ew.compare(trained.model, trained.graphs.test, range(nodes), methods=methods, progress=True)
-        typer.echo(f"\n{_method_table(found)}")
-        others = (infection_model(seed + more) for more in range(1, WALK_SEEDS))
-        typer.echo(f"\n{_walk_table([list(compare_searches(one)) for one in chain([trained], others)])}")
-        why = ew.explain(trained.model, trained.graphs.test, range(nodes))
-        assert isinstance(why, ew.ExplanationSet)  # a range was asked for
-        why.save(out / "gradient-input.npz")
-        _draw_one(trained, why, out / "infection.png")
-    typer.echo(
-        f"\nSaved in {out}: gradient-input.npz (all explanations) and the picture infection.png. To read it again:"
-    )
-    typer.echo(f"  edgewise.load({str(out / 'gradient-input.npz')!r})")
+        typer.echo(f"   done in {time.perf_counter() - start:.1f} s, test accuracy {trained.test_accuracy:.1%}")
+        why = _explained(trained, nodes)
+        why.save(out / "gradient.npz")
+        drawn = _clear_one(trained, why)
+        _draw_one(trained, drawn, out / "infection.png")
+        if full:
+            _compare_all(trained, nodes, seed)
+        typer.echo("3. Writing a page about three of them: five methods, walks, checks, what would change it ...")
+        _write_page(trained, [drawn, *(one for one in why[:3] if one.index != drawn.index)][:3], out / "why.html")
+    typer.echo(f"   Also in {out}: infection.png, and gradient.npz, which ew.load reads.")
+    typer.echo(f"\nOpen this: {(out / 'why.html').resolve()}")
+
+
+def _explained(trained: TrainedInfection, nodes: int) -> ew.ExplanationSet:
+    """Explain the nodes with two methods, and say how long it took and how far they agree."""
+    import edgewise as ew
+
+    found = {}
+    typer.echo(f"2. Explaining {nodes} nodes, every edge that can reach each of them ...")
+    for method in ("gradient", "occlusion"):
+        start = time.perf_counter()
+        found[method] = ew.explain(trained.model, trained.graphs.test, range(nodes), method=method)
+        typer.echo(f"   {method}: {time.perf_counter() - start:.1f} s")
+    cosines = ew.similarity(found["gradient"], found["occlusion"])
+    typer.echo(f"   they agree: mean cosine {float(cosines[~cosines.isnan()].mean()):.3f}")
+    assert isinstance(found["gradient"], ew.ExplanationSet)  # a range was asked for
+    return found["gradient"]
+
+
+def _compare_all(trained: TrainedInfection, nodes: int, seed: int) -> None:
+    """Print two tables: how fast the methods are and how much they agree, and which walk search finds the true path."""
+    import edgewise as ew
+    from edgewise.datasets import infection_model
+
+    typer.echo("   Comparing every method at both levels (minutes) ...")
+    methods = [name for name in ew.methods() if name not in LEFT_OUT]
+    found = ew.compare(trained.model, trained.graphs.test, range(nodes), methods=methods, progress=True)
+    typer.echo(f"\n{_method_table(found)}")
+    others = (infection_model(seed + more) for more in range(1, WALK_SEEDS))
+    typer.echo(f"\n{_walk_table([list(compare_searches(one)) for one in chain([trained], others)])}\n")
+
+
+def _write_page(trained: TrainedInfection, some: Sequence[ew.Explanation], path: Path) -> None:
+    """The page about some nodes, in the words of the data."""
+    import edgewise as ew
+
+    graph = trained.graphs.test.clone()
+    graph.feature_names = ["healthy", "infected"]
+    names = [f"person {node}{' (infected)' if ill else ''}" for node, ill in enumerate(graph.x[:, 1].bool().tolist())]
+    steps = ["infected", "1 step away", *(f"{count} steps away" for count in range(2, 5)), "not reached"]
+    ew.write_page(
+        path, trained.model, graph, [why.index for why in some], node_names=names, class_names=steps, epochs=30,
+        title=f"Why {names[some[0].index]}? How far from an infection, according to the model",
+    )  # fmt: skip
 
 
 def _method_table(found: ew.Comparison) -> str:
@@ -103,15 +148,21 @@ def _method_table(found: ew.Comparison) -> str:
     )
 
 
-def _draw_one(trained: TrainedInfection, shown: ew.ExplanationSet, path: Path) -> None:
-    """Draw a node three steps from its only infection: the picture should show that path."""
+def _clear_one(trained: TrainedInfection, shown: ew.ExplanationSet) -> ew.Explanation:
+    """A node three steps from its only infection: the picture should show that path."""
     from edgewise.datasets import infection_paths
-    from edgewise.report import draw
 
     graph = trained.graphs.test
-    clear = [why for why in shown if why.target == DRAWN_CLASS and len(infection_paths(graph, why.index)) == 1]
-    infected = graph.x[:, 1].nonzero().flatten().tolist()
-    draw((clear or shown)[0], marked={"infected": infected}).savefig(path)
+    clear = (why for why in shown if why.target == DRAWN_CLASS and len(infection_paths(graph, why.index)) == 1)
+    return next(clear, shown[0])
+
+
+def _draw_one(trained: TrainedInfection, why: ew.Explanation, path: Path) -> None:
+    """Draw a node with the infected ones marked."""
+    from edgewise.report import draw
+
+    infected = trained.graphs.test.x[:, 1].nonzero().flatten().tolist()
+    draw(why, marked={"infected": infected}).savefig(path)
 
 
 # --- Walks: which search finds the true path, which finds the truly best walk, and how fast ----------------------------
