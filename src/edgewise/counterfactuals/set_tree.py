@@ -65,14 +65,15 @@ class SetTree:
         """The same with better bounds."""
         self._excluded = excluded
         root = self._narrowed(Boxes.everything(self.program.num_units, size), Bounds())
+        if root is None:
+            return None
         for _ in range(_ROUNDS):
-            if root is None:
-                return None
             known = refined_bounds(self._answers, root, self._allowance)
             known |= message_bounds(self.program, self._answers, self._goal, root, known, self._allowance)
-            root = self._narrowed(root, known)
-            if root is None:
+            narrowed = self._narrowed(root, known)
+            if narrowed is None:
                 return None
+            root = narrowed
             bounds = interval_bounds(self.program, root, self._answers.bound, known)
             first = usual_relaxation(self.program, bounds)
             least, raised = raised_bound(self.program, bounds, root, len(self._slack), first, _ROOT_STEPS)
