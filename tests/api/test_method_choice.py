@@ -12,6 +12,7 @@ import zoo
 from checks import assert_close, node_problem, scores_of
 from edgewise.api.method_choice import TARGETS, Evidence, _gain, decide
 from edgewise.score import Score
+from link_models import link_graph, make_model
 from typed_zoo import typed_model
 
 GOOD = Evidence(8, 100, agreement=0.99, flips=0.01, saturation=0.0, completeness=1.0)
@@ -121,6 +122,23 @@ def test_models_that_are_run_as_they_are_have_a_choice_too(case_name):
     case = zoo.BY_NAME[case_name]
     found = ew.explain(case.build(), zoo.GRAPHS["everything_once"](), method="auto")
     assert found.method in ("gradient", "occlusion", "integrated_gradients")
+
+
+def test_where_occlusion_would_take_too_long_integrated_gradients_are_taken(monkeypatch):
+    monkeypatch.setattr("edgewise.api.method_choice._MOST_PASSES", 3)
+    case, data = zoo.BY_NAME["sage_max"], zoo.GRAPHS["everything_once"]()
+    found = ew.explain(case.build(), data, method="auto")
+    assert found.method == "integrated_gradients"
+    assert "passes" in found.settings["auto"]
+
+
+def test_many_links_and_typed_targets_are_sampled_too():
+    model, data = make_model("gcn, dot"), link_graph()
+    pairs = [(u, v) for u in range(3) for v in range(3, 6)]
+    assert ew.Question(model, data, pairs, task="link").choose_method().evidence.targets == TARGETS
+    typed, graph = typed_model("to_hetero sage", 6)
+    ask = ew.Question(typed, graph, ("user", list(range(9))))
+    assert ask.choose_method().evidence.targets == TARGETS
 
 
 def test_typed_graphs_have_one_and_nothing_is_touched():

@@ -6,6 +6,7 @@ one whose best edges decide most is taken: with them alone the explained number 
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +32,7 @@ AGREEMENT, FLIPS, SATURATION = 0.95, 0.05, 0.5
 _STEPS = 5  # points between no edges and all edges
 _SHARES = (0.05, 0.1, 0.2, 0.4)  # of a target's edges that are kept alone, or left out
 _AS_GOOD = 0.02  # by how much of the best one's gain a cheaper method may be worse
+_MOST_PASSES = 5000  # for occlusions of models that are run as they are
 _INCOMPLETE = 0.05  # how far the scores of integrated gradients may be from z(1) − z(0)
 CANDIDATES: Mapping[str, Mapping[str, Any]] = {
     "occlusion": {},
@@ -91,7 +93,19 @@ def choose_method(question: PosedQuestion) -> MethodChoice:
     some = _sample(question)
     with some.borrowed():
         score = Score.of_block(some, torch.arange(len(some.index)))
+        passes = _occlusion_passes(some, score)
+        if passes > _MOST_PASSES:
+            why = f"occlusion, to compare with, would take {passes:,} passes here; integrated gradients add up to z(1) − z(0)."
+            return MethodChoice("integrated_gradients", {}, why, None)
         return decide(_measure(some, score))
+
+
+def _occlusion_passes(question: PosedQuestion, score: Score) -> int:
+    """Forward passes for the occlusion of all edges of a score: none for lowered models, which carry differences."""
+    if question.lowering is not None:
+        return 0
+    count = torch.bincount(score.owner, minlength=score.num_targets)
+    return int(count.sum() if score.way == "whole graph" else count.max()) if len(count) else 0
 
 
 def _sample(question: PosedQuestion) -> PosedQuestion:
@@ -114,7 +128,6 @@ def _measure(question: PosedQuestion, score: Score) -> Evidence:
     inside = players(score, "input")[0]
     gradient = torch.where(inside, gradients_at_one(score)[0].sum(dim=0), 0.0)  # [M]
     occlusion = _scores(question, score, "occlusion", {})
-    assert occlusion is not None  # every model can be occluded
     flips, saturation = _path(score, gradient)
     cosine = _cosines(gradient, occlusion, score)
     with torch.no_grad():
@@ -130,24 +143,20 @@ def _measure(question: PosedQuestion, score: Score) -> Evidence:
     )
     if _gradient_will_do(evidence):
         return evidence
-    found = {name: _scores(question, score, name, given) for name, given in CANDIDATES.items() if name != "occlusion"}
-    found = {"occlusion": occlusion, **found}
-    path = found["integrated_gradients"]
-    gap = 0.0 if path is None else float((_per_target(path, score) - change).abs().sum()) / size
-    if gap > _INCOMPLETE:
-        del found["integrated_gradients"]
-    gains = {name: float(_gain(score, one).sum()) / size for name, one in found.items() if one is not None}
+    path = _scores(question, score, "integrated_gradients", {})
+    gap = float((_per_target(path, score) - change).abs().sum()) / size
+    found = {"occlusion": occlusion} | ({"integrated_gradients": path} if gap <= _INCOMPLETE else {})
+    with suppress(EdgewiseError):  # it refuses models that cannot be lowered
+        found["lrp"] = _scores(question, score, "lrp", CANDIDATES["lrp"])
+    gains = {name: float(_gain(score, one).sum()) / size for name, one in found.items()}
     return replace(evidence, gap=gap, gains=gains)
 
 
-def _scores(question: PosedQuestion, score: Score, name: str, settings: Mapping[str, Any]) -> Tensor | None:
-    """`[M]`: a method's scores of the edge copies; None if it refuses this model."""
+def _scores(question: PosedQuestion, score: Score, name: str, settings: Mapping[str, Any]) -> Tensor:
+    """`[M]`: a method's scores of the edge copies."""
     from edgewise.api.explain import explain_question
 
-    try:
-        found = explain_question(question, method=name, **settings)
-    except EdgewiseError:
-        return None
+    found = explain_question(question, method=name, **settings)
     return read_scores(found).of_copies(score).to(score.owner.device).double()
 
 
