@@ -179,7 +179,7 @@ def _passes(name: str, level: str, question: PosedQuestion, edges: float, way: s
     one_each = players / 2 if way != "lowered" else 3.0
     known = {"gnn_explainer": 100.0, "integrated_gradients": 50.0, "occlusion": one_each, "eig_search": one_each}
     known |= {"shapley": 25.0 * players, "random": 0.01, "full": 0.05}
-    known |= {"deep_lift": 4.0, "degree": 1.5 * players, "subgraphx": 3000.0}
+    known |= {"deep_lift": 4.0, "degree": 4.0 * players, "subgraphx": 10_000.0}
     return known.get(name, 1.0)
 
 
