@@ -26,7 +26,7 @@ def expand(in_edges: InEdges, targets: Tensor, num_calls: int, table: Tensor, *,
     >>> levels.edge_id.tolist(), levels.sender.tolist(), levels.tail.tolist()   # e0 comes from a node that has no pair
     ([1, 0], [1, 0], [1])
     """
-    if not targets.is_cuda and not kernels_for(targets.numel() * in_edges.num_nodes, targets):
+    if not targets.is_cuda and not kernels_for(targets.numel() * in_edges.num_nodes // 16, targets):
         return _expand_small(in_edges, targets, num_calls, table, together=together)
     size, device = in_edges.num_nodes, targets.device
     frontier = targets if together else torch.arange(len(targets), device=device) * size + targets  # target · N + node

@@ -17,7 +17,7 @@ from edgewise.program.layers.affine import AffineLayer, Prepared
 from edgewise.program.levels import Levels
 from edgewise.program.reverse import Slope
 
-_FEW = 4_000
+_FEW = 16_000
 """Numbers of all pairs below which calls cost more than arithmetic; from there on compiled loops are worth loading."""
 
 

@@ -20,6 +20,8 @@ from edgewise.program.layers.base import Layer
 
 _FEW = 2**16
 """Numbers on edges below which plain gathers are cheaper than sparse products."""
+_ROW = 16
+"""Numbers of a row that count as one piece of work: loading compiled loops takes as long as a hundred passes over a few."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +179,7 @@ class AffineLayer(Layer):
 
         `own` `[heads, in]` is added to the senders that are the heads themselves. Compiled loops do both in one pass.
         """
-        kernels = kernels_for(onward.numel(), onward)
+        kernels = kernels_for(onward.numel() // _ROW, onward)
         if kernels is not None:
             nothing = onward.new_zeros(0, 0)
             coefficient = nothing.view(-1) if self.coefficient is None else self.coefficient.to(onward.dtype)
