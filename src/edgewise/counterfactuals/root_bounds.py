@@ -7,7 +7,7 @@ from edgewise.counterfactuals.allowance import Allowance
 from edgewise.counterfactuals.goal import Goal
 from edgewise.counterfactuals.linear_bounds import LinearBound, linear_bound, margins_start
 from edgewise.counterfactuals.relaxation_choice import raised_each
-from edgewise.counterfactuals.sender_enumeration import sender_ends
+from edgewise.counterfactuals.sender_enumeration import SenderTable
 from edgewise.counterfactuals.set_answers import LoweredAnswers
 from edgewise.counterfactuals.set_intervals import Bounds, Boxes, interval_bounds, sent_key
 from edgewise.counterfactuals.set_program import SetProgram
@@ -66,35 +66,49 @@ def _refine(answers: LoweredAnswers, value: int, root: Boxes, known: Bounds, all
     known[value] = low, high
 
 
-def message_bounds(
-    program: SetProgram, answers: LoweredAnswers, goal: Goal, root: Boxes, known: Bounds, allowance: Allowance
-) -> Bounds:
-    """Bounds of what each sender of the last call adds to a single margin, by a linear bound of its own.
+class MessageBounds:
+    """Bounds of what each sender of the last call adds to a single margin.
 
-    Bounds of a sum over neurons are tighter than the sum of their bounds. Nothing where the last step is no call.
+    Bounds of a sum over neurons are tighter than the sum of their bounds: a linear bound of its own for each sender at the
+    root, and for senders with few slots all subsets of these, in every box.
     """
-    last = program.steps[-1]
-    if not isinstance(last, SetCall) or last.sent is not None or last.matrix is None or len(goal.offset) != 1:
-        return Bounds()
-    rows = program.rows[last.source]
-    if rows > _SENDERS:
-        return Bounds()
-    allowance.spend(rows)
-    bounds = interval_bounds(program, root, answers.bound, known)
-    start = torch.zeros(1, rows, rows, last.matrix.size(1), dtype=torch.double)
-    start[0, torch.arange(rows), torch.arange(rows)] = last.matrix[0]
-    both = raised_each(program, bounds, root, torch.cat([start, -start], dim=1), last.source)
-    slack = answers.bound.of_linear_bounds(goal)
-    factors = [part.abs().view(-1) for part in (last.coefficient, last.own_scale) if part is not None]
-    least = float(torch.cat([*factors, torch.ones(1, dtype=torch.double)]).min())
-    if least < _SMALL:
-        return Bounds()
-    slack = slack / least  # the margin has what is sent times the coefficient of an edge
-    low, high = both[0, :rows], -both[0, rows:]
-    tried = sender_ends(program, root)
-    if tried is not None:
-        low, high = torch.maximum(low, tried[0]), torch.minimum(high, tried[1])
-    return {sent_key(last): ((low - slack).view(1, -1, 1), (high + slack).view(1, -1, 1))}
+
+    def __init__(self, program: SetProgram, answers: LoweredAnswers, goal: Goal) -> None:
+        self._program, self._answers = program, answers
+        last = program.steps[-1]
+        self._last, self._slack, self._table = None, 0.0, None
+        if not isinstance(last, SetCall) or last.sent is not None or last.matrix is None or len(goal.offset) != 1:
+            return
+        factors = [part.abs().view(-1) for part in (last.coefficient, last.own_scale) if part is not None]
+        least = float(torch.cat([*factors, torch.ones(1, dtype=torch.double)]).min())
+        if least >= _SMALL:
+            self._last, self._table = last, SenderTable.of(program)
+            # the margin has what is sent times the coefficient of an edge
+            self._slack = float(answers.bound.of_linear_bounds(goal)) / least
+
+    def at_root(self, root: Boxes, known: Bounds, allowance: Allowance) -> Bounds:
+        """Linear bounds, for one box and all boxes in it; nothing where the last step is no call."""
+        last, rows = self._last, 0 if self._last is None else self._program.rows[self._last.source]
+        if last is None or last.matrix is None or rows > _SENDERS:
+            return Bounds()
+        allowance.spend(rows)
+        bounds = interval_bounds(self._program, root, self._answers.bound, known)
+        start = torch.zeros(1, rows, rows, last.matrix.size(1), dtype=torch.double)
+        start[0, torch.arange(rows), torch.arange(rows)] = last.matrix[0]
+        both = raised_each(self._program, bounds, root, torch.cat([start, -start], dim=1), last.source)
+        low, high = both[:, :rows] - self._slack, self._slack - both[:, rows:]
+        return {sent_key(last): (low.unsqueeze(-1), high.unsqueeze(-1))}
+
+    def in_boxes(self, boxes: Boxes, known: Bounds) -> Bounds:
+        """`known`, with what trying all subsets says about each box."""
+        if self._last is None or self._table is None:
+            return known
+        low, high = self._table.ends(boxes)
+        ends = (low - self._slack).unsqueeze(-1), (high + self._slack).unsqueeze(-1)
+        key = sent_key(self._last)
+        if key in known:
+            ends = torch.maximum(ends[0], known[key][0]), torch.minimum(ends[1], known[key][1])
+        return {**known, key: ends}
 
 
 def boxes_at_once(program: SetProgram, margins: int) -> int:

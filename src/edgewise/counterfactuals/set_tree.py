@@ -14,7 +14,7 @@ from edgewise.counterfactuals.allowance import Allowance
 from edgewise.counterfactuals.goal import Goal
 from edgewise.counterfactuals.linear_bounds import LinearBound, Relaxation, linear_bound, margins_start
 from edgewise.counterfactuals.relaxation_choice import better_of, raised_bound, usual_relaxation
-from edgewise.counterfactuals.root_bounds import boxes_at_once, closed_margins, message_bounds, refined_bounds
+from edgewise.counterfactuals.root_bounds import MessageBounds, boxes_at_once, closed_margins, refined_bounds
 from edgewise.counterfactuals.set_answers import LoweredAnswers
 from edgewise.counterfactuals.set_intervals import Bounds, Boxes, interval_bounds
 
@@ -47,6 +47,7 @@ class SetTree:
         self.program = answers.program.towards(goal)
         self._slack = answers.bound.of_linear_bounds(goal)
         self._at_once = boxes_at_once(self.program, len(goal.offset))
+        self._messages = MessageBounds(self.program, answers, goal)
         self._excluded = 0
         self.hidden: int | None = None
         """The smallest size of a set whose answer rounding hides."""
@@ -69,7 +70,7 @@ class SetTree:
             return None
         for _ in range(_ROUNDS):
             known = refined_bounds(self._answers, root, self._allowance)
-            known |= message_bounds(self.program, self._answers, self._goal, root, known, self._allowance)
+            known |= self._messages.at_root(root, known, self._allowance)
             narrowed = self._narrowed(root, known)
             if narrowed is None:
                 return None
@@ -92,7 +93,8 @@ class SetTree:
         """The root with those units kept that are in no set that changes the prediction; None: there is no such set."""
         for _ in range(_ROUNDS):
             self._allowance.spend(1)
-            closed, linear, _ = closed_margins(self.program, self._answers, self._goal, root, known)
+            near = self._messages.in_boxes(root, known)
+            closed, linear, _ = closed_margins(self.program, self._answers, self._goal, root, near)
             if bool(closed.any()):
                 return None
             fixed = self._never(root, linear)
@@ -116,7 +118,8 @@ class SetTree:
             if most is not None and done > most:
                 raise ManyBoxes
             self._allowance.spend(len(boxes))
-            closed, linear, bounds = closed_margins(self.program, self._answers, self._goal, boxes, known)
+            near = self._messages.in_boxes(boxes, known)
+            closed, linear, bounds = closed_margins(self.program, self._answers, self._goal, boxes, near)
             left = (~closed.any(dim=1)).nonzero().view(-1)
             boxes, linear = boxes.chosen(left), linear.chosen(left)
             boxes = Boxes(boxes.silenced, boxes.kept | self._never(boxes, linear), boxes.budget)
