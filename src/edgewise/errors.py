@@ -9,6 +9,10 @@ class InputError(EdgewiseError):
     """The graph, the index or the class does not fit the model or itself."""
 
 
+class PositionError(InputError, IndexError):
+    """A position outside a set; an `IndexError`, too, so that it ends a loop as in a list."""
+
+
 class ModelError(EdgewiseError, RuntimeError):
     """The model cannot be explained as it is: no messages, a fused path, a compiled module, an error of its own."""
 

@@ -131,7 +131,7 @@ def walks_of_question(question: PosedQuestion, *, progress: bool = False, **own:
     asked = walks_request(**own)
     dense = dense_bytes(question, asked.how)
     asked = replace(
-        asked, memory=room(question, own.get("memory"), dense, "the derivatives of all edges" if dense else "")
+        asked, memory=room(question, own.get("memory"), dense, "holding the derivatives of all edges" if dense else "")
     )
     found: list[WalkSet | None] = [None] * len(question.index)
     with progress_bar(progress, len(question.index), "walks") as advance:

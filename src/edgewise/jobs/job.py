@@ -13,7 +13,7 @@ from torch import Tensor
 from edgewise.arguments import shown, whole_number
 from edgewise.arrays import plain_index, positions_of
 from edgewise.contract import checked
-from edgewise.errors import FileError, InputError, SettingError, missing_extra
+from edgewise.errors import FileError, InputError, PositionError, SettingError, missing_extra
 from edgewise.files import digest_of, is_file
 from edgewise.jobs.digests import digest_of_index
 from edgewise.jobs.explanation_job import FAILED, good_positions
@@ -75,7 +75,9 @@ class Job:
         """The explanation of the target at a position."""
         position = whole_number("position", position, error=InputError, such_as=0)
         if not -len(self) <= position < len(self):
-            raise IndexError(f"Position {position} is outside the {len(self)} targets. Use .of({position}) for a node.")
+            raise PositionError(
+                f"Position {position} is outside the {len(self)} targets. Use .of({position}) for a node."
+            )
         return self._at(position % len(self))
 
     def __iter__(self) -> Iterator[Explanation]:

@@ -76,7 +76,7 @@ def room(question: PosedQuestion, memory: Any, more: int = 0, what: str = "") ->
             else "one pass over the graph that the targets see"
         )
         raise SettingError(
-            f"memory is {amount(given)}, but {what or alone} needs about {amount(needed)}, with the graph. "
+            f"memory is {amount(given)}, but {what or alone} takes about {amount(needed)}, with the graph. "
             f"Use memory={amount(needed, quoted=True)}."
         )
     return given if given < LEAST_CEILING else given - held

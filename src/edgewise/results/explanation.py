@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.arguments import one_of, share, whole_number
 from edgewise.contract import checked
-from edgewise.errors import InputError
+from edgewise.errors import InputError, PositionError
 from edgewise.results.ranked_rows import Ranked, TopEdge, TopStep
 from edgewise.results.result_verbs import ResultVerbs
 from edgewise.student_intervals import student_quantile
@@ -162,7 +162,7 @@ class Explanation(ResultVerbs):
     def __getitem__(self, item: Any) -> "Explanation":
         if item in (0, -1):
             return self
-        raise IndexError(f"Position {item!r} is outside this one explanation: why[0] is why itself.")
+        raise PositionError(f"Position {item!r} is outside this one explanation: why[0] is why itself.")
 
     def __iter__(self) -> Iterator["Explanation"]:
         yield self

@@ -15,7 +15,7 @@ from torch import Tensor
 from edgewise.arguments import shown
 from edgewise.arrays import chosen_positions, index_keys, plain_index
 from edgewise.contract import checked
-from edgewise.errors import InputError
+from edgewise.errors import InputError, PositionError
 from edgewise.graph.type_table import TypeTable
 from edgewise.random_numbers import random_scores
 from edgewise.results.entries import Entries
@@ -85,7 +85,7 @@ class ExplanationSet(ResultVerbs):
     def _position(self, item: int) -> int:
         """A position from 0 on, also for a negative one; an `IndexError` ends a loop, as in a list."""
         if not -len(self) <= item < len(self):
-            raise IndexError(
+            raise PositionError(
                 f"Position {item} is outside the {len(self)} explanations. Use .of({item}) to look up a node's number."
             )
         return item % len(self)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import torch
 from torch import Tensor
 
-from edgewise.arguments import one_of, whole_number
+from edgewise.arguments import one_of, shown, whole_number
 from edgewise.arrays import chosen_positions, plain_index
 from edgewise.contract import checked
-from edgewise.errors import InputError
+from edgewise.errors import InputError, PositionError
 from edgewise.results.explanation import ORDERS, strength
 from edgewise.results.feature_factors import FeatureRows, stored_row
 
@@ -210,7 +210,7 @@ class FeatureSet:
         if isinstance(item, SupportsIndex) and not isinstance(item, (bool, Tensor)):
             position = int(item)
             if not -len(self) <= position < len(self):
-                raise IndexError(
+                raise PositionError(
                     f"Position {position} is outside the {len(self)} targets. Use .of({position}) for a node's number."
                 )
             return self._one(position % len(self))
@@ -222,10 +222,11 @@ class FeatureSet:
     @checked
     def of(self, index: Any) -> FeatureScores:
         """The scores of the node or graph with that number, or of a link, a pair; of a typed graph as it was asked for."""
-        number = index
-        if isinstance(index, tuple) and self.types:
-            number = self.types[0].types.number(index)
-        same = self.index == torch.as_tensor(number)
+        number = self.types[0].types.number(index) if isinstance(index, tuple) and self.types else index
+        try:
+            same = self.index == torch.as_tensor(number)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(f"`index` must be a node or graph, or a pair for a link, got {shown(index)}.") from error
         found = (same.all(dim=1) if same.dim() == 2 else same).nonzero()
         if len(found) == 0:
             raise InputError(f"{index} is not among the {len(self)} explained targets. Ask about it first.")

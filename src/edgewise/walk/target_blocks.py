@@ -30,6 +30,7 @@ from edgewise.walk.record import Recording, read_off, reuse
 RULES = ("gradient", "lrp-epsilon", "lrp-gamma")
 _BYTES_A_PREFIX = 64 * 8  # per number of a prefix's gradient: 8 bytes, for each of about 64 steps of a prefix
 _BYTES_A_BLOCK = 8 * 4  # per number of a dense block: with copies while it is made, and with its bounds
+_BYTES_A_COPY = 40  # per number of a sender's copy: in the model's type, its gradient, and both in float64
 _BYTES_A_NODE = 8 * 4096  # of a graph's network, per node and per edge
 
 
@@ -165,8 +166,10 @@ def dense_bytes(question: PosedQuestion, how: RelevanceRule) -> int:
         fixed = isinstance(step.layer, AttentionLayer) and how.attention == "fixed"
         if fixed or isinstance(step.layer, (AffineLayer, EdgeReluLayer)):
             continue
-        width = 1 if isinstance(step.source, Rows) else lowering.known[step.source.value][:1].numel()
-        found += _BYTES_A_BLOCK * pairs * width * lowering.known[step.output][:1].numel()
+        rows = step.source.tensor if isinstance(step.source, Rows) else lowering.known[step.source.value]
+        first, width, out = isinstance(step.source, Rows), rows[:1].numel(), lowering.known[step.output][:1].numel()
+        # of the features only products with them are kept, but each receiver has copies of them while these are made
+        found += pairs * (_BYTES_A_COPY * width + _BYTES_A_BLOCK * out * (1 if first else width))
     return found
 
 
