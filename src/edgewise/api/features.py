@@ -192,7 +192,8 @@ def _check_features(question: PosedQuestion, method: FeatureMethod) -> None:
     if question.types is not None:
         if method.scores_nodes:
             raise InputError(
-                f"{method.name} cannot score nodes of a HeteroData. Use method='gradient_x_input' and per_node()."
+                f"{method.name} reads the maps of one last layer, and a model of a HeteroData has one for each edge type. Use "
+                f"method='gradient_x_input' and per_node()."
             )
         return
     if question.task == "link" and method.scores_nodes:
