@@ -44,6 +44,8 @@ def test_features_of_links_are_those_of_autograd_and_of_runs(name, without_itsel
         for method in ("gradient", "gradient_x_input", "occlusion")
     )
     integrated = ew.features(model, data, pairs[:1], method="integrated_gradients", steps=20, **options)
+    is_lowered = name in ("gcn, dot", "gat, dot", "gcn, distmult") and not without_itself
+    assert gradients.settings["way"] == ("lowered" if is_lowered else "copies")
     for why, product, loss, pair in zip(gradients, products, losses, pairs, strict=True):
         expected = slope(model, data, pair, data.x, **own)
         assert why.index == pair

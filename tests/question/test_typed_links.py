@@ -158,3 +158,13 @@ def test_nothing_is_left_behind_and_changes_are_noticed():
     data["movie"].x[0] += 1
     with pytest.raises(ew.StaleQuestionError):
         ask.explain()
+
+
+def test_counterfactuals_of_typed_links_name_the_link_and_its_edges():
+    model, data = typed_linker("sage, dot", 1)
+    pair = pairs_of(data)[0]
+    found = ew.counterfactual(model, data, (RATES, pair), task="link", output="logit", size=2)
+    assert found.index == (RATES, pair)
+    assert all(kind in KINDS for kind, _ in found.edges)
+    assert "user" in str(found)
+    assert "movie" in str(found)

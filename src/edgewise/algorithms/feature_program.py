@@ -7,6 +7,7 @@ features those of autograd through the model.
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -136,27 +137,31 @@ class FeatureProgram:
     def slopes(self, positions: Tensor, path: FeaturePath) -> tuple[FeatureSlopes, None]:
         """Σ share · gradient at t · features, in factors; no layer that reads edge attributes comes this way."""
         target = sub_target(self.question, positions)
-        levels = deepened(self.lowering.engine(self.question.places(positions)).levels)
+        owner, node, total = self.pulled(self.question.places(positions), target.slope, path)
+        slopes = FeatureSlopes(
+            owner, self.question.nodes(node), total.left, total.right, self.x.size(1), lambda: self.nonzero(node)
+        )
+        return slopes, None
+
+    def pulled(
+        self, places: Tensor, of_rows: Callable[[Tensor], Tensor], path: FeaturePath
+    ) -> tuple[Tensor, Tensor, PulledBack]:
+        """The same for nodes of the graph that is run: the place of each pair's target, its node `[P]`, and the gradients.
+
+        `of_rows` is the gradient of the explained numbers by the rows of these nodes.
+        """
+        levels = deepened(self.lowering.engine(places).levels)
         total: PulledBack | None = None
         for place, share in path:
             state = self._at_one if place == 1.0 else self._at(self.x * place)
             with torch.no_grad():
-                found = self._pass(levels, state).pull(target.slope)
+                found = self._pass(levels, state).pull(of_rows)
             found = self._to_features(found, levels.node, place)
             left = found.left * share if total is None else total.left.add_(found.left, alpha=share)
             total = PulledBack(left, found.right)
         assert total is not None
         order = levels.owner.argsort(stable=True)
-        node = levels.node[order]
-        slopes = FeatureSlopes(
-            levels.owner[order],
-            self.question.nodes(node),
-            total.left.index_select(0, order),
-            total.right,
-            width=self.x.size(1),
-            given=lambda: self._nonzero(node),
-        )
-        return slopes, None
+        return levels.owner[order], levels.node[order], PulledBack(total.left.index_select(0, order), total.right)
 
     def _to_features(self, found: PulledBack, node: Tensor, place: float) -> PulledBack:
         """Gradients by what the first layer reads, carried through the encoder to the features of the pairs' nodes `[P]`."""
@@ -190,7 +195,7 @@ class FeatureProgram:
         program, prepared, known, slopes = state
         return FeaturePass(program, levels, prepared, known, slopes)
 
-    def _nonzero(self, node: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def nonzero(self, node: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """For pairs `[P]` of some nodes: every feature that is not 0, as (pair, feature, value)."""
         count, start, feature, value = self._features
         pair, rank = enumerated(count[node])
@@ -206,7 +211,7 @@ class FeatureProgram:
         places = question.places(positions)
         levels = deepened(lowering.engine(places).levels)
         order = levels.owner.argsort(stable=True)
-        pair, feature, _ = self._nonzero(levels.node[order])
+        pair, feature, _ = self.nonzero(levels.node[order])
         owner, node = levels.owner[order][pair], levels.node[order][pair]
         target = sub_target(question, positions)
         output = lowering.known_everywhere()[lowering.program.output]

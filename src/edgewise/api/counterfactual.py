@@ -188,7 +188,7 @@ class _Targets:
         row = question.target.truth[position].double().tolist()
         index = self._index[position]
         return Counterfactual(
-            index=index if question.types is None or isinstance(index, tuple) else question.types.node(index),
+            index=index if types is None or not types.explained else types.asked(index),
             target=self._goals.start[position],
             status=found.status,
             edges=tuple(sorted(one for unit in units for one in unit)),

@@ -13,6 +13,7 @@ from edgewise.algorithms.class_activation import activation_scores
 from edgewise.algorithms.feature_copies import FeatureCopies
 from edgewise.algorithms.feature_methods import FEATURE_METHODS, FeatureEngine, FeatureMethod, feature_rows
 from edgewise.algorithms.feature_program import FeatureProgram
+from edgewise.algorithms.link_feature_program import LinkFeatureProgram
 from edgewise.algorithms.typed_feature_copies import TypedFeatureCopies
 from edgewise.arguments import did_you_mean, one_of, whole_number
 from edgewise.contract import checked
@@ -126,7 +127,11 @@ def features_of_question(
         typed = TypedFeatureCopies(question, budget) if question.types is not None else None
         through = typed or FeatureCopies(question, budget)
         skips = typed is not None or chosen.scores_nodes or through.reads_attributes
-        lowered = None if skips else FeatureProgram.proved(question, budget)
+        lowered: FeatureProgram | LinkFeatureProgram | None = None
+        if not skips:
+            lowered = FeatureProgram.proved(question, budget)
+            if lowered is None and chosen.differentiates:
+                lowered = LinkFeatureProgram.proved(question, budget, through)
         engine: FeatureEngine = lowered or through
         if chosen.differentiates and stopped != "keep":
             question.check_slopes()
@@ -187,7 +192,8 @@ def _check_features(question: PosedQuestion, method: FeatureMethod) -> None:
     if question.types is not None:
         if method.scores_nodes:
             raise InputError(
-                f"{method.name} cannot score nodes of a HeteroData. Use method='gradient_x_input' and per_node()."
+                f"{method.name} reads the maps of one last layer, and a model of a HeteroData has one for each edge type. Use "
+                f"method='gradient_x_input' and per_node()."
             )
         return
     if question.task == "link" and method.scores_nodes:

@@ -57,7 +57,8 @@ def brief(question: PosedQuestion, way: str, asked: Sequence[tuple[str, str]], t
         explained: How many of them are explained.
     """
     types = question.types
-    noun = types.explained if types is not None and types.explained else question.task
+    of_nodes = types is not None and types.explained and types.link is None
+    noun = types.explained if types is not None and of_nodes else question.task
     returns = f"the model returns {question.output.name}, explained is the {_number(question.target)}"
     lines = [f"{counted(total, noun)}; {returns}; {counted(question.num_layers, 'layer')}."]
     if agreement := agreement_with_labels(question, noun):

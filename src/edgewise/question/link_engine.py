@@ -97,6 +97,21 @@ def decoder_of(call: ModelCall, behind: DecoderForward, graph: Data, ends: Tenso
     return lambda rows: replace(call, forward=replace(behind, rows=rows))(part)
 
 
+def slope_of(decode: Decoder, target: Target) -> Callable[[Tensor], Tensor]:
+    """From rows of both ends `[2 T, d]` to the gradient of the explained numbers by them."""
+
+    def slope(rows: Tensor) -> Tensor:
+        with torch.enable_grad():
+            leaf = rows.detach().requires_grad_()
+            value = target.value(decode(leaf)).sum()
+            if not value.requires_grad:
+                return torch.zeros_like(rows)
+            (found,) = torch.autograd.grad(value, leaf, allow_unused=True)
+        return torch.zeros_like(rows) if found is None else found
+
+    return slope
+
+
 class LinkEngine:
     """All pairs of a block in one pass of the program and one of the decoder."""
 
@@ -128,15 +143,5 @@ class LinkEngine:
 
     def gradients(self, target: Target) -> tuple[LayerWeight, SelfWeight] | None:
         """∂/∂ω `[L, M]` and ∂/∂s `[L, S]` at 1: the decoder's gradients at both ends, each carried back by the program."""
-
-        def slope(rows: Tensor) -> Tensor:
-            with torch.enable_grad():
-                leaf = rows.detach().requires_grad_()
-                value = target.value(self._decode(leaf)).sum()
-                if not value.requires_grad:
-                    return torch.zeros_like(rows)
-                (found,) = torch.autograd.grad(value, leaf, allow_unused=True)
-            return torch.zeros_like(rows) if found is None else found
-
-        found = self._ends.gradients_along(slope)
+        found = self._ends.gradients_along(slope_of(self._decode, target))
         return None if found is None else (self._edges.summed(found[0]), self._own.summed(found[1]))

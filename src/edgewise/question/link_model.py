@@ -43,6 +43,9 @@ _AT_ONCE = 128
 class LinkModel:
     """The scores of pairs `[T, 2]` of a graph, and engines for them; numbers of nodes and columns are those of the graph."""
 
+    is_direct = False
+    """Whether `model.decode` stands behind the last layer of a lowered model: it reads rows, and nothing else."""
+
     def __init__(
         self,
         subject: Subject,
@@ -108,8 +111,8 @@ class LinkModel:
         """The model's scores `[T, 1]`, and whether pairs may share a pass: the first and the last one alone say so."""
         if len(rows) == 1:
             return rows, True
-        few = torch.tensor([0, len(rows) - 1], device=self.device)
-        if close(torch.cat([self._alone(i) for i in few.tolist()]), rows[few]):
+        few = [0, len(rows) - 1]
+        if close(torch.cat([self._alone(i) for i in few]), rows[few]):
             return rows, True
         if not close(self._alone(0), self._alone(0)):
             raise ModelError(NOT_REPEATABLE)
@@ -154,8 +157,8 @@ class LinkModel:
     def _patched(self, positions: Tensor) -> Tensor:
         """The scores of some pairs without their own links, from one run on a patched graph, `[n, 1]`."""
         assert self.itself is not None
-        pairs, links = self.pairs[positions], self.itself.part(positions)
-        patched = patched_graph(self.graph, self.in_edges, pairs, links, self.num_layers - 1)
+        about = (self.pairs[positions], self.itself.part(positions))
+        patched = patched_graph(self.graph, self.in_edges, *about, self.num_layers - 1)
         return self.call(with_pairs(patched.data, patched.pairs))
 
     # --- the lowered way ------------------------------------------------------------------------------------------------
@@ -174,7 +177,7 @@ class LinkModel:
         assert isinstance(self.subject.call.forward, LinkForward)
         self._forward = self.subject.call.forward
         for is_direct in (True, False):
-            self._is_direct = is_direct
+            self.is_direct = is_direct
             if is_direct and not self._forward.has_decoder(self.call.model):
                 continue
             if self._decodes_as(rows, random, truth, true):
@@ -184,11 +187,11 @@ class LinkModel:
     def _decodes_as(self, rows: Tensor, random: Tensor, truth: Tensor, true: Tensor) -> bool:
         """The same for one way to decode: `rows` must give `truth`, those at random weights what the model is `true` for."""
         everyone, alone = torch.arange(len(self.pairs)), [0, len(self.pairs) - 1]
-        decode = self._decoder(everyone)
+        decode = self.decoder(everyone)
         try:
             with torch.no_grad():
-                by_itself = torch.cat([self._decoder(everyone[i : i + 1])(rows[self.pairs[i]]) for i in alone])
-                ends = self._ends(everyone)
+                by_itself = torch.cat([self.decoder(everyone[i : i + 1])(rows[self.pairs[i]]) for i in alone])
+                ends = self.ends(everyone)
                 plain, weighted = decode(rows[ends]), decode(random[ends])
         except ModelError:
             return False
@@ -199,14 +202,14 @@ class LinkModel:
         self.audit.weighted_error = float(((weighted - true).abs() / scale.clamp(min=1e-30)).max())
         return True
 
-    def _ends(self, positions: Tensor) -> Tensor:
+    def ends(self, positions: Tensor) -> Tensor:
         """`[2 n]`: the first ends of some pairs, then the second ones."""
         return self.pairs[positions.to(self.device)].t().reshape(-1)
 
-    def _decoder(self, positions: Tensor, call: ModelCall | None = None) -> Decoder:
+    def decoder(self, positions: Tensor, call: ModelCall | None = None) -> Decoder:
         """The model (or, with `call`, another one) behind its last layer, for some pairs."""
-        behind = DecoderForward(self._forward, self._calls, self.pairs.new_zeros(0), self._is_direct)
-        return decoder_of(self.call if call is None else call, behind, self.graph, self._ends(positions))
+        behind = DecoderForward(self._forward, self._calls, self.pairs.new_zeros(0), self.is_direct)
+        return decoder_of(self.call if call is None else call, behind, self.graph, self.ends(positions))
 
     # --- ways to run it -------------------------------------------------------------------------------------------------
 
@@ -214,20 +217,20 @@ class LinkModel:
         """The program with the decoder, copies of neighbourhoods, or the whole graph."""
         lowering = None if self.encoder is None else self.encoder.lowering
         if lowering is not None and self.is_lowered and not self._lose_links(positions):
-            return LinkEngine(lowering.engine(self._ends(positions)), self._decoder(positions))
+            return LinkEngine(lowering.engine(self.ends(positions)), self.decoder(positions))
         parts = [CopiesEngine(self.weighted, copies) for copies in self.copies(positions)]
         return parts[0] if self.local else WholeGraphEngine(parts, same_graph=False)
 
     def double_engine(self, positions: Tensor) -> LinkEngine | None:
         """Program and decoder in float64, to take differences; None where the whole model stands behind the last layer."""
         lowering = None if self.encoder is None else self.encoder.lowering
-        if lowering is None or not self.is_lowered or not self._is_direct or self._lose_links(positions):
+        if lowering is None or not self.is_lowered or not self.is_direct or self._lose_links(positions):
             return None
         twin = make_twin(self.call.model)
         if twin.borrowed:
             return None
-        decode = self._decoder(positions, self.call.in_double(twin.model.double()))
-        return LinkEngine(lowering.double_engine(self._ends(positions)), decode)
+        ends = lowering.double_engine(self.ends(positions))
+        return LinkEngine(ends, self.decoder(positions, self.call.in_double(twin.model.double())))
 
     def _lose_links(self, positions: Tensor) -> bool:
         """Whether some of the pairs are explained without their own link."""
@@ -291,6 +294,7 @@ class LinkModel:
         """Nodes and edges of the graphs on which the pairs are run."""
         pairs, hops = self.pairs[positions.to(self.device)], self.num_layers + (1 if self.rim else 0)
         if not self.local:
-            each = torch.ones_like(pairs[:, 0])
-            return each * self.graph.num_nodes, each * len(self.in_edges.edge)
+            return torch.full_like(pairs[:, 0], self.graph.num_nodes), torch.full_like(
+                pairs[:, 0], len(self.in_edges.edge)
+            )
         return pair_sizes(self.in_edges, pairs, hops)

@@ -16,7 +16,7 @@ from edgewise.errors import missing_extra
 from edgewise.files import write_whole
 from edgewise.graph.type_table import TypeTable
 from edgewise.results.explanation import Explanation, Settings
-from edgewise.text import counted, for_json, plain_text
+from edgewise.text import counted, for_json, plain_text, target_in_words
 
 STATUSES = ("proven", "none", "open")
 
@@ -143,7 +143,8 @@ class Counterfactual:
 
     def __str__(self) -> str:
         task = self.settings.get("task", "node")
-        named = " ".join(map(str, self.index)) if self.types is not None else f"{task} {self.index}"
+        typed = self.types is not None and self.types.explained
+        named = target_in_words(self.index) if typed else f"{task} {self.index}"
         bound = f", at least {self.lower_bound}" if self.status == "open" else ""
         return f"{named} ({self.status}{bound}). {self.sentence()}"
 
@@ -188,7 +189,7 @@ class Counterfactual:
         scores = torch.zeros(self.edge_index.size(1))
         scores[[self._column(edge) for edge in self.edges]] = 1.0
         about = {"task": self.settings.get("task", "node"), "mode": self.settings.get("mode")}
-        index = self.index if self.types is None else self.types.number(self.index)
+        index = self.types.number(self.index) if self.types is not None and self.types.explained else self.index
         value = float(self.before[self.settings.get("column", self.target)])
         return Explanation(
             scores, self.edge_index, self.num_nodes, index, self.target, value, "counterfactual", "input", about
