@@ -27,11 +27,11 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[all]"
 	touch $@
 
-# The demo needs a part of what the tests need; a .venv with everything serves it as well.
+# The demo needs a part of what the tests need; a .venv with everything serves it as well. Without numba nothing is compiled first.
 $(DEMO_STAMP): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) for the demo: torch, PyG and a few more. The first time this takes some minutes ..."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	test -e $(STAMP) || $(BIN)/python -m pip install --constraint constraints.txt --editable ".[cli,fast,plot,page]"
+	test -e $(STAMP) || $(BIN)/python -m pip install --constraint constraints.txt --editable ".[cli,plot,page]"
 	touch $@
 
 demo: $(DEMO_STAMP) ## train a small model, explain its nodes, write a page that says why: open demo-output/why.html

@@ -49,6 +49,7 @@ def write_page(
     node_names: Any = None,
     node_classes: Any = None,
     class_names: Any = None,
+    edge_texts: Any = None,
     title: str | None = None,
     settings: Mapping[str, Any] | None = None,
     output: str | None = None,
@@ -86,6 +87,7 @@ def write_page(
             typed graph by node type, `{"user": ["Ann", "Bob"]}`.
         node_classes: Colours of the nodes, in the same form. Nodes of typed graphs have the colours of their types.
         class_names: A name for every class, or `{class: name}`.
+        edge_texts: Texts of edges, shown beside their attributes: `{"reference": ["INV-1", "INV-2", …]}`, one for each column.
         title: The heading of the page.
         settings: Further rows under "What made this page", such as file names.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
@@ -122,7 +124,8 @@ def write_page(
         forward=forward, device=device, without_itself=without_itself,
     )  # fmt: skip
     return page_of_question(
-        path, question, **own, node_names=node_names, node_classes=node_classes, class_names=class_names, title=title,
+        path, question, **own, node_names=node_names, node_classes=node_classes, class_names=class_names,
+        edge_texts=edge_texts, title=title,
         settings=settings, memory=memory, batch_size=batch_size, progress=progress, **method_settings,
     )  # fmt: skip
 
@@ -140,6 +143,7 @@ def page_of_question(
     node_names: Any = None,
     node_classes: Any = None,
     class_names: Any = None,
+    edge_texts: Any = None,
     title: str | None = None,
     settings: Mapping[str, Any] | None = None,
     memory: Any = None,
@@ -157,7 +161,7 @@ def page_of_question(
         methods=methods, levels=levels, walks=walks, check=check, edges=edges, seed=seed, own_settings=method_settings
     ).about(question, {"memory": memory, "batch_size": batch_size})
     found = find(asked, progress=progress)
-    told = contents(asked, found, Names(node_names, node_classes, class_names))
+    told = contents(asked, found, Names(node_names, node_classes, class_names, edge_texts))
     heading = plain_text(title, longest=LONGEST_TITLE) if title else _title(told)
     page = page_html(heading, {**told, "title": heading}, settings_rows(asked, found, settings), found)
     write_whole(path, lambda file: file.write(page.encode()))

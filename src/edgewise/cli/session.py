@@ -229,6 +229,7 @@ def write_page(question: CliQuestion, path: Path, voice: Voice, settings: dict[s
         target="predicted" if classes is None else classes,
         node_names=graphs.page_names,
         class_names=graphs.class_names,
+        edge_texts=graphs.edge_texts or None,
         settings=settings,
         seed=asked.seed,
         **shared,

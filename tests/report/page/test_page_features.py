@@ -119,3 +119,17 @@ def test_pictures_write_the_features_below_and_square_both_ends(data):
     with pytest.raises(ew.InputError, match="explained target"):
         why.plot(features=ew.features(model, data, (3, 8), task="link"))
     assert ew.explain(model, data, (3, 7), task="link", level="layer").plot() is not None
+
+
+def test_texts_of_edges_stand_beside_their_attributes(tmp_path, data):
+    model, count = randomise(Attributed()), data.edge_index.size(1)
+    few = {"methods": ["gradient"], "check": False, "walks": 0}
+    texts = {"reference": [f"<INV-{column}>" if column else "" for column in range(count)]}
+    ew.write_page(tmp_path / "why.html", model, data, 3, edge_texts=texts, **few)
+    (record,) = data_of(tmp_path / "why.html")["targets"]
+    for column, lines in zip(integers(record["column"]), record["attributes"], strict=True):
+        assert (f"reference = <INV-{column}>" in lines) is (column > 0)
+        assert lines[0].startswith("amount = ")
+    for wrong in ({"reference": ["a"]}, ["a"] * count, "a"):
+        with pytest.raises(ew.InputError, match=f"`edge_texts` must be .*{count} edges"):
+            ew.write_page(tmp_path / "no.html", model, data, 3, edge_texts=wrong, **few)

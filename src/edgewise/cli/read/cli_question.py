@@ -96,9 +96,9 @@ class CliQuestion:
         """
         if isinstance(node, tuple):
             kind, number = node
-            names = (self.graphs.page_names or {}).get(kind)
+            names = (self.graphs.line_names or {}).get(kind)
             return printable(typed_name(kind, number, names))
-        names = self.graphs.page_names if graph is None else self.graphs.names_of(graph)
+        names = self.graphs.line_names if graph is None else self.graphs.names_of(graph)
         return printable(names[node]) if names else str(node)
 
     def target_name(self, index: Any) -> str:

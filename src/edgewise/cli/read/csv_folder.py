@@ -62,6 +62,7 @@ def read_folder(folder: Path) -> Graphs:
         called.class_names,
         called.parts,
         unused_columns([*found.ignored]),
+        edge_texts=read_edge_texts(edges),
     )
 
 
@@ -199,6 +200,12 @@ def _ends_by_id(edges: Table, column: str, nodes: NodeColumns) -> Tensor:
             f"{edges.where(row)} names {texts[row]!r} as {column}, which is not an id in {nodes.table.file}."
         )
     return torch.tensor(found, dtype=torch.long)
+
+
+def read_edge_texts(edges: Table) -> dict[str, list[str]]:
+    """The columns of texts of a table of edges, such as a reference or a date."""
+    _, ignored = _features(edges, {"source", "target", "weight"})
+    return {name: edges.texts(name) for name in ignored}
 
 
 def read_edge_features(edges: Table) -> tuple[dict[str, Any], list[str]]:

@@ -4,6 +4,7 @@ Whatever was read becomes a `Graphs` (`as_graphs`), fits the task that was asked
 Of a typed graph every node type has names and parts of its own; `of_type` takes the type that is explained.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -59,6 +60,8 @@ class Graphs:
     """Of a typed graph: the names and parts of every node type. Those of `explained` are in `ids`, `names` and so on."""
     explained: str | None = None
     """Of a typed graph: the node type that `--index` names."""
+    edge_texts: Mapping[str, list[str]] = field(default_factory=dict)
+    """Columns of texts of the table of edges: shown beside attributes, not used as features."""
     link: EdgeType | None = None
     """Of a typed graph: the edge type whose pairs `--link` names."""
 
@@ -88,6 +91,14 @@ class Graphs:
         """The names of the nodes of one of several graphs, if it has `node_names`."""
         names = self.data[graph].get("node_names") if isinstance(self.data[graph], Data) else None
         return None if names is None else [str(name) for name in names]
+
+    @cached_property
+    def line_names(self) -> Any:
+        """Names for a line of text or a record: the id goes with a name only where others have the same name."""
+        if self.types is None:
+            return _told_apart(self.names, self.page_names)
+        told = self.page_names or {}
+        return {kind: _told_apart(called.names, told.get(kind)) for kind, called in self.types.items()}
 
     @property
     def is_one(self) -> bool:
@@ -138,7 +149,19 @@ def _id_and_name(ids: list[str] | None, names: list[str] | None) -> list[str] | 
     """
     if ids is None or names is None:
         return names
-    return [name if own in name else f"{own} {name}" for own, name in zip(ids, names, strict=True)]
+    return [name if own.lower() in name.lower() else f"{own} {name}" for own, name in zip(ids, names, strict=True)]
+
+
+def _told_apart(names: list[str] | None, longer: list[str] | None) -> list[str] | None:
+    """Each name, or where others have it too the longer form.
+
+    >>> _told_apart(["Ann", "Bob", "Ann"], ["1 Ann", "2 Bob", "3 Ann"])
+    ['1 Ann', 'Bob', '3 Ann']
+    """
+    if names is None or longer is None:
+        return names
+    count = Counter(names)
+    return [long if count[name] > 1 else name for name, long in zip(names, longer, strict=True)]
 
 
 def _width(store: Any) -> int:
@@ -202,7 +225,7 @@ def as_task(found: Graphs, task: str | None) -> Graphs:
         return found
     one_of("task", task, ("node", "graph", "link"))
     if task == "graph":
-        return replace(found, data=[found.data], task="graph", parts={}, ids=None, names=None)
+        return replace(found, data=[found.data], task="graph", parts={}, ids=None, names=None, edge_texts={})
     if task == "link" and found.task == "node":
         return replace(found, task="link", parts={})
     if len(found.data) != 1:

@@ -23,7 +23,7 @@ from edgewise.report.page.page_answer import Answers
 from edgewise.report.page.page_features import FeatureNotes
 from edgewise.report.page.page_record import EdgeWords, molecule_part, nodes_part, places, scores_part
 from edgewise.report.page.page_scene import Scene, place_nodes
-from edgewise.report.page.page_words import class_names, groups_of, names_of, outputs
+from edgewise.report.page.page_words import class_names, groups_of, names_of, outputs, read_edge_texts
 from edgewise.report.page.top_edges import Keeper, Kept
 from edgewise.report.scene import WHOLE_GRAPH
 from edgewise.report.typed_look import dash_of, relation, type_colours, typed_nodes
@@ -49,18 +49,20 @@ FAINT = 0.01
 
 @dataclass(frozen=True)
 class Names:
-    """Names of nodes, classes of nodes and names of classes, as the user gave them."""
+    """Names of nodes, classes of nodes, names of classes and texts of edges, as the user gave them."""
 
     nodes: Any = None
     node_classes: Any = None
     classes: Any = None
+    edges: Any = None
+    """Texts of edges, `{name: a text for every edge}`."""
 
 
 def contents(asked: PageAbout, found: Findings, names: Names) -> dict[str, Any]:
     """The data of a page, without its title; `targets` has a record for each target, in the order of `index`."""
     question = asked.question
     labels = [one.label for one in asked.contenders]
-    notes = FeatureNotes(question, found.features, found.no_features)
+    notes = FeatureNotes(question, found.features, found.no_features, read_edge_texts(names.edges, question))
     records = Records(asked, found, names, notes)
     targets = records.every()
     return {

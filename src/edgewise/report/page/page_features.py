@@ -16,7 +16,7 @@ from edgewise.report.page.html import number
 from edgewise.text import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from edgewise.question import PosedQuestion
     from edgewise.results.feature_scores import FeatureSet
@@ -31,8 +31,10 @@ _SHOWN = 8
 class FeatureNotes:
     """What a page tells about features: `about()` once for all targets, `of(…)` for each of them."""
 
-    def __init__(self, question: PosedQuestion, found: FeatureSet | None, reason: str) -> None:
-        self._question, self._found, self._reason = question, found, reason
+    def __init__(
+        self, question: PosedQuestion, found: FeatureSet | None, reason: str, edge_texts: Mapping[str, Sequence[str]]
+    ) -> None:
+        self._question, self._found, self._reason, self._edge_texts = question, found, reason, edge_texts
         self._names: dict[int, str] = {}
 
     def about(self) -> dict[str, Any]:
@@ -44,7 +46,15 @@ class FeatureNotes:
         """The part of a record: `features` `[nodes]` of `[feature, value, score]`, `attributes` `[edges]` of lines of text."""
         graph = self._graph(position)
         found = self._typed_attributes(columns) if graph is None else _attributes(graph, columns)
+        if self._edge_texts:
+            lines = found or [[] for _ in columns]
+            found = [[*line, *self._texts_of(column)] for line, column in zip(lines, columns.tolist(), strict=True)]
         return {"features": self._features(position, nodes, graph), "attributes": found}
+
+    def _texts_of(self, column: int) -> list[str]:
+        """What the user's texts say about an edge; nothing where one is empty."""
+        told = {name: plain_text(texts[column]) for name, texts in self._edge_texts.items()}
+        return [f"{plain_text(name)} = {text}" for name, text in told.items() if text]
 
     def _graph(self, position: int) -> Any:
         """The graph of a target, as the user gave it; None if it has several types."""

@@ -14,6 +14,7 @@ from edgewise.report.page.silence import chances
 from edgewise.text import plain_text
 
 if TYPE_CHECKING:
+    from edgewise.question import PosedQuestion
     from edgewise.question.target import Target
     from edgewise.report.page.page_run import Findings, PageAbout
 
@@ -94,6 +95,23 @@ def names_of(given: Any, task: str, index: Any) -> Any:
             f"`node_names` and `node_classes` of graphs must be a mapping {{graph: names}} or have an entry for every graph, "
             f"got none for graph {index}."
         ) from error
+
+
+def read_edge_texts(given: Any, question: PosedQuestion) -> dict[str, list[Any]]:
+    """Texts of edges by name, each with one for every edge of the one graph."""
+    if given is None:
+        return {}
+    if question.types is not None or not question.in_one_graph:
+        raise InputError("`edge_texts` must be left out here: it is for nodes and links of one graph without types.")
+    count = question.source_edge_index(0).size(1)
+    if not isinstance(given, Mapping) or any(
+        not isinstance(one, list | tuple) or len(one) != count for one in given.values()
+    ):
+        raise InputError(
+            f"`edge_texts` must be a mapping {{name: texts}} with a text for each of the {count} edges, got {shown(given)}. "
+            f"Use edge_texts={{'reference': [...]}}, for example."
+        )
+    return {str(name): list(texts) for name, texts in given.items()}
 
 
 def settings_rows(asked: PageAbout, found: Findings, given: Mapping[str, Any] | None) -> list[tuple[str, str]]:

@@ -45,8 +45,17 @@ function listen() {
   }
 }
 
+let isWaiting = false;
+
+// Once for all that changed before the next frame.
+function showSoon() {
+  if (isWaiting) return;
+  isWaiting = true;
+  requestAnimationFrame(() => { isWaiting = false; show(); });
+}
+
 function drawAgainWhenResized(name) {
-  for (const side of ["inner_width", "inner_height"]) plots[name].properties[side].change.connect(() => requestAnimationFrame(show));
+  for (const side of ["inner_width", "inner_height"]) plots[name].properties[side].change.connect(showSoon);
 }
 
 // The unrolled figure is made when somebody wants to see it.
@@ -82,6 +91,7 @@ function show() {
   element("absent").textContent = DATA.absent.filter(([name, level]) => name === DATA.methods[state.method] && level === state.level)
     .map(([name, level, reason]) => `${name} has no scores at ${level} level: ${reason}`).join(" ");
   showFigures(t, shown);
+  if (!element("expert").open) return; // what nobody sees need not be made
   showWalks(t, shown, chooseWalk);
   showFeatures(t);
   showAgreement(state.target, shown);

@@ -50,7 +50,7 @@ function showEdges(t, state, scene, choose) {
   const { count, sum } = scene.rest;
   element("edges-rest").textContent = count > 0
     ? `${counted(count)} more edge${count === 1 ? "" : "s"}, ${signed(sum, 3)} together.` : "";
-  showNumbers(t, state, edges);
+  if (element("expert").open) showNumbers(t, state, edges);
 }
 
 const aboutCell = (t, e) => (t.attributes?.[e]?.length ? [make("small", t.attributes[e].join(", "))] : []);
