@@ -179,3 +179,20 @@ def _pairs(name: str, given: Any, num_nodes: int) -> list[tuple[int, Any]]:
             f"{{node: text}} to name only some nodes."
         )
     return list(enumerate(values))
+
+
+def text_of(given: Any, key: Any, count: int, name: str, noun: str) -> Any:
+    """The text of a node or class, from a mapping or from a list with one for each of `count`; None if it has none.
+
+    >>> text_of(["clean", "fraud"], 1, 2, "classes", "class"), text_of({3: "Ann"}, 4, 10, "labels", "node")
+    ('fraud', None)
+    """
+    if given is None or isinstance(given, Mapping):
+        return None if given is None else given.get(key)
+    values = given.tolist() if hasattr(given, "tolist") else given
+    if not isinstance(values, Sequence) or isinstance(values, (str, bytes)) or len(values) != count:
+        raise InputError(
+            f"`{name}` must be a mapping {{{noun}: text}}, or have one text for each of the {count} "
+            f"{noun}{'es' if noun == 'class' else 's'}, got {type(given).__name__}."
+        )
+    return values[key]

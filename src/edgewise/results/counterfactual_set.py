@@ -16,7 +16,7 @@ from edgewise.errors import missing_extra
 from edgewise.files import write_whole
 from edgewise.graph.type_table import TypeTable
 from edgewise.results.explanation import Explanation, Settings
-from edgewise.text import counted, for_json, plain_text, target_in_words
+from edgewise.text import counted, for_json, plain_text, target_in_words, text_of
 
 STATUSES = ("proven", "none", "open")
 
@@ -111,9 +111,8 @@ class Counterfactual:
 
     def _class(self, number: int, classes: Any) -> str:
         """A class in words."""
-        known = (
-            classes.get(number) if isinstance(classes, Mapping) else classes[number] if classes is not None else None
-        )
+        count = len(self.before) if self.settings.get("mode") == "multiclass" else 2
+        known = text_of(classes, number, count, "classes", "class")
         if known is not None:
             return plain_text(known)
         mode = self.settings.get("mode")
@@ -136,7 +135,10 @@ class Counterfactual:
 
     def _node(self, node: int, labels: Any) -> str:
         named: Any = node if self.types is None else self.types.node(node)
-        known = labels.get(named) if isinstance(labels, Mapping) else labels[node] if labels is not None else None
+        if self.types is not None and isinstance(labels, Mapping) and named[0] in labels:  # by node type
+            known = text_of(labels[named[0]], named[1], len(self.types.node_range(named[0])), "labels", "node")
+        else:
+            known = text_of(labels, named, self.num_nodes, "labels", "node")
         if known is not None:
             return plain_text(known)
         return str(node) if self.types is None else " ".join(map(str, named))
