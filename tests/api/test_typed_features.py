@@ -175,7 +175,7 @@ def test_the_command_names_types_nodes_and_features(tmp_path, monkeypatch):
     for told, (score, node, feature) in zip(one["features"], why.top(10, by="magnitude"), strict=True):
         assert told["score"] == pytest.approx(score, abs=1e-5)
         assert (tuple(told["node"]), told["name"]) == (node, names[node[0]][feature])
-    assert "cannot score nodes" in error("features", *net, "--index", "account:Bob", "--method", "cam")
+    assert "one for each edge type" in error("features", *net, "--index", "account:Bob", "--method", "cam")
     printed("features", *net, "--index", "account:a0,a1", "--out", "rows.csv")
     assert (
         (tmp_path / "rows.csv")

@@ -197,8 +197,8 @@ def named_part(data: Any, index: Any, task: str) -> Any:
     if not isinstance(found, Tensor):
         listed = ", ".join(repr(key.removesuffix("_mask")) for key in masks) or "none"
         raise InputError(
-            f"`index` names the part {name!r}, but the data has no {name}_mask. Its masks are: {listed}. Use one of them, or "
-            f"index=[3, 42], for example."
+            f"`index` must be whole numbers or the name of a mask, got {name!r}, and the data has no {name}_mask. Its masks "
+            f"are: {listed}. Use one of them, or index=[3, 42], for example."
         )
     if found.dim() != 1:
         raise InputError(

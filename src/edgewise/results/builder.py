@@ -146,7 +146,9 @@ class SetBuilder:
         if self.top is not None and len(parts) > 1 and (self.method.lowered or self.method.walking):
             together = [torch.cat(column) for column in zip(*((p.row, p.place, p.score) for p in parts), strict=True)]
             parts = [self._strongest(*together)]
-        return Entries(parts, len(self.question.index))
+        nothing = torch.empty(0, dtype=torch.long)  # a graph without edges
+        like = self.question.target.truth.detach().cpu()
+        return Entries(parts or [Part(nothing, nothing, like.new_empty(0))], len(self.question.index))
 
 
 def _nonzero(positions: Tensor, owner: Tensor, column: Tensor, width: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
