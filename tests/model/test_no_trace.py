@@ -55,7 +55,7 @@ class Delicate(nn.Module):
         self.gcn = GCNConv(4, 4, cached=True)
         self.norm, self.dropout, self.bomb = nn.BatchNorm1d(4), nn.Dropout(0.5), Bomb(fuse)
         self.gin = GINConv(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU()), train_eps=True)
-        self.gat, self.transformer, self.sage = GATConv(4, 2, heads=2), TransformerConv(4, 4), SAGEConv(4, 3)
+        self.gat, self.transformer, self.sage = GATConv(4, 2, heads=2), TransformerConv(4, 4, beta=True), SAGEConv(4, 3)
 
     def forward(self, x, edge_index):
         x = self.norm(self.gcn(self.sgc(x, edge_index), edge_index)).tanh()

@@ -4,6 +4,7 @@ import copy
 import random
 import threading
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ MODELS = {
     "lowered": lambda: Net(GCNConv),
     "whole graph": lambda: Net(SAGEConv, LayerNorm(8, mode="graph")),
     "copies": lambda: Net(Gated),
-    "keeps its attention": lambda: Net(TransformerConv),
+    "keeps its attention": lambda: Net(partial(TransformerConv, beta=True)),  # a gate, so that it is not lowered
 }
 
 
