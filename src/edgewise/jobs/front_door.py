@@ -37,6 +37,7 @@ def run(
     method: str | Method = "gradient",
     level: str = "input",
     engine: str = "here",
+    workers: int | None = None,
     target: Any = None,
     task: str = "node",
     mode: str | None = None,
@@ -66,7 +67,9 @@ def run(
         out: The folder; it is made if it is not there.
         method: A name of `ew.methods()`.
         level: `"input"` or `"layer"`.
-        engine: Where shards are done: `"here"`, in this process.
+        engine: Where shards are done: `"here"`, in this process, or by `"processes"` of this machine. Shards have the same
+            bytes with both, so a job may go on with the other one.
+        workers: How many processes; `None` means one for each core.
         target: The class, one or one for each index.
         task: `"node"`, `"graph"` or `"link"`.
         mode: How the output is read.
@@ -94,7 +97,7 @@ def run(
     ...     len(job), job[1].scores
     (2, tensor([6., 6.]))
     """
-    folder, shards_go_to = Path(out), engine_named(engine)
+    folder, shards_go_to = Path(out), engine_named(engine, workers)
     refuse_other_folder(folder)
     own = read_settings(find_method(method, level), settings)
     asked: dict[str, Any] = {
