@@ -212,8 +212,13 @@ def test_a_job_of_the_command_line_is_made_again_from_paths(tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-def test_the_command_line_with_real_workers_stopped_and_resumed(tmp_path):
+def test_the_command_line_with_real_workers_stopped_and_resumed(tmp_path, monkeypatch):
     workshop(tmp_path)
+    call(*ASKED, "small")
+    call(*ASKED, "shared", "--engine", "processes", "--workers", "2")
+    assert shard_bytes("shared") == shard_bytes("small")
+    monkeypatch.undo()  # the command in a process of its own has shards of the usual size
+    monkeypatch.chdir(tmp_path)
     call(*ASKED, "one")
     many = ("many", "--engine", "processes", "--workers", "2")
     with running(*ASKED, *many, cwd=tmp_path) as process:

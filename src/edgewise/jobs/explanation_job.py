@@ -20,7 +20,7 @@ from edgewise.files import write_whole
 from edgewise.jobs.digests import digest_of_index
 from edgewise.jobs.explanation_work import ExplanationWork
 from edgewise.jobs.job_folder import JobFolder, differences, key_of, refuse_other_folder
-from edgewise.jobs.plan import Shard, plan
+from edgewise.jobs.plan import Shard, plan, spread
 from edgewise.jobs.shard_run import ShardEngine, finished, run_shards
 from edgewise.random_numbers import one_thread
 from edgewise.results.concatenation import joined
@@ -120,10 +120,16 @@ class TolerantWork(ExplanationWork):
         """Explain the targets of a shard; those that fail are left out, and `settings["failed"]` says why."""
         with one_thread():  # so that a shard has the same bytes wherever it is done
             parts, failed = _attempt(self.explain, shard.begin, shard.end)
-            if not parts:
-                parts = [self.explain(slice(shard.begin, shard.begin))]
-            found = joined(parts)
+            found = joined(parts) if parts else self._none(failed[str(shard.begin)])
         return replace(found, settings=Settings({**found.settings, FAILED: failed})) if failed else found
+
+    def _none(self, reason: str) -> ExplanationSet:
+        """No explanations, with the graph and the settings that some target elsewhere has; refused if none is found."""
+        for begin in spread(len(self.index)):
+            parts, _ = _attempt(self.explain, begin, begin + 1)
+            if parts:
+                return parts[0][[]]
+        raise ModelError(f"The model fails on a whole shard, and on targets all over the job. The first one: {reason}")
 
     def describe(self, part: ExplanationSet) -> dict[str, Any]:
         """How many targets failed."""

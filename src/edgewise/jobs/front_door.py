@@ -20,9 +20,9 @@ from edgewise.jobs.explanation_job import JobQuestion, work_off
 from edgewise.jobs.job import Job, open_job
 from edgewise.jobs.job_folder import refuse_other_folder
 from edgewise.jobs.plan import costs_of
+from edgewise.jobs.posed_targets import classes_of, is_each, posed_targets
 from edgewise.jobs.shard_run import engine_named
 from edgewise.progress import progress_bar
-from edgewise.question import pose
 from edgewise.results.container import as_jsonable
 from edgewise.results.explanation_set import ExplanationSet
 
@@ -106,11 +106,11 @@ def run(
     }  # fmt: skip
     how: dict[str, Any] = {"method": method, "level": level, "top": top, "seed": seed, **settings}
     sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
-    posed = pose(model, data, index, target=target, **asked)
+    posed, targets = posed_targets(model, data, index, target, asked)
     if find_method(method, level).chooses:  # once, for all shards
         how["method"] = method = chosen_method(posed)
         own = read_settings(method, {})
-    targets, types = posed.index, posed.types
+    types = posed.types
     if len(targets) == 0:
         raise InputError("`index` must name at least one target, got none. Use index=range(10), for example.")
     named = {name: value for name, value in asked.items() if name != "forward"} | {"forward": _name(forward)}
@@ -125,7 +125,7 @@ def run(
     def explain_some(positions: slice) -> ExplanationSet:
         some: Any = plain_index(targets[positions])
         some = types.asked(some) if types is not None and types.explained else some
-        classes = target[positions] if _is_each(target, len(targets)) else target
+        classes = classes_of(target, positions, len(targets))
         found = explain(model, data, some, target=classes, **asked, **how, **sizes)
         assert isinstance(found, ExplanationSet)
         return found
@@ -153,14 +153,9 @@ def _graphs(data: Any) -> list[Any]:
     return [data] if isinstance(data, (Data, HeteroData)) else list(data)
 
 
-def _is_each(target: Any, count: int) -> bool:
-    """Whether classes were given one for each target."""
-    return hasattr(target, "__len__") and not isinstance(target, str) and len(target) == count
-
-
 def _told(value: Any) -> Any:
     """A value for the manifest; of many numbers, their digest."""
-    if isinstance(value, (Tensor, list, tuple)) and _is_each(value, len(value) if not _is_scalar(value) else -1):
+    if isinstance(value, (Tensor, list, tuple)) and is_each(value, len(value) if not _is_scalar(value) else -1):
         return digest_of_index(torch.as_tensor(value))
     return value.item() if isinstance(value, Tensor) else value
 
