@@ -1,6 +1,8 @@
 """`ew.jobs.run` and `ew.jobs.open`, and `edgewise job`: the same as `ew.explain`, in a folder that survives interruptions."""
 
 import json
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import edgewise as ew
 from command_line import MINE, call, network, ring, workshop
 from edgewise.jobs import plan
 from edgewise.jobs.job_folder import read_manifest
+from edgewise.jobs.lock import FolderLock
 
 pytest.importorskip("pyarrow")
 import altered_files
@@ -255,3 +258,18 @@ def test_a_job_from_python_is_resumed_in_python(mine):
     said = call("job", "resume", "job", code=1).stderr
     assert "job was made from Python. Call ew.jobs.run(model, data, …, out='job') again" in said
     assert "nowhere is not the folder of a job" in call("job", "status", "nowhere", code=1).stderr
+
+
+def test_a_second_command_says_who_works_there_and_the_lock_of_a_dead_owner_is_free(mine):
+    asked = ("job", "run", *MINE, "--quiet", "--out", "job")
+    call(*asked)
+    lock = FolderLock.take(Path("job"))
+    who = f"process {os.getpid()} on {socket.gethostname()}, since 20"
+    assert f"job is being worked on by {who}" in call(*asked, code=1).stderr
+    assert f"job is being worked on by {who}" in call("job", "resume", "job", code=1).stderr
+    assert json.loads(call("job", "status", "job", "--json").stdout)["running"].startswith(who)
+    lock.release()
+    Path("job/lock").write_text(json.dumps({"host": "elsewhere", "process": 1, "since": "2020-01-01T00:00:00+00:00"}))
+    assert json.loads(call("job", "status", "job", "--json").stdout)["running"] is None
+    call("job", "resume", "job")
+    assert json.loads(Path("job/lock").read_text())["process"] == os.getpid()
