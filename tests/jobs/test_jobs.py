@@ -1,6 +1,8 @@
 """`ew.jobs.run` and `ew.jobs.open`, and `edgewise job`: the same as `ew.explain`, in a folder that survives interruptions."""
 
 import json
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import edgewise as ew
 from command_line import MINE, call, network, ring, workshop
 from edgewise.jobs import plan
 from edgewise.jobs.job_folder import read_manifest
+from edgewise.jobs.lock import FolderLock
 
 pytest.importorskip("pyarrow")
 import altered_files
@@ -158,6 +161,55 @@ def test_a_target_that_fails_fails_alone_and_can_be_tried_again(monkeypatch):
     torch.testing.assert_close(again.of(7).scores, whole.of(7).scores)
 
 
+class Rooted(altered_files.Pooled):
+    """NaN where a feature is negative."""
+
+    def forward(self, x, edge_index, batch=None):
+        return super().forward(x.sqrt(), edge_index, batch)
+
+
+@pytest.mark.filterwarnings("ignore::edgewise.errors.LocalityWarning")  # NaN differs from itself
+@pytest.mark.parametrize("bad", [[5], [0, 1, 9], [5, 6, 7, 8, 9], list(range(11))], ids=str)
+def test_a_target_for_which_the_model_says_nan_fails_alone(bad):
+    torch.manual_seed(0)
+    graphs, model, target = [altered_files.graph(4, seed) for seed in range(12)], Rooted().eval(), [0, 1] * 6
+    for place, graph in enumerate(graphs):
+        graph.x = -graph.x.abs() if place in bad else graph.x.abs()
+    with pytest.raises(ew.ModelError):
+        ew.explain(model, graphs, task="graph")
+    job = ew.jobs.run(model, graphs, out="job", task="graph", target=target)
+    assert sorted(job.failed) == bad
+    assert all(why.startswith("ModelError: The model") for why in job.failed.values())
+    good = [place for place in range(12) if place not in bad]
+    whole = ew.explain(model, graphs, good, task="graph", target=[target[place] for place in good])
+    for place in good:
+        torch.testing.assert_close(job.of(place).scores, whole.of(place).scores)
+        assert job.of(place).target == target[place]
+    assert set(job.to_frame()["index"]) == set(good)
+    again = ew.jobs.run(model, graphs, out="job", task="graph", target=target, retry=True)
+    assert sorted(again.failed) == bad
+
+
+def test_a_model_that_fails_on_every_target_is_refused_before_the_job_begins():
+    graphs = [altered_files.graph(4, seed) for seed in range(3)]
+    for graph in graphs:
+        graph.x = -graph.x.abs()
+    with pytest.raises(ew.ModelError):
+        ew.jobs.run(Rooted().eval(), graphs, out="job", task="graph")
+    assert not Path("job").exists()
+
+
+def test_a_shard_that_fails_as_a_whole_beside_others_that_fail_ends_the_job(monkeypatch):
+    from edgewise.jobs import front_door
+
+    def failing(*_, **__):
+        raise ew.ModelError("The model is tired.")
+
+    monkeypatch.setattr(front_door, "explain", failing)
+    with pytest.raises(ew.ModelError, match=r"fails on a whole shard, .* first one: ModelError: The model is tired"):
+        ew.jobs.run(network(), ring(), out="job")
+
+
 def test_a_frame_reads_only_what_is_asked_for():
     pytest.importorskip("pandas")
     model, data = network(), ring()
@@ -206,3 +258,18 @@ def test_a_job_from_python_is_resumed_in_python(mine):
     said = call("job", "resume", "job", code=1).stderr
     assert "job was made from Python. Call ew.jobs.run(model, data, …, out='job') again" in said
     assert "nowhere is not the folder of a job" in call("job", "status", "nowhere", code=1).stderr
+
+
+def test_a_second_command_says_who_works_there_and_the_lock_of_a_dead_owner_is_free(mine):
+    asked = ("job", "run", *MINE, "--quiet", "--out", "job")
+    call(*asked)
+    lock = FolderLock.take(Path("job"))
+    who = f"process {os.getpid()} on {socket.gethostname()}, since 20"
+    assert f"job is being worked on by {who}" in call(*asked, code=1).stderr
+    assert f"job is being worked on by {who}" in call("job", "resume", "job", code=1).stderr
+    assert json.loads(call("job", "status", "job", "--json").stdout)["running"].startswith(who)
+    lock.release()
+    Path("job/lock").write_text(json.dumps({"host": "elsewhere", "process": 1, "since": "2020-01-01T00:00:00+00:00"}))
+    assert json.loads(call("job", "status", "job", "--json").stdout)["running"] is None
+    call("job", "resume", "job")
+    assert json.loads(Path("job/lock").read_text())["process"] == os.getpid()

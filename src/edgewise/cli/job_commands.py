@@ -14,10 +14,9 @@ import typer
 from edgewise.cli import options, terminal
 from edgewise.cli.guard import Interrupted, guarded
 from edgewise.cli.named_values import named_values
-from edgewise.cli.options import CommonOptions, PairsCommand, story_of, with_common_options
+from edgewise.cli.options import CommonOptions, PairsCommand, import_plugins, with_common_options
 from edgewise.cli.terminal import Voice
 from edgewise.errors import FileError
-from edgewise.files import versions
 
 if TYPE_CHECKING:
     import edgewise as ew
@@ -29,17 +28,19 @@ edgewise job run --model my_model:GCN --weights weights.pt --data graph.npz --me
 
 edgewise job status job
 
-edgewise job resume job
+edgewise job resume job --engine processes --workers 2
 
 Exit codes: 0 done, 1 bad input, 2 wrong usage, 130 Ctrl-C or SIGTERM (resume goes on from what is finished)."""
 
 job_app = typer.Typer(no_args_is_help=True, help="Explain many targets into a folder, interrupted and resumed at will.")
-_OWN = ("method", "level", "top", "settings", "engine")
+_OWN = ("method", "level", "top", "settings")
 
 Folder = Annotated[Path, typer.Argument(help="The folder of the job.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, everything else on stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Engine = Annotated[str, typer.Option(help="Where shards are done: here, or by processes of this machine.")]
+Workers = Annotated[int | None, typer.Option(help="How many processes; without it, one for each core.")]
 
 
 @job_app.command(name="run", cls=PairsCommand, epilog=JOB_EPILOG)
@@ -60,11 +61,12 @@ def job_run(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE ...", help="Settings of the method: --set epochs=50 lr=0.1."),
     ] = None,
-    engine: Annotated[str, typer.Option(help="Where shards are done: here, in this process.")] = "here",
+    engine: Engine = "here",
+    workers: Workers = None,
 ) -> None:
     """Explain many targets into a folder, shard by shard; the same command, or `edgewise job resume`, goes on."""
-    how = {"method": method, "level": level, "top": top, "settings": named_values(set_, "--set"), "engine": engine}
-    _work(asked, out, how, retry=False)
+    how = {"method": method, "level": level, "top": top, "settings": named_values(set_, "--set")}
+    _work(asked, out, how, (engine, workers), retry=False)
 
 
 @job_app.command(name="status")
@@ -78,20 +80,36 @@ def job_status(*, folder: Folder, json: Json = False, debug: Debug = False) -> N
 
 
 @job_app.command(name="resume")
-def job_resume(*, folder: Folder, json: Json = False, quiet: Quiet = False, debug: Debug = False) -> None:
+def job_resume(
+    *,
+    folder: Folder,
+    engine: Engine = "here",
+    workers: Workers = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
     """Go on with a job that was stopped."""
     with guarded(debug=debug):
-        _again(folder, {"json": json, "quiet": quiet, "debug": debug}, retry=False)
+        _again(folder, {"json": json, "quiet": quiet, "debug": debug}, (engine, workers), retry=False)
 
 
 @job_app.command(name="retry")
-def job_retry(*, folder: Folder, json: Json = False, quiet: Quiet = False, debug: Debug = False) -> None:
+def job_retry(
+    *,
+    folder: Folder,
+    engine: Engine = "here",
+    workers: Workers = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
     """Try again what failed, and go on with what is left."""
     with guarded(debug=debug):
-        _again(folder, {"json": json, "quiet": quiet, "debug": debug}, retry=True)
+        _again(folder, {"json": json, "quiet": quiet, "debug": debug}, (engine, workers), retry=True)
 
 
-def _again(folder: Path, report: dict[str, Any], *, retry: bool) -> None:
+def _again(folder: Path, report: dict[str, Any], where: tuple[str, int | None], *, retry: bool) -> None:
     """Ask the question of a folder again."""
     from edgewise.jobs.job_folder import read_manifest
 
@@ -109,42 +127,25 @@ def _again(folder: Path, report: dict[str, Any], *, retry: bool) -> None:
     how = {name: story.pop(name) for name in _OWN}
     paths = {field.name for field in fields(CommonOptions) if "Path" in str(field.type)}
     asked: dict[str, Any] = {n: Path(v) if n in paths and v is not None else v for n, v in story.items()}
-    _work(CommonOptions(**asked, **report), folder, how, retry=retry)
+    again = CommonOptions(**asked, **report)
+    import_plugins(again)
+    _work(again, folder, how, where, retry=retry)
 
 
-def _work(asked: CommonOptions, out: Path, how: dict[str, Any], *, retry: bool) -> None:
-    """Read everything, do what is left, and say how far it is."""
+def _work(asked: CommonOptions, out: Path, how: dict[str, Any], where: tuple[str, int | None], *, retry: bool) -> None:
+    """Read everything, do what is left, and say how far it is; `where` are the engine and its workers."""
     import edgewise as ew
-    from edgewise.cli.method_option import method_for
-    from edgewise.cli.read.cli_question import read_question
-    from edgewise.jobs.explanation_job import JobQuestion, work_off
+    from edgewise.cli.job_work import job_question
+    from edgewise.jobs.explanation_job import work_off
     from edgewise.jobs.job_folder import refuse_other_folder
-    from edgewise.jobs.plan import costs_of
     from edgewise.jobs.shard_run import engine_named
 
-    engine = engine_named(how["engine"])
+    engine = engine_named(*where)
     refuse_other_folder(out)
     voice = Voice(quiet=asked.quiet)
-    question = read_question(asked, voice)
-    method = method_for(question, how["method"], how["level"], voice)
-
-    def explain_some(positions: slice) -> ew.ExplanationSet:
-        found = ew.explain(
-            question.model, question.graphs.data, question.targets(positions), method=method,
-            level=how["level"], top=how["top"], target=question.classes_of(positions), seed=asked.seed,
-            **question.options, **how["settings"],
-        )  # fmt: skip
-        assert isinstance(found, ew.ExplanationSet)  # a list was asked for
-        return found
-
-    identity = {"kind": "command line", "question": story_of(asked, **how), "hashes": dict(question.hashes)}
-    costs = costs_of(question.graphs.data, question.index, question.graphs.task)
-    job = JobQuestion(
-        {**identity, "versions": versions()}, question.stored_index, costs, method.name, how["level"], explain_some,
-        {"cwd": os.getcwd()},
-    )  # fmt: skip
+    job = job_question(asked, how, voice)
     try:
-        with voice.progress(f"{how['method']} ({how['level']})", len(question.index)) as tell:
+        with voice.progress(f"{how['method']} ({how['level']})", len(job.index)) as tell:
             work_off(out, job, engine, lambda done, _: tell(done), retry=retry)
     except KeyboardInterrupt as stop:
         raise Interrupted(_stopped(out)) from stop

@@ -214,8 +214,7 @@ def with_common_options(command: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         asked = CommonOptions(**{parameter.name: given.pop(parameter.name) for parameter in shared})
         with guarded(debug=asked.debug):
-            for module in asked.plugin or ():
-                _import_plugin(module)
+            import_plugins(asked)
             command(asked, **given)
 
     parameters = [*shared, *own]
@@ -223,6 +222,12 @@ def with_common_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     del run.__wrapped__
     return run
+
+
+def import_plugins(asked: CommonOptions) -> None:
+    """Import what `--plugin` names."""
+    for module in asked.plugin or ():
+        _import_plugin(module)
 
 
 def _import_plugin(name: str) -> None:

@@ -5,6 +5,7 @@ why, and `retry` tries again. A folder with another question is refused, with wh
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,8 +20,9 @@ from edgewise.files import write_whole
 from edgewise.jobs.digests import digest_of_index
 from edgewise.jobs.explanation_work import ExplanationWork
 from edgewise.jobs.job_folder import JobFolder, differences, key_of, refuse_other_folder
-from edgewise.jobs.plan import Shard, plan
+from edgewise.jobs.plan import Shard, plan, spread
 from edgewise.jobs.shard_run import ShardEngine, finished, run_shards
+from edgewise.random_numbers import one_thread
 from edgewise.results.concatenation import joined
 from edgewise.results.explanation import Settings
 from edgewise.results.explanation_set import ExplanationSet
@@ -48,6 +50,8 @@ class JobQuestion:
     """Explains some of the targets."""
     more: Mapping[str, Any] = field(default_factory=dict)
     """What the manifest also says, which may differ when the job goes on."""
+    remake: Callable[[], "TolerantWork"] | None = None
+    """Makes the work again in a fresh process; None: it gets into other processes by fork."""
 
 
 def work_off(
@@ -76,7 +80,7 @@ def work_off(
 def _begin(folder: JobFolder, identity: Mapping[str, Any], shards: list[Shard], asked: JobQuestion) -> None:
     """Write down what the job is, and its targets."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    about = {"method": asked.method, "level": asked.level, "targets": len(asked.index), "begun": since}
+    about = {"method": asked.method, "level": asked.level, "targets": len(asked.index), "threads": 1, "begun": since}
     folder.begin(identity, [shard.plain() for shard in shards], **about, **asked.more)
     if not (folder.path / "index.npy").is_file():
         write_whole(folder.path / "index.npy", lambda file: np.save(file, asked.index.numpy(), allow_pickle=False))
@@ -97,9 +101,11 @@ def _work(
     done = {shard.name for shard, part in kept if not (retry and part.settings.get(FAILED))}
     count = sum(len(shard) for shard in shards if shard.name in done)
     tell(count, len(asked.index))
-    for shard, _ in run_shards(folder, [one for one in shards if one.name not in done], work, key, engine):
-        count += len(shard)
-        tell(count, len(asked.index))
+    left = [one for one in shards if one.name not in done]
+    with closing(run_shards(folder, left, work, key, engine, asked.remake)) as doing:
+        for shard, _ in doing:
+            count += len(shard)
+            tell(count, len(asked.index))
     known = folder.known()
     folder.complete({shard.name: known[shard.name + work.ending] for shard in shards})
 
@@ -112,11 +118,18 @@ class TolerantWork(ExplanationWork):
 
     def compute(self, shard: Shard) -> ExplanationSet:
         """Explain the targets of a shard; those that fail are left out, and `settings["failed"]` says why."""
-        parts, failed = _attempt(self.explain, shard.begin, shard.end)
-        if not parts:
-            parts = [self.explain(slice(shard.begin, shard.begin))]
-        found = joined(parts)
+        with one_thread():  # so that a shard has the same bytes wherever it is done
+            parts, failed = _attempt(self.explain, shard.begin, shard.end)
+            found = joined(parts) if parts else self._none(failed[str(shard.begin)])
         return replace(found, settings=Settings({**found.settings, FAILED: failed})) if failed else found
+
+    def _none(self, reason: str) -> ExplanationSet:
+        """No explanations, with the graph and the settings that some target elsewhere has; refused if none is found."""
+        for begin in spread(len(self.index)):
+            parts, _ = _attempt(self.explain, begin, begin + 1)
+            if parts:
+                return parts[0][[]]
+        raise ModelError(f"The model fails on a whole shard, and on targets all over the job. The first one: {reason}")
 
     def describe(self, part: ExplanationSet) -> dict[str, Any]:
         """How many targets failed."""

@@ -20,9 +20,9 @@ from edgewise.jobs.explanation_job import JobQuestion, work_off
 from edgewise.jobs.job import Job, open_job
 from edgewise.jobs.job_folder import refuse_other_folder
 from edgewise.jobs.plan import costs_of
+from edgewise.jobs.posed_targets import classes_of, is_each, posed_targets
 from edgewise.jobs.shard_run import engine_named
 from edgewise.progress import progress_bar
-from edgewise.question import pose
 from edgewise.results.container import as_jsonable
 from edgewise.results.explanation_set import ExplanationSet
 
@@ -37,6 +37,7 @@ def run(
     method: str | Method = "gradient",
     level: str = "input",
     engine: str = "here",
+    workers: int | None = None,
     target: Any = None,
     task: str = "node",
     mode: str | None = None,
@@ -66,7 +67,9 @@ def run(
         out: The folder; it is made if it is not there.
         method: A name of `ew.methods()`.
         level: `"input"` or `"layer"`.
-        engine: Where shards are done: `"here"`, in this process.
+        engine: Where shards are done: `"here"`, in this process, or by `"processes"` of this machine. Shards have the same
+            bytes with both, so a job may go on with the other one.
+        workers: How many processes; `None` means one for each core.
         target: The class, one or one for each index.
         task: `"node"`, `"graph"` or `"link"`.
         mode: How the output is read.
@@ -94,7 +97,7 @@ def run(
     ...     len(job), job[1].scores
     (2, tensor([6., 6.]))
     """
-    folder, shards_go_to = Path(out), engine_named(engine)
+    folder, shards_go_to = Path(out), engine_named(engine, workers)
     refuse_other_folder(folder)
     own = read_settings(find_method(method, level), settings)
     asked: dict[str, Any] = {
@@ -103,11 +106,11 @@ def run(
     }  # fmt: skip
     how: dict[str, Any] = {"method": method, "level": level, "top": top, "seed": seed, **settings}
     sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
-    posed = pose(model, data, index, target=target, **asked)
+    posed, targets = posed_targets(model, data, index, target, asked)
     if find_method(method, level).chooses:  # once, for all shards
         how["method"] = method = chosen_method(posed)
         own = read_settings(method, {})
-    targets, types = posed.index, posed.types
+    types = posed.types
     if len(targets) == 0:
         raise InputError("`index` must name at least one target, got none. Use index=range(10), for example.")
     named = {name: value for name, value in asked.items() if name != "forward"} | {"forward": _name(forward)}
@@ -122,7 +125,7 @@ def run(
     def explain_some(positions: slice) -> ExplanationSet:
         some: Any = plain_index(targets[positions])
         some = types.asked(some) if types is not None and types.explained else some
-        classes = target[positions] if _is_each(target, len(targets)) else target
+        classes = classes_of(target, positions, len(targets))
         found = explain(model, data, some, target=classes, **asked, **how, **sizes)
         assert isinstance(found, ExplanationSet)
         return found
@@ -150,14 +153,9 @@ def _graphs(data: Any) -> list[Any]:
     return [data] if isinstance(data, (Data, HeteroData)) else list(data)
 
 
-def _is_each(target: Any, count: int) -> bool:
-    """Whether classes were given one for each target."""
-    return hasattr(target, "__len__") and not isinstance(target, str) and len(target) == count
-
-
 def _told(value: Any) -> Any:
     """A value for the manifest; of many numbers, their digest."""
-    if isinstance(value, (Tensor, list, tuple)) and _is_each(value, len(value) if not _is_scalar(value) else -1):
+    if isinstance(value, (Tensor, list, tuple)) and is_each(value, len(value) if not _is_scalar(value) else -1):
         return digest_of_index(torch.as_tensor(value))
     return value.item() if isinstance(value, Tensor) else value
 

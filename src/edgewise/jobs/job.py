@@ -138,11 +138,15 @@ class Job:
         lines = {line["file"]: line for line in Journal(self.path / "journal.jsonl") if "digest" in line}
         done = [shard for shard in self.shards if f"{shard.name}{_ENDING}" in lines]
         count = sum(map(len, done))
-        timed = [(len(shard), lines[f"{shard.name}{_ENDING}"].get("seconds")) for shard in done]
+        said = [lines[f"{shard.name}{_ENDING}"] for shard in done]
+        timed = [
+            (len(shard), line.get("seconds", 0) / line.get("workers", 1))
+            for shard, line in zip(done, said, strict=True)
+        ]
         seconds = sum(spent for _, spent in timed if spent)
         rate = sum(size for size, spent in timed if spent) / seconds if seconds else 0.0
         left = (len(self) - count) / rate if rate else None
-        failed = sum(lines[f"{shard.name}{_ENDING}"].get("failed", 0) for shard in done)
+        failed = sum(line.get("failed", 0) for line in said)
         return JobStatus(len(self), count, failed, owner_of(self.path), rate, left)
 
     @checked

@@ -40,6 +40,10 @@ class JobFolder:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Release the lock; in a fork of the process that took it, only the fork's share in it."""
         self._lock.release()
 
     # --- what the job is ----------------------------------------------------------------------------------------------
@@ -107,7 +111,7 @@ class JobFolder:
         self.note(name, **more)
 
     def note(self, name: str, **more: Any) -> None:
-        """Write down that the file of a shard is finished."""
+        """Write down that the file of a shard is finished: it is on the disk."""
         self.journal.add(file=name, digest=digest_of(self.shards / name), **more)
 
     # --- the end ------------------------------------------------------------------------------------------------------

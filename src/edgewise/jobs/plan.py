@@ -53,6 +53,15 @@ Shard(name='gradient-00002', begin=3, end=4), Shard(name='gradient-00003', begin
     return found
 
 
+def spread(count: int, most: int = 20) -> list[int]:
+    """Some positions all over a job: where one target that the model does not fail on is looked for.
+
+    >>> spread(3), spread(100, most=4)
+    ([0, 1, 2], [0, 33, 66, 99])
+    """
+    return sorted({(count - 1) * place // (most - 1) for place in range(most)})
+
+
 def costs_of(data: Any, index: Tensor, task: str) -> Tensor:
     """`[targets]`: what each target costs, about: edges within two hops of a node or of both ends of a link, or of a graph.
 

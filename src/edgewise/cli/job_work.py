@@ -1,0 +1,72 @@
+"""What `edgewise job` asks, read from its options: in the process of the command, and again in each of its workers.
+
+A worker gets the options, not the model: it imports the model by its path and reads weights and data from their files, whose
+hashes must be those that the command has seen.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import edgewise as ew
+from edgewise.algorithms.registry import Method, find_method
+from edgewise.cli.method_option import method_for
+from edgewise.cli.options import CommonOptions, import_plugins, story_of
+from edgewise.cli.read.cli_question import CliQuestion, read_question
+from edgewise.cli.terminal import Voice
+from edgewise.errors import FileError
+from edgewise.files import versions
+from edgewise.jobs.explanation_job import JobQuestion, TolerantWork
+from edgewise.jobs.plan import costs_of
+
+
+def job_question(asked: CommonOptions, how: Mapping[str, Any], voice: Voice) -> JobQuestion:
+    """Read everything that a job needs; `how` has its method, level, top and settings."""
+    question = read_question(asked, voice)
+    method = method_for(question, how["method"], how["level"], voice)
+    hashes = dict(question.hashes)
+    # What `auto` stands for is measured, so it is not decided twice: such a job gets into its workers by fork.
+    chooses = find_method(how["method"], how["level"]).chooses
+    return JobQuestion(
+        identity={
+            "kind": "command line",
+            "question": story_of(asked, **how),
+            "hashes": hashes,
+            "versions": versions(),
+        },
+        index=question.stored_index,
+        costs=costs_of(question.graphs.data, question.index, question.graphs.task),
+        method=method.name,
+        level=how["level"],
+        explain=_explaining(question, method, how),
+        more={"cwd": os.getcwd()},
+        remake=None if chooses else partial(job_work, asked, how, hashes),
+    )
+
+
+def job_work(asked: CommonOptions, how: Mapping[str, Any], hashes: Mapping[str, str | None]) -> TolerantWork:
+    """The work of a job in a fresh process, from the same files."""
+    import_plugins(asked)
+    question = read_question(asked, Voice(quiet=True))
+    if dict(question.hashes) != hashes:
+        changed = ", ".join(name for name, found in question.hashes.items() if found != hashes.get(name))
+        raise FileError(f"The files of the job have changed while it runs ({changed}). Begin it again in a new folder.")
+    method = find_method(how["method"], how["level"])
+    explain = _explaining(question, method, how)
+    return TolerantWork(explain, question.stored_index, method.name, how["level"], ".parquet")
+
+
+def _explaining(question: CliQuestion, method: Method, how: Mapping[str, Any]) -> Callable[[slice], ew.ExplanationSet]:
+    """Explains some of the targets."""
+
+    def explain_some(positions: slice) -> ew.ExplanationSet:
+        found = ew.explain(
+            question.model, question.graphs.data, question.targets(positions), method=method,
+            level=how["level"], top=how["top"], target=question.classes_of(positions), seed=question.asked.seed,
+            **question.options, **how["settings"],
+        )  # fmt: skip
+        assert isinstance(found, ew.ExplanationSet)  # a list was asked for
+        return found
+
+    return explain_some

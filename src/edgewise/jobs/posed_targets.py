@@ -1,0 +1,71 @@
+"""The targets of a job from Python, and a question about them: also where the model answers NaN, or fails, for some of them.
+
+A question about all targets is refused as a whole if the model fails on one. A job goes on with the others, so it asks about
+single ones, all over the job, until the model answers; if it never does, the fault is not that of some targets.
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from edgewise.arrays import plain_index
+from edgewise.errors import ModelError
+from edgewise.graph.sample import seeds
+from edgewise.jobs.plan import spread
+from edgewise.question import PosedQuestion, pose
+from edgewise.question.pair_index import read_pairs
+from edgewise.question.target import named_part, read_index
+
+
+def posed_targets(
+    model: nn.Module, data: Any, index: Any, target: Any, asked: dict[str, Any]
+) -> tuple[PosedQuestion, Tensor]:
+    """A question that the model answers, and all targets, `[T]` or `[T, 2]`, whether it is about all of them or not.
+
+    Raises:
+        ModelError: If the model fails on all that is tried, or on some targets of a typed graph.
+    """
+    try:
+        posed = pose(model, data, index, target=target, **asked)
+    except ModelError as error:
+        targets = _read(data, index, asked["task"])
+        if targets is None:
+            raise
+        for position in spread(len(targets)):
+            part = slice(position, position + 1)
+            try:
+                some: Any = plain_index(targets[part])
+                return pose(model, data, some, target=classes_of(target, part, len(targets)), **asked), targets
+            except ModelError:
+                continue
+        raise error from error.__cause__
+    return posed, posed.index
+
+
+def classes_of(target: Any, part: slice, count: int) -> Any:
+    """The classes of some of `count` targets, if one was given for each.
+
+    >>> classes_of([2, 0, 1], slice(1, 3), 3), classes_of(2, slice(1, 3), 3)
+    ([0, 1], 2)
+    """
+    return target[part] if is_each(target, count) else target
+
+
+def is_each(target: Any, count: int) -> bool:
+    """Whether classes were given one for each target."""
+    return hasattr(target, "__len__") and not isinstance(target, str) and len(target) == count
+
+
+def _read(data: Any, index: Any, task: str) -> Tensor | None:
+    """The targets without asking the model; None of typed graphs, and of graphs that are not in a list."""
+    if task == "graph":
+        plain = isinstance(data, (list, tuple)) and all(isinstance(graph, Data) for graph in data)
+        return read_index(index, len(data), "graph")[0] if plain else None
+    if not isinstance(data, Data):
+        return None
+    nodes = int(data.num_nodes or 0)
+    if task == "link":
+        return read_pairs(index, data.get("edge_label_index"), nodes)[0]
+    index = named_part(data, index, task)
+    return read_index(seeds(data) if index is None else index, nodes, "node")[0]
