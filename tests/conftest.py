@@ -9,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from edgewise.datasets import infection_model
-from long_cases import FAMILIES, LONG, MANY
+from long_cases import ALWAYS, LONG, kept_share
 from missing import skip_or_fail
 from places import data_root
 
@@ -59,14 +59,16 @@ def double():
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the long cases, and of many like ones half, as slow."""
+    """Mark the long cases, and most of many like ones, as slow."""
     alike = {}
     for item in items:
         if item.nodeid.endswith(LONG):
             item.add_marker(pytest.mark.slow)
-        elif item.nodeid.startswith(FAMILIES) and "[" in item.nodeid:
+        elif item.nodeid.startswith("tests/") and not item.nodeid.startswith(ALWAYS) and "[" in item.nodeid:
             alike.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in alike.values():
-        for case in cases if len(cases) >= MANY else ():
-            if crc32(case.nodeid.encode()) % 2:  # not by turns, which would leave out one level of two
+        for case in cases:
+            if crc32(case.nodeid.encode()) % kept_share(
+                len(cases)
+            ):  # not by turns, which would leave out one level of two
                 case.add_marker(pytest.mark.slow)

@@ -21,25 +21,10 @@ LONG = (
     "test_kernels.py::test_on_any_graph_and_for_any_nodes_the_twins_agree[gat, relu]",
 )
 """The ends of their names."""
-FAMILIES = (
-    "tests/adapters/test_pyg_settings.py",
-    "tests/algorithms/test_gradients.py",
-    "tests/algorithms/test_occlusion.py",
-    "tests/algorithms/test_eig_search.py",
-    "tests/api/test_features.py",
-    "tests/api/test_many_targets.py",
-    "tests/program/test_lowering.py",
-    "tests/program/test_vocabulary.py",
-    "tests/question/test_answers_on_a_cut.py",
-    "tests/question/test_links.py",
-    "tests/question/test_memory_and_top.py",
-    "tests/question/test_typed.py",
-    "tests/report/page/test_page_answer.py",
-    "tests/report/page/test_page_browser.py",
-    "tests/trust/test_spellings.py",
-    "tests/walk/test_graphs.py",
-    "tests/walk/test_layers.py",
-)
-"""Files in which a test runs on dozens of like cases (models, methods, levels): half of them are left to slow runs."""
-MANY = 8
-"""From so many cases of one test on."""
+ALWAYS = ("tests/project/", "tests/paper/")
+"""Folders whose cases all run in every suite."""
+
+
+def kept_share(cases: int) -> int:
+    """Of a test with so many cases one in this many runs in every suite; the others are left to slow runs."""
+    return 1 if cases < 8 else 2 if cases < 24 else 3 if cases < 48 else 4
