@@ -28,7 +28,7 @@ from torch_geometric.nn import (
 from torch_geometric.utils import to_undirected
 
 import edgewise as ew
-from checks import assert_close
+from checks import assert_close, scores_of
 
 EDGES = torch.tensor([[0, 0, 0, 1, 2, 3, 3, 4, 2, 5, 6, 7], [1, 1, 1, 0, 3, 2, 3, 5, 4, 0, 7, 1]])  # twins and a loop
 ONE_WAY = torch.tensor([[0, 1, 2, 3, 4, 0, 5, 1], [1, 2, 3, 4, 5, 2, 1, 4]])
@@ -288,3 +288,26 @@ def test_a_node_of_a_batch_is_explained_as_the_model_computes_it_there(norm, is_
 BATCH = Batch.from_data_list(
     [Data(x=torch.randn(6, 4, dtype=torch.double), edge_index=torch.randint(0, 6, (2, 14))) for _ in range(3)]
 )
+
+
+class NotANumberForSome(nn.Module):
+    """Rows of nodes with a large first feature are no numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = SAGEConv(4, 3)
+
+    def forward(self, x, edge_index):
+        return torch.where(x[:, :1] > 100, torch.nan, self.conv(x, edge_index))
+
+
+def test_a_row_that_is_no_number_is_no_reason_to_refuse_the_others():
+    torch.manual_seed(0)
+    model, x = NotANumberForSome().double().eval(), torch.randn(6, 4, dtype=torch.float64)
+    x[5, 0] = 1000.0
+    data = Data(x=x, edge_index=torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]]))
+    plain = Data(x=x, edge_index=data.edge_index)
+    expected = ew.explain(model.conv, plain, [1, 2], level="layer", target=0)
+    assert_close(scores_of(ew.explain(model, data, [1, 2], level="layer", target=0)), scores_of(expected), 1e-9)
+    with pytest.raises(ew.ModelError, match="NaN"):
+        ew.explain(model, data, 5)

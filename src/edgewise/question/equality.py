@@ -43,13 +43,33 @@ def close(found: Tensor, true: Tensor, scale: Tensor | None = None) -> bool:
     size = true.abs().amax(dim=0).clamp(min=1e-30)
     scale = size if scale is None else scale.to(size)
     allowed = tolerance(true.dtype) * scale + _ROUNDING * torch.finfo(true.dtype).eps * size
-    return bool(((found - true).abs() <= allowed).all())
+    same = (found - true).abs() <= allowed
+    return bool(same.all()) or _close_but_for_nan(found, true, scale)
+
+
+def _close_but_for_nan(found: Tensor, true: Tensor, scale: Tensor) -> bool:
+    """The same where some rows are no numbers: they must be so in both, and say nothing about the size of the others."""
+    finite = true.isfinite()
+    if bool(finite.all()):
+        return False
+    odd = (found == true) | (found.isnan() & true.isnan())
+    if not bool((odd | finite).all()):
+        return False
+    size = torch.where(finite, true, 0).abs().amax(dim=0).clamp(min=1e-30)
+    allowed = tolerance(true.dtype) * torch.where(scale.isfinite(), scale, size)
+    allowed = allowed + _ROUNDING * torch.finfo(true.dtype).eps * size
+    return bool((((found - true).abs() <= allowed) | ~finite).all())
+
+
+def _largest(rows: Tensor) -> Tensor:
+    """`[columns]`: the largest magnitude of each column, of what is a number."""
+    return rows.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
 
 
 def scale_of_change(changed: Tensor, true: Tensor) -> Tensor:
     """`[columns]`: how far weights move each column; where they move nothing, nothing can be decided, and any scale does."""
-    moved = (changed - true).abs().amax(dim=0) if len(true) else true.new_zeros(true.shape[1:])
-    size = true.abs().amax(dim=0) if len(true) else moved
+    moved = _largest(changed - true) if len(true) else true.new_zeros(true.shape[1:])
+    size = _largest(true) if len(true) else moved
     return torch.where(moved > 0, moved, size)
 
 

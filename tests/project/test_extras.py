@@ -1,0 +1,62 @@
+"""Every extra alone imports and works: the packages of all others are made unfindable."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PACKAGES = {
+    "cli": ("typer", "rich", "safetensors"),
+    "paper": ("scipy", "jinja2"),
+    "fast": ("numba",),
+    "plot": ("matplotlib", "networkx"),
+    "page": ("bokeh",),
+    "table": ("pyarrow", "pandas"),
+    "chem": ("rdkit",),
+    "peers": ("captum",),
+}
+# What packages need themselves, or torch_geometric wherever it finds it.
+NEEDED = {"page": {"pandas", "jinja2"}, "paper": set(), "plot": set(), "chem": {"pandas"}, "peers": {"matplotlib"}}
+
+START = """
+import importlib.abc, sys
+class Gone(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in BLOCKED:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Gone())
+import torch
+import edgewise as ew
+from edgewise.examples import path_model
+model, data = path_model(gains=[2.0, 3.0])
+why = ew.explain(model, data, index=2)
+assert why.scores.tolist() == [6.0, 6.0]
+"""
+
+USES = {
+    "cli": "from edgewise.cli import main\nsys.argv = ['edgewise', 'methods']\ntry:\n    main()\nexcept SystemExit as end:\n"
+    "    assert not end.code, end.code",
+    "paper": "import edgewise_paper",
+    "fast": "from edgewise.program.kernels import kernels_for\nassert kernels_for(10**6, torch.ones(1)) is not None",
+    "plot": "why.plot('why.png')",
+    "page": "ew.write_page('why.html', model, data, 2, epochs=2)",
+    "table": "why.save('why.parquet')\nassert ew.load('why.parquet')\nassert len(why.to_frame()) == 2",
+    "chem": "import rdkit.Chem\nfrom torch_geometric.utils import from_smiles\nassert ew.molecule",
+    "peers": "from torch_geometric.explain import CaptumExplainer\new.explain(model, data, 2, "
+    "method=ew.from_pyg(CaptumExplainer('Saliency')))",
+}
+
+
+@pytest.mark.parametrize(
+    "extra", [pytest.param(name, marks=[] if name == "plot" else pytest.mark.slow) for name in USES]
+)
+def test_an_extra_works_without_the_others(extra, tmp_path):
+    others = {package for name, names in PACKAGES.items() if name != extra for package in names}
+    blocked = others - NEEDED.get(extra, set())
+    code = START.replace("BLOCKED", repr(sorted(blocked))) + USES[extra]
+    environment = {**os.environ, "MPLBACKEND": "Agg"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
