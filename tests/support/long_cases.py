@@ -1,6 +1,7 @@
 """Cases that take many seconds each while others like them run in every suite: they are left to slow runs (`make test-all`)."""
 
 LONG = (
+    "test_commands.py::test_demo_compares_saves_and_draws",
     "test_paper_parts.py::test_flips_of_nodes_are_counted_as_edge_by_edge[0]",
     "test_reproduce.py::test_negative_evidence_is_reproduced[negative-evidence-True]",
     "test_gnn_explainer.py::test_on_cora_the_masks_are_those_of_pyg[3]",
