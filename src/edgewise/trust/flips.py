@@ -1,7 +1,6 @@
 """sign_flips(): does an edge's own gradient change its sign while its weight goes from 1 to 0? Sampled on some weights.
 
-The file is not called `sign_flips.py`, which would shadow the function `ew.trust.sign_flips`. Proofs for all weights are in
-`certificate.py`.
+Not `sign_flips.py`, which would shadow the function `ew.trust.sign_flips`. Proofs for all weights are in `certificate.py`.
 """
 
 from collections.abc import Callable, Sequence
