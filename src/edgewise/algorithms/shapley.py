@@ -2,8 +2,14 @@
 
 All targets play their own games at once: G is 1 at input level and L at layer level, and `[G, M]` are the players, the edge
 copies (in a layer) that can change their target at all.
+
+What an edge adds is often next to nothing and now and then much, so the spread of twenty orders tells too little about the
+rest. How much too little, the two halves of the orders say: if the mean of one half is further from that of the other than
+Student's t allows, for more than a twentieth of the target's edges, the standard errors of the target grow by as much
+(`_tails`; docs/trust.md has the shares of intervals that held).
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +19,12 @@ from edgewise import random_numbers
 from edgewise.algorithms.occlusion import Repeated, players
 from edgewise.arrays import occurrence
 from edgewise.score import CopyScores, Score
+from edgewise.student_intervals import student_quantile
+
+_ROUNDINGS = 4.0
+"""Units in the last place of the largest number in a game by which samples differ although nothing differs."""
+_MANY = 40
+"""Differences between halves, two for each player, from which on their twentieth largest says something."""
 
 
 @torch.no_grad()
@@ -34,15 +46,49 @@ def shapley(score: Score, level: str, *, samples: int, seed: int) -> CopyScores:
     steps = int(orders.count.max()) if orders.count.numel() else 0
     repeated = Repeated(score, samples * max(steps - 1, 1))
     at_once = max(1, repeated.times // max(steps - 1, 1))
-    moments = _Moments(torch.zeros_like(inside, dtype=score.target.truth.dtype))
+    zero = torch.zeros_like(inside, dtype=score.target.truth.dtype)
+    halves = (_Moments(zero), _Moments(zero))  # of every other order
+    largest = score.target.truth.new_zeros(score.num_targets)
     for sample in torch.arange(samples, device=inside.device).split(at_once) if steps else ():
         rank = orders.of(sample)
         value = _values(repeated, inside, rank, steps)
         turn = torch.arange(len(sample), device=rank.device).view(-1, 1, 1)
         after, before = (value[turn, (rank + more).clamp(max=steps), score.owner] for more in (1, 0))
-        moments.add(torch.where(inside, after - before, 0.0))
-    error = torch.where(inside, moments.standard_error(), 0.0)
-    return CopyScores(*((moments.mean, None, error) if level == "layer" else (moments.mean[0], None, error[0])))
+        added = torch.where(inside, after - before, 0.0)
+        largest = torch.maximum(largest, value.abs().amax(dim=(0, 1)))
+        for parity, half in enumerate(halves):
+            half.add(added[sample % 2 == parity])
+    every, rounding = halves[0].with_(halves[1]), (_ROUNDINGS * torch.finfo(largest.dtype).eps * largest)[score.owner]
+    error = every.standard_error(rounding) * _tails(halves, score, rounding)[score.owner]
+    error = torch.where(inside, error, 0.0)
+    return CopyScores(*((every.mean, None, error) if level == "layer" else (every.mean[0], None, error[0])))
+
+
+def _tails(halves: "tuple[_Moments, _Moments]", score: Score, rounding: Tensor) -> Tensor:
+    """`[targets]`, at least 1: by how much Student's t makes the intervals of a target too narrow.
+
+    The difference of two half means in units of a half's own standard error, over √2, is Student's t for a normal spread.
+    With q the value that a twentieth of a target's differences exceeds and t Student's, intervals of half of the orders are too
+    narrow by q / t. What skewness does falls with √samples, so for all orders q / t − 1 is divided by √2.
+    """
+    ones = score.target.truth.new_ones(score.num_targets)
+    apart = (halves[0].mean - halves[1].mean).abs()
+    ratios, owners = [], []
+    for half in halves:
+        if half.count < 4:
+            return ones
+        error = half.standard_error(rounding)
+        known = error > 0
+        ratios.append((apart / error)[known] / math.sqrt(2))
+        owners.append(score.owner.expand_as(error)[known])
+    ratio, owner = torch.cat(ratios), torch.cat(owners)
+    by_size = ratio.argsort()
+    by_owner = by_size[owner[by_size].argsort(stable=True)]  # within each target from the smallest on
+    count = torch.bincount(owner, minlength=score.num_targets)
+    many = count >= _MANY
+    place = (count.cumsum(0) - count + (0.95 * (count - 1)).ceil().long())[many]
+    excess = ratio[by_owner[place]] / student_quantile(0.975, halves[1].count - 1) - 1
+    return ones.masked_scatter(many, 1 + excess.clamp(min=0) / math.sqrt(2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,18 +145,27 @@ def _values(repeated: Repeated, inside: Tensor, rank: Tensor, steps: int) -> Ten
 class _Moments:
     """Mean and spread of samples that come in groups (Chan et al., 1979)."""
 
-    def __init__(self, zero: Tensor) -> None:
-        self.mean, self._squares, self._count = zero, torch.zeros_like(zero), 0
+    def __init__(self, mean: Tensor, squares: Tensor | None = None, count: int = 0) -> None:
+        self.mean, self.count = mean, count
+        self.squares = torch.zeros_like(mean) if squares is None else squares
+        """Σ (sample − mean)²."""
 
     def add(self, found: Tensor) -> None:
         """Add samples, `[samples, …]`."""
-        new, mean = len(found), found.mean(dim=0)
-        total, step = self._count + new, mean - self.mean
-        self._squares = self._squares + (found - mean).square().sum(dim=0) + step.square() * (self._count * new / total)
-        self.mean, self._count = self.mean + step * (new / total), total
+        if len(found):
+            mean = found.mean(dim=0)
+            both = self.with_(_Moments(mean, (found - mean).square().sum(dim=0), len(found)))
+            self.mean, self.squares, self.count = both.mean, both.squares, both.count
 
-    def standard_error(self) -> Tensor:
-        """The standard error of the mean; NaN for a single sample."""
-        if self._count < 2:
+    def with_(self, other: "_Moments") -> "_Moments":
+        """The moments of both groups together."""
+        total, step = max(self.count + other.count, 1), other.mean - self.mean
+        squares = self.squares + other.squares + step.square() * (self.count * other.count / total)
+        return _Moments(self.mean + step * (other.count / total), squares, total)
+
+    def standard_error(self, rounding: Tensor) -> Tensor:
+        """The standard error of the mean; NaN for a single sample, 0 where samples differ by no more than `rounding`."""
+        if self.count < 2:
             return torch.full_like(self.mean, torch.nan)
-        return (self._squares / ((self._count - 1) * self._count)).sqrt()
+        deviation = (self.squares / (self.count - 1)).sqrt()
+        return torch.where(deviation > rounding, deviation, 0.0) / math.sqrt(self.count)

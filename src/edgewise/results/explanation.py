@@ -108,7 +108,9 @@ class Explanation(ResultVerbs):
     self_scores: Tensor | None = field(default_factory=lambda: None)  # not of the class: it may be made later
     """`[N]` or `[L, N]`: score of each node's own term (self-loop, root weight); NaN in layers where it is not separable."""
     standard_errors: Tensor | None = None
-    """Standard errors of the scores, in their shape, for methods that sample (`shapley`); NaN after a single sample."""
+    """Standard errors of the scores, in their shape, for methods that sample (`shapley`); NaN after a single sample.
+
+    With eight orders and twenty edges or more they have grown by what the halves of the orders differ too much."""
     n_id: Any = None
     """`[N]`: of a batch of a `NeighborLoader`, the number of each node in the whole graph, as `top` lists it; else None."""
     e_id: Any = None
@@ -183,7 +185,8 @@ class Explanation(ResultVerbs):
     def intervals(self, confidence: float = 0.95) -> tuple[Tensor, Tensor]:
         """Student's interval of every sampled score (`shapley`): its ends, each in the shape of the scores.
 
-        NaN where the samples did not differ: then nothing is known about their spread.
+        NaN where the samples did not differ: then nothing is known about their spread. From 20 orders on, 95 % intervals held
+        for 94 to 97 % of the edges (docs/trust.md).
         """
         if self.standard_errors is None:
             raise InputError(f"{self.method} does not sample, so its scores have no intervals. Use method='shapley'.")
