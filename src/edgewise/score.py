@@ -214,6 +214,20 @@ class SparseScores:
     """Whether these are scores of own terms."""
 
 
+@dataclass(frozen=True)
+class RowScores:
+    """Scores of consecutive targets, those of each one behind those before; what is not listed is zero."""
+
+    begin: Tensor
+    """`[T + 1]`: where the entries of each target begin, and the end of the last."""
+    place: Tensor
+    """`[n]`: layer · width + item, with the width of the target's graph (`results/entries.py`)."""
+    score: Tensor
+    """`[n]`."""
+    of_self: bool
+    """Whether these are scores of own terms."""
+
+
 def at_level(edge: Tensor, own: Tensor | None, level: str) -> CopyScores:
     """Layerwise scores `[L, M]` as they are, or summed over the layers.
 

@@ -19,6 +19,7 @@ from torch_geometric.explain.config import ExplainerConfig, ModelConfig
 from edgewise.adapters.heal import heal
 from edgewise.adapters.pyg_call import CalledByPyG, loops_last
 from edgewise.algorithms.registry import Method
+from edgewise.arguments import shown
 from edgewise.contract import checked
 from edgewise.errors import EdgewiseError, ModelError, SettingError
 from edgewise.graph.copies import side_by_side
@@ -54,7 +55,7 @@ def from_pyg(algorithm: ExplainerAlgorithm, *, train: Any = None) -> Method:
     """
     if not isinstance(algorithm, ExplainerAlgorithm):
         raise SettingError(
-            f"`algorithm` must be an ExplainerAlgorithm of PyG, got {algorithm!r}. Use "
+            f"`algorithm` must be an ExplainerAlgorithm of PyG, got {shown(algorithm)}. Use "
             f"torch_geometric.explain.GNNExplainer(epochs=100), for example."
         )
     if train is not None and not isinstance(algorithm, PGExplainer):

@@ -19,6 +19,7 @@ from edgewise.adapters.pyg_masks import ScoreBlock, edge_block, feature_blocks
 from edgewise.adapters.pyg_question import PyGQuestion
 from edgewise.api.explain import explain
 from edgewise.api.features import features
+from edgewise.arguments import shown
 from edgewise.errors import InputError, LocalityWarning, ModelError, OutputWarning
 from edgewise.graph.type_table import TypeTable, check_typed, union_of
 from edgewise.results.explanation_set import ExplanationSet
@@ -65,7 +66,7 @@ def whose_rows(question: PyGQuestion, node_type: str | None) -> str | None:
     counts = {name: len(x) for name, x in question.x.items()}
     size = len(question.output)
     if node_type is not None and node_type not in counts:
-        raise InputError(f"`node_type` must be one of {', '.join(map(repr, counts))}, got {node_type!r}.")
+        raise InputError(f"`node_type` must be one of {', '.join(map(repr, counts))}, got {shown(node_type)}.")
     if question.config.task_level != ModelTaskLevel.node:
         return None
     alike = [name for name, count in counts.items() if count == size]

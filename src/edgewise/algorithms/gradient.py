@@ -1,11 +1,18 @@
 """Edge gradients, their signs, and their integral from no edges to all edges."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from edgewise.algorithms.captured_step import repeat
-from edgewise.score import CopyScores, Score, at_level, has_own_terms
+from edgewise.program.target_gradients import TargetGradients
+from edgewise.question import PosedQuestion, sub_target
+from edgewise.question.memory import walk_counts
+from edgewise.score import CopyScores, RowScores, Score, at_level, has_own_terms
+
+_BYTES_AN_EDGE = 64  # of an entry that is found, with its copies
 
 
 def weight_gradients(score: Score, weight: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -38,6 +45,36 @@ def gradient(score: Score, level: str) -> CopyScores:
     tensor([6., 6.])
     """
     return at_level(*gradients_at_one(score), level)
+
+
+def lowered_gradient(question: PosedQuestion, level: str, memory: int) -> Iterator[tuple[int, RowScores]] | None:
+    """The same for many targets of a lowered model, target after target in compiled loops; None where these cannot do it."""
+    lowering = question.lowering
+    assert lowering is not None
+    nodes = question.places(torch.arange(len(question.index)))
+    if nodes.is_cuda:
+        return None
+    seen = walk_counts(lowering.in_edges, lowering.program.num_calls)[nodes]  # [T], at most
+    loops = TargetGradients.of(lowering, len(nodes), int(seen.sum()))
+    return None if loops is None else _blocks_of_targets(question, loops, nodes, level, seen * _BYTES_AN_EDGE / memory)
+
+
+@torch.no_grad()
+def _blocks_of_targets(
+    question: PosedQuestion, loops: TargetGradients, nodes: Tensor, level: str, share: Tensor
+) -> Iterator[tuple[int, RowScores]]:
+    """Blocks of targets that take at most the budget; `share` `[T]` is what each takes of it."""
+    in_edges = loops.in_edges
+    numbers = [question.columns(torch.arange(len(in_edges.edge))), question.nodes(torch.arange(in_edges.num_nodes))]
+    of_nodes, of_columns = question.sizes(torch.zeros(1, dtype=torch.long))
+    widths = [int(of_columns[0]), int(of_nodes[0])]
+    block = share.cumsum(0).long()
+    for positions in torch.arange(len(nodes)).split(torch.bincount(block)[block.unique()].tolist()):
+        slope = sub_target(question, positions).slope
+        of_edges, of_own = loops.run(nodes[positions], slope, numbers, widths, by_layer=level == "layer")
+        yield len(positions), RowScores(*of_edges, of_self=False)
+        if any(question.separable):
+            yield 0, RowScores(*of_own, of_self=True)
 
 
 def positive_gradient(score: Score, level: str, *, epsilon: float) -> CopyScores:

@@ -13,7 +13,7 @@ from edgewise.algorithms.deep_lift import deep_lift
 from edgewise.algorithms.degree import degree
 from edgewise.algorithms.eig_search import eig_search, lowered_eig_search
 from edgewise.algorithms.gnn_explainer import gnn_explainer, gnn_explainer_fast
-from edgewise.algorithms.gradient import gradient, integrated_gradients, positive_gradient
+from edgewise.algorithms.gradient import gradient, integrated_gradients, lowered_gradient, positive_gradient
 from edgewise.algorithms.occlusion import lowered_occlusion, occlusion
 from edgewise.algorithms.shapley import shapley
 from edgewise.algorithms.subgraph_x import subgraph_scores
@@ -46,8 +46,9 @@ class Method:
     """Whether it draws random numbers: then it takes `seed` too."""
     by_edge: bool = False
     """Whether it takes a pass for each edge of the largest target of a block: graphs of like size belong together."""
-    lowered: Callable[..., Iterator[tuple[int, SparseScores]] | None] | None = None
-    """`(question, level, memory, **settings)` for a lowered model: all targets at once; it returns None where it cannot."""
+    lowered: Callable[..., Iterator[tuple[int, Any]] | None] | None = None
+    """`(question, level, memory, **settings)` for a lowered model: all targets at once, as `SparseScores` or `RowScores`; it
+    returns None where it cannot."""
     walking: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
     """`(question, level, memory, **settings)`, instead of `function`: made from walks."""
     outside: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None
@@ -87,7 +88,7 @@ def full(score: Score, level: str) -> CopyScores:
 
 
 _ROWS = (
-    Method("gradient", gradient, "1 backward pass", "Pope et al., CVPR 2019"),
+    Method("gradient", gradient, "1 backward pass", "Pope et al., CVPR 2019", lowered=lowered_gradient),
     Method("positive_gradient", positive_gradient, "1 backward pass", "He et al., KDD 2025", {"epsilon": 0.0}),
     Method(
         "occlusion",

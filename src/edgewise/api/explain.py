@@ -16,7 +16,7 @@ from edgewise.question.memory import blocks, read_batch_size, read_memory, room
 from edgewise.results.builder import SetBuilder
 from edgewise.results.explanation import Explanation
 from edgewise.results.explanation_set import ExplanationSet
-from edgewise.score import CopyScores, Score, SparseScores
+from edgewise.score import CopyScores, RowScores, Score, SparseScores
 
 log = logging.getLogger("edgewise")
 
@@ -129,7 +129,10 @@ def explain_question(
         if direct is not None:
             log.debug("%s of %d targets: %s", chosen.name, len(question.index), way)
             for done, entries in direct:
-                parts.add_sparse(entries, way)
+                if isinstance(entries, RowScores):
+                    parts.add_rows(entries, way)
+                else:
+                    parts.add_sparse(entries, way)
                 advance(done)
         else:
             for positions in blocks(question, budget, batch_size, alike=chosen.by_edge) if chosen.function else ():
@@ -175,7 +178,7 @@ def _check(
 
 def _direct(
     method: Method, question: PosedQuestion, level: str, memory: int, settings: dict[str, Any], seed: int
-) -> tuple[Iterator[tuple[int, SparseScores]] | None, str]:
+) -> tuple[Iterator[tuple[int, SparseScores | RowScores]] | None, str]:
     """All targets at once, if the method knows how to for this question; and the way it takes."""
     seeded = {"seed": seed} if method.seeded else {}
     if method.outside is not None:

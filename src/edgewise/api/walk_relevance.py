@@ -200,7 +200,9 @@ def _number(node: Any, question: PosedQuestion) -> Any:
         return node
     if not isinstance(node, tuple) or len(node) != 2 or node[0] not in question.types.node_types:
         example = (question.types.explained, 0)
-        raise InputError(f"A node of a typed graph is a pair (node type, number), such as {example}, got {node!r}.")
+        raise InputError(
+            f"A node of a typed graph is a pair (node type, number), such as {example}, got {shown(node)}."
+        )
     known = question.types.node_range(node[0])
     if not 0 <= int(node[1]) < len(known):
         raise InputError(f"There is no {node[0]!r} {node[1]}: it has the nodes 0 to {len(known) - 1}.")

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, Dataset, HeteroData
 
+from edgewise.arguments import shown
 from edgewise.errors import InputError
 from edgewise.graph.inputs import check_typed_store
 from edgewise.graph.sample import seed_type, seeds, typed_numbers
@@ -253,7 +254,7 @@ def read_typed_index(index: Any, data: HeteroData) -> tuple[str, Any]:
     else:
         example = data.node_types[0]
         raise InputError(
-            f"`index` must name a node type of a typed graph, got {index!r}. Use index=({example!r}, 3), "
+            f"`index` must name a node type of a typed graph, got {shown(index)}. Use index=({example!r}, 3), "
             f"index=({example!r}, [3, 5]) or index={{{example!r}: [3, 5]}}."
         )
     if name not in data.node_types:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from edgewise.algorithms.method_settings import read_settings
 from edgewise.algorithms.registry import Method, check_level, find_method
-from edgewise.arguments import whole_number
+from edgewise.arguments import shown, whole_number
 from edgewise.errors import EdgewiseError, SettingError
 from edgewise.results.explanation_set import ExplanationSet
 
@@ -102,7 +102,7 @@ def read_methods(methods: Any, *, yardsticks: bool, least: int = 2) -> list[Cont
     """
     if isinstance(methods, (str, Method)) or not isinstance(methods, Iterable):
         raise SettingError(
-            f"`methods` must be a list, got {methods!r}. Use methods=['gradient', 'occlusion'], for example."
+            f"`methods` must be a list, got {shown(methods)}. Use methods=['gradient', 'occlusion'], for example."
         )
     pairs = [_read_method(given) for given in methods]
     named = [method.name for method, _ in pairs]
@@ -124,7 +124,7 @@ def _read_method(given: Any) -> tuple[Method, dict[str, Any]]:
         if len(given) != 2 or not isinstance(given[1], Mapping):
             raise SettingError(
                 f"An entry of `methods` must be a name, an object that ew.from_pyg made, or a pair of one of them and its "
-                f"settings, got {given!r}. Use ('gnn_explainer', {{'epochs': 50}}), for example."
+                f"settings, got {shown(given)}. Use ('gnn_explainer', {{'epochs': 50}}), for example."
             )
         name, settings = given[0], dict(given[1])
     method = find_method(name, "input")
@@ -176,6 +176,6 @@ def read_seeds(seeds: Any) -> tuple[int, ...]:
     given = () if isinstance(seeds, (int, str)) or not isinstance(seeds, Iterable) else tuple(seeds)
     if not given:
         raise SettingError(
-            f"`seeds` must be a list of integers, at least one, got {seeds!r}. Use range(3) or [0, 1, 2]."
+            f"`seeds` must be a list of integers, at least one, got {shown(seeds)}. Use range(3) or [0, 1, 2]."
         )
     return tuple(dict.fromkeys(whole_number("seeds", seed) for seed in given))

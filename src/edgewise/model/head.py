@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from edgewise.arguments import one_of
+from edgewise.arguments import one_of, shown
 from edgewise.errors import OutputWarning, SettingError
 from edgewise.program.operations import Kind, kind_of, plain_name
 
@@ -193,8 +193,8 @@ def read_output(trace: Trace, given: str | None, mode: str | None) -> tuple[Mode
     head, shorter = found
     if given is not None and given != head.output:
         raise SettingError(
-            f"`output` must be {head.output!r} for a model that ends with {head.function}, got {given!r}. Leave `output` out, "
-            f"or use output='logit' to explain what the model returns as if it were logits."
+            f"`output` must be {head.output!r} for a model that ends with {head.function}, got {shown(given)}. Leave `output` "
+            f"out, or use output='logit' to explain what the model returns as if it were logits."
         )
     return ModelOutput(head.output, head), shorter
 

@@ -21,15 +21,21 @@ _FEW = 16_000
 """Numbers of all pairs below which calls cost more than arithmetic; from there on compiled loops are worth loading."""
 
 
-def is_small(program: Program, levels: Levels, known: dict[int, Tensor], slopes: dict[tuple[int, int], Slope]) -> bool:
-    """Whether the pass below can do it, and is worth it."""
-    if levels.whole or levels.node.is_cuda or not program.is_chain or levels.kinds is not None:
+def is_affine_chain(program: Program, known: dict[int, Tensor], slopes: dict[tuple[int, int], Slope]) -> bool:
+    """Whether a program is a chain of affine layers with element-wise functions between them, and on the CPU."""
+    output = known[program.output]
+    if not program.is_chain or program.kinds is not None or output.is_cuda:
         return False
-    if known[program.output].dtype not in (torch.float32, torch.float64):
+    if output.dtype not in (torch.float32, torch.float64):
         return False
     if any(type(step.layer) is not AffineLayer or step.receiver is not None for step in program.messages):
         return False
-    if sum(map(bool, program.segments)) != len(slopes) or program.output not in _last_values(program, slopes):
+    return sum(map(bool, program.segments)) == len(slopes) and program.output in _last_values(program, slopes)
+
+
+def is_small(program: Program, levels: Levels, known: dict[int, Tensor], slopes: dict[tuple[int, int], Slope]) -> bool:
+    """Whether the pass below can do it, and is worth it."""
+    if levels.whole or not is_affine_chain(program, known, slopes):
         return False
     widest = max(value.size(1) if value.dim() == 2 else _FEW for value in known.values())
     return levels.node.numel() * widest < _FEW and levels.edge_id.numel() * widest < 16 * _FEW

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
+from edgewise.arguments import shown
 from edgewise.errors import InputError
 from edgewise.graph.inputs import in_words
 from edgewise.graph.type_table import EdgeType
@@ -98,7 +99,7 @@ def _listed(index: Any) -> Tensor:
 
 
 def _short(index: Any) -> str:
-    text = f"{type(index).__name__} {index!r}"
+    text = f"{type(index).__name__} {shown(index)}"
     return text if len(text) < 80 else text[:77] + "..."
 
 

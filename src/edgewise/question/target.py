@@ -88,9 +88,9 @@ def choose_target(
     `output` is then `"prob, unseen"` or `"log_prob, unseen"`.
     """
     if mode is not None and mode not in MODES:
-        raise SettingError(f"mode is {mode!r}; known are {', '.join(MODES)}, or None to infer it from the output.")
+        raise SettingError(f"mode is {shown(mode)}; known are {', '.join(MODES)}, or None to infer it from the output.")
     if of not in NUMBERS:
-        raise SettingError(f"of is {of!r}; known are {', '.join(NUMBERS)}.")
+        raise SettingError(f"of is {shown(of)}; known are {', '.join(NUMBERS)}.")
     width = truth.size(1)
     if mode is None and output == "value":
         mode = "regression"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from edgewise.arguments import shown
 from edgewise.contract import checked
 from edgewise.errors import FileError, InputError, MissingExtraError, missing_extra
 from edgewise.files import write_whole
@@ -59,7 +60,7 @@ def from_smiles(smiles: Any, num_nodes: int) -> Any:
         found = chem.MolFromSmiles(smiles) if isinstance(smiles, str) else None
     if found is None:
         raise InputError(
-            f"`smiles` must be a string that RDKit can read, got {smiles!r}. Use smiles='CCO', for example."
+            f"`smiles` must be a string that RDKit can read, got {shown(smiles)}. Use smiles='CCO', for example."
         )
     if found.GetNumAtoms() != num_nodes:
         with_hydrogens = chem.AddHs(found)
@@ -136,7 +137,7 @@ def _atom(chem: Any, symbol: str) -> Any:
         return chem.Atom(symbol)
     except RuntimeError as error:
         raise InputError(
-            f"`atoms` must be element symbols, got {symbol!r}. Use atoms=('C', 'N'), for example."
+            f"`atoms` must be element symbols, got {shown(symbol)}. Use atoms=('C', 'N'), for example."
         ) from error
 
 

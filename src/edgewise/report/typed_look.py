@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from edgewise.arguments import shown
 from edgewise.errors import InputError
 from edgewise.report.appearance import GROUPS, SHORT, Nodes, each_once
 from edgewise.text import plain_text, read_labels, typed_name
@@ -134,7 +135,7 @@ def _union_node(node: Any, types: TypeTable) -> int:
     """The number in the union of a marked node, `("user", 3)`."""
     if not (isinstance(node, tuple) and len(node) == 2 and node[0] in types.node_types):
         raise InputError(
-            f"`marked` must name nodes of a typed graph by type and number, got {node!r}. Use "
+            f"`marked` must name nodes of a typed graph by type and number, got {shown(node)}. Use "
             f"marked={{'fraud': [({types.node_types[0]!r}, 3)]}}, for example."
         )
     return types.node_range(node[0]).start + int(node[1])

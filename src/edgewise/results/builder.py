@@ -16,7 +16,7 @@ from edgewise.question import PosedQuestion
 from edgewise.results.entries import Entries, Part, strongest
 from edgewise.results.explanation import Settings
 from edgewise.results.explanation_set import ExplanationSet
-from edgewise.score import CopyScores, Score, SparseScores
+from edgewise.score import CopyScores, RowScores, Score, SparseScores
 
 _FEW = 2**16
 """Scores that are looked through in one go; larger blocks layer by layer, each as far as it can matter."""
@@ -25,8 +25,8 @@ _FEW = 2**16
 class SetBuilder:
     """The scores found so far, as sparse parts; `assemble` makes the set.
 
-    `add` takes the scores of a block of copies (`Score`), `add_sparse` entries that know their target already. With `top`
-    only the strongest entries of each target are kept.
+    `add` takes the scores of a block of copies (`Score`), `add_sparse` entries that know their target already, `add_rows` those
+    of one target after another. With `top` only the strongest entries of each target are kept.
     """
 
     def __init__(self, question: PosedQuestion, method: Method, level: str, top: int | None) -> None:
@@ -34,6 +34,10 @@ class SetBuilder:
         self.edges: list[Part] = []
         self.own: list[Part] = []
         self.errors: list[Part] = []
+        self.rows: dict[bool, list[RowScores]] = {False: [], True: []}
+        """Entries of edges, and of own terms, that are in order already."""
+        self.done = {False: 0, True: 0}
+        """How many targets `add_rows` has cut to the strongest entries."""
         self.ways: list[str] = []
 
     def _went(self, way: str) -> None:
@@ -60,10 +64,22 @@ class SetBuilder:
     def add_sparse(self, found: SparseScores, way: str) -> None:
         """Entries (target, layer, item, score), where an item is an edge or, for self scores, a node."""
         self._went(way)
-        nodes, edges = self.question.sizes(found.position.cpu())
+        one = self.question.in_one_graph  # then all widths are the same
+        nodes, edges = self.question.sizes(found.position[:1].cpu() if one else found.position.cpu())
         width = (nodes if found.of_self else edges).to(found.item.device)
         part = self._strongest(found.position, found.layer * width + found.item, found.score)
         (self.own if found.of_self else self.edges).append(part)
+
+    def add_rows(self, found: RowScores, way: str) -> None:
+        """Entries of the targets that come next, in order."""
+        self._went(way)
+        if self.top is None:
+            self.rows[found.of_self].append(found)
+            return
+        done = self.done[found.of_self]
+        row = torch.repeat_interleave(torch.arange(done, done + len(found.begin) - 1), found.begin.diff())
+        self.done[found.of_self] += len(found.begin) - 1
+        (self.own if found.of_self else self.edges).append(self._strongest(row, found.place, found.score))
 
     def _parts(
         self,
@@ -123,9 +139,9 @@ class SetBuilder:
             level=self.level,
             num_layers=question.num_layers,
             graphs=tuple(graphs),
-            edges=None if self.method.is_drawn else self._entries(self.edges),
-            own=self._entries(self.own) if self.own else None,
-            own_missing=missing if self.own else (),
+            edges=None if self.method.is_drawn else self._entries(self.edges, self.rows[False]),
+            own=self._entries(self.own, self.rows[True]) if self.own or self.rows[True] else None,
+            own_missing=missing if self.own or self.rows[True] else (),
             settings=Settings(settings),
             errors=Entries(self.errors, len(question.index)) if self.errors else None,
             types=question.types if question.in_one_graph else None,
@@ -141,14 +157,23 @@ class SetBuilder:
             assert types is not None
             yield types
 
-    def _entries(self, parts: list[Part]) -> Entries:
+    def _entries(self, parts: list[Part], rows: list[RowScores]) -> Entries:
         """The parts as rows; a method that works on blocks of edges spreads a target over parts, so `top` cuts again."""
+        if rows:
+            count = torch.cat([part.begin.diff() for part in rows])
+            begin = torch.cat([count.new_zeros(1), count.cumsum(0)])
+            place, score = (rows[0].place, rows[0].score) if len(rows) == 1 else _joined(rows)
+            return Entries.of_rows(begin, place, score)
         if self.top is not None and len(parts) > 1 and (self.method.lowered or self.method.walking):
             together = [torch.cat(column) for column in zip(*((p.row, p.place, p.score) for p in parts), strict=True)]
             parts = [self._strongest(*together)]
         nothing = torch.empty(0, dtype=torch.long)  # a graph without edges
         like = self.question.target.truth.detach().cpu()
         return Entries(parts or [Part(nothing, nothing, like.new_empty(0))], len(self.question.index))
+
+
+def _joined(rows: list[RowScores]) -> tuple[Tensor, Tensor]:
+    return torch.cat([part.place for part in rows]), torch.cat([part.score for part in rows])
 
 
 def _nonzero(positions: Tensor, owner: Tensor, column: Tensor, width: Tensor, rows: Tensor) -> tuple[Tensor, ...]:

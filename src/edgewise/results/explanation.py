@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from edgewise.arguments import one_of, share, whole_number
+from edgewise.arguments import one_of, share, shown, whole_number
 from edgewise.contract import checked
 from edgewise.errors import InputError, PositionError
 from edgewise.results.ranked_rows import Ranked, TopEdge, TopStep
@@ -164,7 +164,7 @@ class Explanation(ResultVerbs):
     def __getitem__(self, item: Any) -> "Explanation":
         if item in (0, -1):
             return self
-        raise PositionError(f"Position {item!r} is outside this one explanation: why[0] is why itself.")
+        raise PositionError(f"Position {shown(item)} is outside this one explanation: why[0] is why itself.")
 
     def __iter__(self) -> Iterator["Explanation"]:
         yield self

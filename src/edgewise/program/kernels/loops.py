@@ -2,6 +2,7 @@
 
 from edgewise.program.kernels.gradient_loops import grow, pull
 from edgewise.program.kernels.occlusion_loops import carry, carry_to_targets, rectify, spread
+from edgewise.program.kernels.target_loops import target_gradients
 from edgewise.program.kernels.walk_loops import box_image, hull, pair_scores, rows_times, times_rows
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "rectify",
     "rows_times",
     "spread",
+    "target_gradients",
     "times_rows",
 ]

@@ -17,7 +17,7 @@ from edgewise.api.check import check_question
 from edgewise.api.explain import explain_question
 from edgewise.api.features import features_of_question
 from edgewise.api.walks import walks_of_question
-from edgewise.arguments import whole_number
+from edgewise.arguments import shown, whole_number
 from edgewise.arrays import plain_index
 from edgewise.errors import EdgewiseError, InputError, SettingError
 from edgewise.metrics.pairwise import PairwiseAgreement
@@ -101,7 +101,7 @@ def read_target(target: Any) -> Any:
     """`"predicted"` and `None` are the predicted class, as in `explain`; any other word is refused."""
     if isinstance(target, str) and target != "predicted":
         raise InputError(
-            f"`target` must be a class number, one for each index, or 'predicted', got {target!r}. Use target='predicted' "
+            f"`target` must be a class number, one for each index, or 'predicted', got {shown(target)}. Use target='predicted' "
             f"for the model's own class."
         )
     return None if isinstance(target, str) else target

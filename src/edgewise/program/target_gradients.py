@@ -1,0 +1,109 @@
+"""Gradients of many targets of one graph, target after target in compiled loops (`kernels/target_loops.py`).
+
+For chains of affine layers with element-wise functions between them, which is what most people train; `ReversePass` does the
+same for everything else, and a test compares the two.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.program.ir import Ref
+from edgewise.program.kernels import Array, arrays, kernels_for
+from edgewise.program.layers.affine import Prepared
+from edgewise.program.lowering import Lowering
+from edgewise.program.small_reverse import is_affine_chain
+
+_MOST_CALLS = 6
+"""Deeper models take the other way: there is one compiled loop for all up to that, with its arguments filled up."""
+_MANY, _WORK = 16, 50_000
+"""Targets, and edges that they see together, from which on it is worth loading the loops."""
+Found: TypeAlias = tuple[Tensor, Tensor, Tensor]
+"""Where each target's entries begin `[T + 1]`, their places and scores `[n]`."""
+
+
+class TargetGradients:
+    """Gradients at ω = s = 1 of nodes of a lowered graph."""
+
+    def __init__(self, lowering: Lowering, kernels: Any) -> None:
+        self._kernels, self._lowering, self.in_edges = kernels, lowering, lowering.in_edges
+        self._parts = _chain(lowering)
+
+    @staticmethod
+    def of(lowering: Lowering, num_targets: int, work: int) -> "TargetGradients | None":
+        """None where the loops are not there, cannot do it or are not worth it; `work` is about how many edges are seen."""
+        if num_targets < _MANY or work < _WORK or lowering.program.num_calls > _MOST_CALLS:
+            return None
+        if not is_affine_chain(lowering.program, lowering.known, lowering.slopes):
+            return None
+        kernels = kernels_for(work, lowering.known[lowering.program.output])
+        return None if kernels is None else TargetGradients(lowering, kernels)
+
+    def run(
+        self,
+        nodes: Tensor,
+        of_rows: Callable[[Tensor], Tensor],
+        numbers: list[Tensor],
+        widths: list[int],
+        *,
+        by_layer: bool,
+    ) -> tuple[Found, Found]:
+        """Of the edges and of the own terms of nodes `[T]`: where each target's entries begin `[T + 1]`, places, scores.
+
+        `of_rows` gives the gradients of the explained numbers by the rows of the output, `[T, columns]` both. `numbers` `[E]`
+        and `[N]` say what columns and nodes are called in the result, and `widths` how many it has: a place is
+        layer · width + number.
+        """
+        lowering = self._lowering
+        rows = of_rows(lowering.known[lowering.program.output].index_select(0, nodes)).contiguous()
+        edges = (self.in_edges.start, self.in_edges.edge, self.in_edges.sender)
+        found = self._kernels.target_gradients(
+            *arrays(nodes, rows, *edges), *self._parts, *arrays(*numbers), tuple(widths), by_layer
+        )
+        (begin, place, score), (own_begin, own_place, own_score) = (map(torch.from_numpy, kind) for kind in found)
+        return (begin, place, score), (own_begin, own_place, own_score)
+
+
+def _chain(lowering: Lowering) -> list[Any]:
+    """The arguments of the loop: per call what it sends, its matrices, slopes and coefficients."""
+    program = lowering.program
+    dtype = lowering.known[program.output].numpy().dtype
+    nothing, none = np.empty((0, 0), dtype), np.empty(0, dtype)
+    rows: list[list[Array]] = []
+    scalar = np.zeros(program.num_calls, dtype)
+    for step in program.messages:
+        affine: Any = step.layer.as_arrays  # type: ignore[attr-defined]  # `is_affine_chain` has seen that it is affine
+        slope = lowering.slopes.get((step.call, 0))
+        table: Any = lowering.prepared[step.output] if step.is_prepared else lowering.known[_source(step.source)]
+        constant = table if isinstance(table, Prepared) else None
+        sent = table if constant is None else constant.sent
+        own = None if constant is None else constant.own
+        if constant is None and isinstance(affine.root, float):
+            scalar[step.call] = affine.root
+        root = affine.root if constant is None and not isinstance(affine.root, float) else None
+        loop = affine.loop if constant is None else None
+        matrix = None if constant is not None and constant.projected else affine.matrix
+        if root is not None:  # then one product gives both
+            matrix = np.concatenate([np.eye(len(root), dtype=dtype) if matrix is None else matrix, root], axis=1)
+        tables = (sent, matrix, None if slope is None else slope.derivative, own)
+        rows.append(
+            [*(_array(part, nothing) for part in tables), *(_array(p, none) for p in (affine.coefficient, loop))]
+        )
+    filled = rows + [[nothing] * 4 + [none] * 2] * (_MOST_CALLS - len(rows))
+    return [*(tuple(call[kind] for call in filled) for kind in range(6)), scalar]
+
+
+def _source(source: Any) -> int:
+    assert isinstance(source, Ref)
+    return source.value
+
+
+def _array(part: Any, empty: Array) -> Array:
+    """A contiguous array of the same kind for every call; `empty` for None."""
+    if part is None:
+        return empty
+    array = part.numpy() if isinstance(part, Tensor) else part
+    return np.ascontiguousarray(array, empty.dtype)
