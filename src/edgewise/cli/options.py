@@ -36,8 +36,9 @@ SIGNS = ("positive", "negative", "magnitude")
 PLANTED = (
     *("infection", "negative_evidence", "negative_evidence_multiclass"),
     *("ba_shapes", "tree_cycles", "tree_grid", "ba_2motifs", "toxic_groups"),
+    "sentiment_trees",
 )
-"""Data sets that are generated, with a known right explanation."""
+"""Data sets with a known right explanation; all but the last are generated."""
 REAL = ("Cora", "CiteSeer", "PubMed", "Cornell", "Texas", "Wisconsin", "MUTAG", "PROTEINS")
 """Data sets that PyG reads."""
 DATA_NAMES = (*REAL, *PLANTED)

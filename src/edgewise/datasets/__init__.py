@@ -20,6 +20,7 @@ from edgewise.datasets.infection import (
 from edgewise.datasets.molecules import toxic_groups
 from edgewise.datasets.motifs import ba_2motifs, ba_shapes, tree_cycles, tree_grid
 from edgewise.datasets.negative_evidence import negative_evidence
+from edgewise.datasets.phrase_trees import sentiment_trees
 from edgewise.datasets.planted_data import PlantedData, Trained
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "infection_paths",
     "load",
     "names",
+    "sentiment_trees",
 ]
 
 _MAKERS: dict[str, Callable[[int], PlantedData]] = {
@@ -43,6 +45,7 @@ _MAKERS: dict[str, Callable[[int], PlantedData]] = {
     "tree_grid": tree_grid,
     "ba_2motifs": ba_2motifs,
     "toxic_groups": toxic_groups,
+    "sentiment_trees": sentiment_trees,
 }
 
 
