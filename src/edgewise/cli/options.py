@@ -228,10 +228,10 @@ def with_common_options(command: Callable[..., None]) -> Callable[..., None]:
 def import_plugins(asked: CommonOptions) -> None:
     """Import what `--plugin` names."""
     for module in asked.plugin or ():
-        _import_plugin(module)
+        import_module_of_user(module)
 
 
-def _import_plugin(name: str) -> None:
+def import_module_of_user(name: str) -> None:
     """Import a module of the user's, from this folder or an installed package."""
     sys.path.insert(0, str(Path.cwd()))
     try:
