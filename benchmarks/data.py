@@ -20,7 +20,7 @@ class NoDataError(Exception):
     """The raw files of a data set are not here."""
 
 
-def _copied(name: str) -> Path:
+def raw_folder(name: str) -> Path:
     """The folder that holds a copy of a data set's raw files."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     source = Path(os.environ.get("EDGEWISE_DATA", beside)) / name
@@ -36,7 +36,7 @@ def _copied(name: str) -> Path:
 def cora() -> Data:
     from torch_geometric.datasets import Planetoid
 
-    return Planetoid(str(_copied("Cora")), "Cora", split="geom-gcn")[0]
+    return Planetoid(str(raw_folder("Cora")), "Cora", split="geom-gcn")[0]
 
 
 def cora_test_nodes() -> Tensor:
@@ -47,14 +47,14 @@ def cora_test_nodes() -> Tensor:
 def proteins() -> list[Data]:
     from torch_geometric.datasets import TUDataset
 
-    return list(TUDataset(str(_copied("PROTEINS")), "PROTEINS"))
+    return list(TUDataset(str(raw_folder("PROTEINS")), "PROTEINS"))
 
 
 @cache
 def mutag() -> list[Data]:
     from torch_geometric.datasets import TUDataset
 
-    return list(TUDataset(str(_copied("MUTAG")), "MUTAG"))
+    return list(TUDataset(str(raw_folder("MUTAG")), "MUTAG"))
 
 
 def even_graph(num_edges: int, degree: int = 4, features: int = 32, seed: int = 0) -> Data:

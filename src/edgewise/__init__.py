@@ -39,6 +39,7 @@ _WHERE = {
     "check": "edgewise.api.check",
     "compare": "edgewise.api.compare",
     "Comparison": "edgewise.results.comparison",
+    "leaderboard": "edgewise.api.leaderboard",
     # walks
     "walks": "edgewise.api.walks",
     "walk_relevance": "edgewise.api.walk_relevance",
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from edgewise.api.counterfactual import counterfactual as counterfactual
     from edgewise.api.explain import explain as explain
     from edgewise.api.features import features as features
+    from edgewise.api.leaderboard import leaderboard as leaderboard
     from edgewise.api.question import Question as Question
     from edgewise.api.walk_relevance import subgraph_relevance as subgraph_relevance
     from edgewise.api.walk_relevance import walk_relevance as walk_relevance

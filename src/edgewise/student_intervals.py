@@ -55,6 +55,15 @@ def _incomplete_beta(x: float, a: float, b: float) -> float:
     return front / (a * fraction)
 
 
+def student_share(t: float, freedom: float) -> float:
+    """The chance that Student's t with so many degrees of freedom is below `t`.
+
+    >>> round(student_share(2.093, 19), 4), round(student_share(-2.093, 19), 4)
+    (0.975, 0.025)
+    """
+    return _below(t, freedom) if t >= 0 else 1 - _below(-t, freedom)
+
+
 def interval_of_mean(values: Tensor, confidence: float) -> tuple[float, float]:
     """The interval of the mean of values `[n]`; NaN is left out, and fewer than three values have none.
 

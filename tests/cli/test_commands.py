@@ -25,6 +25,7 @@ COMMANDS = (
     "ask",
     "job",
     "methods",
+    "leaderboard",
     "demo",
     "reproduce",
 )

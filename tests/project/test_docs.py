@@ -26,6 +26,7 @@ def names(trained_infection, tmp_path, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.setattr(registry, "registered_methods", {})  # a page may register one
     monkeypatch.setattr(own_methods, "registered_methods", registry.registered_methods)
+    monkeypatch.setattr(edgewise.datasets, "_registered", {})
     return doc_pages.granted(trained)
 
 

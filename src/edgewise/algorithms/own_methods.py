@@ -88,6 +88,7 @@ def _as_method(
             raise SettingError(f"The method {name!r} raised {type(error).__name__}: {error}.") from error
         return _read(name, found, score, level)
 
+    run.__wrapped__ = function  # type: ignore[attr-defined]  # so that others can tell whether it is still the same function
     return Method(name, run, cost, reference, own, levels, seeded=True)
 
 

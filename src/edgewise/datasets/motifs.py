@@ -134,6 +134,7 @@ class GraphMotifs(PlantedData):
     test: Tensor
     planted: tuple[Tensor, ...]
     task: ClassVar[str] = "graph"
+    epochs: ClassVar[int] = GRAPH_EPOCHS
 
     def _truth(self, index: Tensor) -> list[Tensor]:
         return [self.planted[graph] for graph in index.tolist()]
@@ -146,7 +147,7 @@ class GraphMotifs(PlantedData):
                 batch = Batch.from_data_list([self.data[i] for i in part.tolist()])
                 yield F.cross_entropy(model(batch.x, batch.edge_index, batch.batch), batch.y)
 
-        model = fit(self._make, losses, seed=seed, epochs=GRAPH_EPOCHS, last_lr=0.0)
+        model = fit(self._make, losses, seed=seed, epochs=self.epochs, last_lr=0.0)
         return Trained(model, *(self._accuracy(model, part) for part in (self.training, self.test)))
 
     def _make(self) -> nn.Module:
