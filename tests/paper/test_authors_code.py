@@ -18,7 +18,7 @@ from edgewise_paper.authors_code.layer_explainer import coded_masks
 from edgewise_paper.authors_code.lean_batches import LeanGraphs, lean_logits
 from edgewise_paper.authors_code.maskable import Maskable, explained
 from edgewise_paper.authors_code.rebuilt import coloured_graph, rebuilt_infection
-from edgewise_paper.authors_code.scripted_flips import WEIGHTS, graph_tally, node_tally, scripted_columns
+from edgewise_paper.authors_code.scripted_flips import SCRIPTED, graph_tally, node_tally, scripted_columns
 from edgewise_paper.authors_code.trainings import batch_orders, coded_logits, linear_network, one_split
 from edgewise_paper.data import GraphSet, NodeSet
 from edgewise_paper.training.networks import graph_network
@@ -170,7 +170,7 @@ def test_flips_of_graphs_count_changes_between_plus_and_minus_alone():
 
         first, down, up = signs(torch.ones(graph.num_edges).double()), 0, 0
         for column in range(graph.num_edges):
-            for value in WEIGHTS:
+            for value in SCRIPTED.weights:
                 weight = torch.full((graph.num_edges,), 1 / (1 + math.exp(-1)), dtype=torch.double)
                 weight[column] = value
                 down, up = down | (first - signs(weight) > 1), up | (signs(weight) - first > 1)

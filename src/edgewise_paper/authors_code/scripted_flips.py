@@ -26,8 +26,19 @@ from edgewise.score import Score
 from edgewise_paper.authors_code.maskable import Maskable
 from edgewise_paper.sign_flips import edges_to_vary, work
 
-WEIGHTS = torch.arange(0, 1, 0.05).sigmoid().tolist()
-REST = float(torch.tensor(1.0).sigmoid())
+
+@dataclass(frozen=True)
+class Setting:
+    """The weights of the varied edge, and the weight of all others."""
+
+    weights: tuple[float, ...]
+    rest: float
+
+
+_ASKED = torch.arange(0, 1, 0.05)
+SCRIPTED = Setting(tuple(_ASKED.sigmoid().tolist()), float(torch.tensor(1.0).sigmoid()))
+CORRECTED = Setting(tuple(_ASKED.tolist()), 1.0)
+"""What the text says: one weight from 0.95 to 0, all others 1."""
 COPIES_AT_ONCE = 2**19
 BUDGET = 5e6
 """Most gradients for each weight; beyond it a random part of the targets is counted, at least `LEAST_TARGETS`."""
@@ -62,7 +73,14 @@ class FlipTally:
 
 
 def flip_tally(
-    model: nn.Module, data: Any, index: Tensor, varied: Sequence[Tensor], *, total: int, task: str = "node"
+    model: nn.Module,
+    data: Any,
+    index: Tensor,
+    varied: Sequence[Tensor],
+    *,
+    total: int,
+    task: str = "node",
+    setting: Setting = SCRIPTED,
 ) -> FlipTally:
     """Count the flips of every target.
 
@@ -73,12 +91,13 @@ def flip_tally(
         varied: For each target the columns, among those that the script varies, that can reach it.
         total: How many columns the script varies; the others leave the target with all weights at σ(1).
         task: `"node"` or `"graph"`.
+        setting: The script's weights, or the text's.
     """
     everyone = Score(model, data, index, task=task)
     first = _gradient(everyone, everyone.ones())  # [M]: lines 76 and 84
     flags = torch.zeros(3, len(first), dtype=torch.bool)
     still = torch.tensor([len(edges) < total for edges in varied])[everyone.owner]  # some varied edge leaves it alone
-    _compare(flags, first, _gradient(everyone, everyone.ones() * REST), still)
+    _compare(flags, first, _gradient(everyone, everyone.ones() * setting.rest), still)
     places = _places(everyone)
     row = torch.arange(len(index)).repeat_interleave(torch.tensor([len(edges) for edges in varied]))
     edge = torch.cat([torch.zeros(0, dtype=torch.long), *varied])
@@ -87,8 +106,8 @@ def flip_tally(
         score = Score(model, data, index[row[pairs]], target=target, task=task)
         place = places(row[pairs][score.owner], score.edge_id)
         chosen = score.edge_id == edge[pairs][score.owner]
-        weight = score.ones() * REST
-        for value in WEIGHTS:
+        weight = score.ones() * setting.rest
+        for value in setting.weights:
             weight[:, chosen] = value
             own = torch.zeros(3, len(place), dtype=torch.bool)
             _compare(own, first[place], _gradient(score, weight), None)
@@ -148,20 +167,22 @@ def scripted_columns(edge_index: Tensor, test: Tensor, num_nodes: int, *, large:
     return columns[torch.randperm(len(columns), generator=torch.Generator().manual_seed(0))[:RANDOM_EDGES]]
 
 
-def node_tally(model: nn.Module, data: Any, test: Tensor, columns: Tensor) -> tuple[FlipTally, int]:
+def node_tally(
+    model: nn.Module, data: Any, test: Tensor, columns: Tensor, setting: Setting = SCRIPTED
+) -> tuple[FlipTally, int]:
     """The tally of the test nodes, or of a random part of them where all would be too many; and how many they are."""
     part = Maskable.of(model, data)
     score = Score(model, part.data, test)
     varied = edges_to_vary(score, part.kept(columns))
     chosen = _affordable(work(score, varied))
     some = [varied[i] for i in chosen.tolist()]
-    return flip_tally(model, part.data, test[chosen], some, total=len(columns)), len(chosen)
+    return flip_tally(model, part.data, test[chosen], some, total=len(columns), setting=setting), len(chosen)
 
 
-def graph_tally(model: nn.Module, graphs: list[Any]) -> FlipTally:
+def graph_tally(model: nn.Module, graphs: list[Any], setting: Setting = SCRIPTED) -> FlipTally:
     """The tally of graphs, every edge of which is varied."""
     varied = [torch.arange(graph.num_edges) for graph in graphs]
-    return flip_tally(model, graphs, torch.arange(len(graphs)), varied, total=0, task="graph")
+    return flip_tally(model, graphs, torch.arange(len(graphs)), varied, total=0, task="graph", setting=setting)
 
 
 def _affordable(costs: Tensor) -> Tensor:
