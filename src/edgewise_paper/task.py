@@ -118,7 +118,7 @@ class TaskOutcome:
 
 # --- Work --------------------------------------------------------------------------------------------------------------
 
-REVISION = 1
+REVISION = 2
 """Counts the changes of the experiments' code that change numbers: older results are not taken for new ones."""
 
 

@@ -2,13 +2,14 @@
 
 For a network that could be rebuilt there is a difference, not a verdict. For any other, the published one is one more draw of
 the recipe if the recipe is right: of n seeds it lies in the 95 % interval mean ± t · s · √(1 + 1/n) 19 times in 20, and between
-the lowest and the highest in n − 1 of n + 1 cases. Cosines are measured on Fisher's scale (atanh) and shares on the logit scale,
+the lowest and the highest in n − 1 of n + 1 cases. Cosines are measured on Fisher's scale (atanh), shares on the logit scale,
 where they may be taken for normal. An interval that is wider than `WIDEST` says nothing, and gets no verdict.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import fmean, stdev
 
 from edgewise.student_intervals import student_quantile
@@ -39,9 +40,15 @@ def prediction_interval(values: Sequence[float], quantity: str, count: int = 0) 
     edge = 1 - _ALMOST_ONE if quantity == "cosine" else 1 / (2 * max(count, 500))
     there = [_scaled(value, quantity, edge) for value in values]
     number = len(there)
-    reach = student_quantile((1 + CONFIDENCE) / 2, number - 1) * stdev(there) * math.sqrt(1 + 1 / number)
+    reach = _quantile(number - 1) * stdev(there) * math.sqrt(1 + 1 / number)
     low, high = (_back(fmean(there) + side * reach, quantity) for side in (-1, 1))
     return (low if low > edge else 0.0 if quantity != "cosine" else low), (high if high < 1 - edge else 1.0)
+
+
+@cache
+def _quantile(freedom: int) -> float:
+    """Student's 97.5 % point."""
+    return student_quantile((1 + CONFIDENCE) / 2, freedom)
 
 
 def _scaled(value: float, quantity: str, edge: float) -> float:

@@ -125,7 +125,7 @@ def _infection(task: Task, _context: Context) -> Iterator[Row]:
     found = rebuilt.rebuilt_infection(task.settings["seed"])
     yield task.row("accuracy", found.accuracy, count=found.data.num_nodes)
     yield from _recoveries(task, found, "")
-    yield from _rows(task, measures.infection_cosines(found.model, found.data, found.targets))
+    yield from _rows(task, measures.infection_cosines(found.model, found.data, found.targets, task.settings["seed"]))
 
 
 def _rounding(task: Task, _context: Context) -> Iterator[Row]:
@@ -203,9 +203,10 @@ def _nodes(task: Task, context: Context) -> Iterator[Row]:
 
 def _node_rows(task: Task, model: nn.Module, found: Any) -> Iterator[Row]:
     """Accuracy, cosines at both levels, and sign flips of all test nodes (or of as many as are affordable)."""
+    seed = task.settings["seed"]
     yield task.row("accuracy", accuracy(model, found), count=len(found.test))
-    yield from _rows(task, measures.input_cosines(model, found.data, found.test))
-    yield from _rows(task, measures.layer_cosines_of_nodes(model, found.data, found.test))
+    yield from _rows(task, measures.input_cosines(model, found.data, found.test, seed))
+    yield from _rows(task, measures.layer_cosines_of_nodes(model, found.data, found.test, seed))
     columns = scripted_flips.scripted_columns(
         found.data.edge_index, found.test, found.data.num_nodes, large=found.name in LARGE
     )
@@ -227,8 +228,8 @@ def _graphs(task: Task, context: Context) -> Iterator[Row]:
     graphs = [found.graphs[i] for i in test.tolist()]
     yield from _balanced(task, model, graphs)
     chosen = [graph for graph in graphs if int(graph.y) == 1]  # explain_graph_classification.py, lines 48 to 51
-    yield from _rows(task, measures.input_cosines(model, chosen, None, task="graph"))
-    yield from _rows(task, measures.layer_cosines_of_graphs(model, chosen))
+    yield from _rows(task, measures.input_cosines(model, chosen, None, recipe.seed, task="graph"))
+    yield from _rows(task, measures.layer_cosines_of_graphs(model, chosen, recipe.seed))
     for method, share in scripted_flips.graph_tally(model, chosen).by_graph().items():
         yield task.row("sign flips", share, method=method, reference="any gradient", count=len(chosen))
     if recipe.dataset == "MUTAG":

@@ -131,6 +131,7 @@ def coded_masks(
     data: Any,
     index: Tensor | None,
     *,
+    seed: int = 0,
     task: str = "node",
     device: str = "cpu",
     epochs: int = EPOCHS,
@@ -141,7 +142,7 @@ def coded_masks(
     parts = []
     for positions in blocks(question, room(question, None), None):
         score = Score.of_block(question, positions)
-        columns, masks = train_as_coded(score, part, epochs=epochs)
+        columns, masks = train_as_coded(score, part, seed, epochs)
         layer, column = masks.nonzero(as_tuple=True)
         owner = columns.owner[column]
         place = layer * columns.num_edges[owner] + columns.edge[column]

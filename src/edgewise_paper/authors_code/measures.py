@@ -1,6 +1,7 @@
 """Averages as the authors' notebooks take them: `nbks/real_data_plots.ipynb`, `nbks/sgc_results.ipynb`, `nbks/infection.ipynb`.
 
-Each function yields (columns of a row, value, number of targets) for one network. The cosine of a vector that is zero is 0 in
+Each function yields (columns of a row, value, number of targets) for one network; the seed of a network draws its random masks
+and starts too. The cosine of a vector that is zero is 0 in
 PyTorch, so targets with such a vector count as 0 unless a notebook leaves them out.
 """
 
@@ -29,7 +30,7 @@ def mean_cosine(found: ew.ExplanationSet, reference: ew.ExplanationSet, *, leave
     return float(cosine.nan_to_num(0.0).double().mean()), len(cosine)
 
 
-def input_cosines(model: nn.Module, data: Any, index: Tensor | None, task: str = "node") -> Measured:
+def input_cosines(model: nn.Module, data: Any, index: Tensor | None, seed: int, task: str = "node") -> Measured:
     """Cosines to Positive Gradients (cell 1 of the plots); targets without a positive gradient are left out.
 
     Occlusion of a single logit has no sign (explainers/occlusion_explainer.py, line 52). Full masks of nodes are the whole
@@ -38,7 +39,7 @@ def input_cosines(model: nn.Module, data: Any, index: Tensor | None, task: str =
     reference = explained(model, data, index, task=task, method="positive_gradient")
     for method in INPUT_METHODS:
         settings = EXPLAINER if method == "gnn_explainer" else {}
-        found = explained(model, data, index, task=task, method=method, **settings)
+        found = explained(model, data, index, task=task, method=method, seed=seed, **settings)
         if method == "occlusion" and task == "graph":
             found = magnitudes(found)
         if method == "full" and task == "node":
@@ -47,7 +48,7 @@ def input_cosines(model: nn.Module, data: Any, index: Tensor | None, task: str =
         yield where, *mean_cosine(found, reference, leave_out=True)
 
 
-def layer_cosines_of_nodes(model: nn.Module, data: Any, index: Tensor) -> Measured:
+def layer_cosines_of_nodes(model: nn.Module, data: Any, index: Tensor, seed: int) -> Measured:
     """Cosines to layerwise occlusion, all layers as one vector (cell 2); targets whose occlusion is zero are left out.
 
     Random masks are drawn on all edges; full masks have the smallest neighbourhood in the layer that reads the features
@@ -56,9 +57,9 @@ def layer_cosines_of_nodes(model: nn.Module, data: Any, index: Tensor) -> Measur
     reference = explained(model, data, index, method="occlusion", level="layer")
     full = explained(model, data, index, method="full", level="layer")
     found = {
-        "gnn_explainer": coded_masks(reference, model, data, index),
+        "gnn_explainer": coded_masks(reference, model, data, index, seed=seed),
         "gradient": explained(model, data, index, method="gradient", level="layer"),
-        "random": explained(model, data, index, method="random", level="layer"),
+        "random": explained(model, data, index, method="random", level="layer", seed=seed),
         "full": full_as_coded(full),
     }
     for method, masks in found.items():
@@ -66,7 +67,7 @@ def layer_cosines_of_nodes(model: nn.Module, data: Any, index: Tensor) -> Measur
         yield where, *mean_cosine(masks, reference, leave_out=True)
 
 
-def layer_cosines_of_graphs(model: nn.Module, graphs: list[Any]) -> Measured:
+def layer_cosines_of_graphs(model: nn.Module, graphs: list[Any], seed: int) -> Measured:
     """Cosines to layerwise gradients, which is what the figure of graph data shows; and to layerwise occlusion, as it says.
 
     explain_graph_classification.py, line 236: the loop headed "occlusion" calls the gradient explainer. No graph is left out
@@ -75,9 +76,9 @@ def layer_cosines_of_graphs(model: nn.Module, graphs: list[Any]) -> Measured:
     gradient = explained(model, graphs, None, task="graph", method="gradient", level="layer")
     occlusion = explained(model, graphs, None, task="graph", method="occlusion", level="layer")
     found = {
-        "gnn_explainer": coded_masks(gradient, model, graphs, None, task="graph"),
+        "gnn_explainer": coded_masks(gradient, model, graphs, None, seed=seed, task="graph"),
         "gradient": gradient,
-        "random": explained(model, graphs, None, task="graph", method="random", level="layer"),
+        "random": explained(model, graphs, None, task="graph", method="random", level="layer", seed=seed),
         "full": explained(model, graphs, None, task="graph", method="full", level="layer"),
     }
     for name, reference in (("gradient", gradient), ("occlusion", occlusion)):
@@ -86,20 +87,20 @@ def layer_cosines_of_graphs(model: nn.Module, graphs: list[Any]) -> Measured:
             yield where, *mean_cosine(masks, reference, leave_out=False)
 
 
-def infection_cosines(model: nn.Module, data: Any, nodes: Tensor) -> Measured:
+def infection_cosines(model: nn.Module, data: Any, nodes: Tensor, seed: int) -> Measured:
     """All pairs of methods at both levels, over all nodes with an edge (nbks/infection.ipynb, cells 2 to 6).
 
     Full masks are a step too wide (nbks/infection.py, lines 159 and 160): 5, 4, 3, 2 steps; the first serves the input level.
     """
     for level in ("input", "layer"):
         found = {
-            method: explained(model, data, nodes, method=method, level=level)
+            method: explained(model, data, nodes, method=method, level=level, seed=seed)
             for method in ("positive_gradient", "gradient", "occlusion", "random", "full")
         }
         if level == "input":
-            found["gnn_explainer"] = explained(model, data, nodes, method="gnn_explainer", **EXPLAINER)
+            found["gnn_explainer"] = explained(model, data, nodes, method="gnn_explainer", seed=seed, **EXPLAINER)
         else:
-            found["gnn_explainer"] = coded_masks(found["gradient"], model, data, nodes)
+            found["gnn_explainer"] = coded_masks(found["gradient"], model, data, nodes, seed=seed)
         found["full"] = neighbourhood(found["full"], [5] if level == "input" else [5, 4, 3, 2])
         names = ("positive_gradient", "gnn_explainer", "gradient", "occlusion", "random", "full")
         for place, one in enumerate(names):

@@ -10,7 +10,6 @@ from edgewise_paper.comparison import Compared, ResultView
 from edgewise_paper.data import GRAPH_SETS, NODE_SETS
 from edgewise_paper.report import reasons
 from edgewise_paper.report.document import (
-    MARKS_EXPLAINED,
     Block,
     FigureBlock,
     Items,
@@ -20,7 +19,7 @@ from edgewise_paper.report.document import (
     full_table,
     number,
 )
-from edgewise_paper.similarity import CODE, COMPUTATION_GRAPH, ONE_VECTOR, WIDE
+from edgewise_paper.similarity import CODE, COMPUTATION_GRAPH, ONE_VECTOR
 from edgewise_paper.theorems import as_claimed
 
 Section = Callable[[ResultView], Iterator[Block]]
@@ -88,7 +87,7 @@ def _cosine_label(one: Compared) -> str:
 
 def _depths(view: ResultView, experiment: str, datasets: tuple[str, ...]) -> Iterator[Block]:
     """Tables of real data, a column for each depth: accuracy, cosines at both levels, sign flips."""
-    yield Paragraph(MARKS_EXPLAINED)
+    yield Paragraph("Ours ± deviation over the seeds; published numbers in brackets.")
     for dataset in datasets:
         here = view.find(experiment=experiment, dataset=dataset)
         if not here:
@@ -124,9 +123,9 @@ def _flip_label(one: Compared) -> str:
 
 
 VARIANTS = (
-    f"`{CODE}`: as the authors' code has it, with which the published numbers were made; `{ONE_VECTOR}`: all layers as one "
-    f"vector; `{WIDE}`: the code's layerwise GNNExplainer with another start; `{COMPUTATION_GRAPH}`: full masks of "
-    f"computation graphs; no name: the text's definition. Sign flips with `{CODE}`: weights 0.73 … 0.50 instead of 1 … 0."
+    f"`{CODE}`: averaged as the authors' notebooks do; `{ONE_VECTOR}`: all layers as one vector; `{COMPUTATION_GRAPH}`: full "
+    f"masks of computation graphs; no name: the text's definition. Sign flips with `{CODE}`: weights 0.73 … 0.50 instead of "
+    "1 … 0, from gradients at 0.73."
 )
 
 
