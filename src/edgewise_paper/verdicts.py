@@ -16,8 +16,9 @@ from edgewise.student_intervals import student_quantile
 
 CONFIDENCE, WIDEST, LEAST_SEEDS = 0.95, 0.3, 10
 INSIDE, OUTSIDE, TOO_WIDE, TOO_FEW = "inside", "outside", "too wide", "too few seeds"
-ROUNDED = 5e-6
-"""Published points have five digits."""
+ROUNDED = {"accuracy": 1e-4, "AUROC": 1e-4}
+"""Accuracies were printed with four digits, some of them cut; all other points have five."""
+_FIVE_DIGITS = 5e-6
 _ALMOST_ONE = 1 - 1e-6  # cosines beyond it are 1 up to rounding
 
 
@@ -70,13 +71,14 @@ class Judged:
     values: tuple[float, ...]
     low: float
     high: float
+    rounded: float = _FIVE_DIGITS
 
     @staticmethod
     def of(published: float, values: Sequence[float], quantity: str, count: int = 0) -> "Judged":
         """Judge a number; `count` as for `prediction_interval`."""
         known = tuple(value for value in values if not math.isnan(value))
         low, high = prediction_interval(known, quantity, count) if len(known) > 1 else (math.nan, math.nan)
-        return Judged(published, known, low, high)
+        return Judged(published, known, low, high, ROUNDED.get(quantity, _FIVE_DIGITS))
 
     @property
     def mean(self) -> float:
@@ -95,12 +97,12 @@ class Judged:
             return TOO_FEW
         if self.width > WIDEST:
             return TOO_WIDE
-        return INSIDE if self.low - ROUNDED <= self.published <= self.high + ROUNDED else OUTSIDE
+        return INSIDE if self.low - self.rounded <= self.published <= self.high + self.rounded else OUTSIDE
 
     @property
     def in_range(self) -> bool:
         """Whether it lies between the lowest and the highest seed."""
-        return min(self.values) - ROUNDED <= self.published <= max(self.values) + ROUNDED
+        return min(self.values) - self.rounded <= self.published <= max(self.values) + self.rounded
 
 
 @dataclass(frozen=True)

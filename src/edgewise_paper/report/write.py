@@ -4,6 +4,7 @@ The report begins with how the numbers were made, has a section for each experim
 ends with every number beside the published one.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +46,7 @@ def write_report(run: Reproduction) -> list[Path]:
     view, out = ResultView(run), run.options.out
     if any(experiment.published for experiment in run.experiments):
         return _write_published(view.rows, out)
-    drawn = draw_all(view, out / "figures")
+    drawn = draw_all(view, out / "figures") | {path.stem for path in (out / "figures").glob("*.png")}
     report = Document()
     report.add(*(block for block in _blocks(view) if _is_there(block, drawn)))
     pages = {"report.md": as_markdown(report), "report.html": as_page(report, TITLE)}
@@ -74,6 +75,12 @@ def write_table(rows: list[Row], path: Path) -> None:
     names = list(columns[0]) if columns else []
     table = pyarrow.table({name: [line[name] for line in columns] for name in names})
     write_whole(path, lambda file: pyarrow.parquet.write_table(table, file))
+
+
+def read_table(path: Path) -> list[Row]:
+    """The rows that `write_table` wrote."""
+    lines = _pyarrow().parquet.read_table(path).to_pylist()
+    return [Row(**{**line, **{name: json.loads(line[name]) for name in ("settings", "versions")}}) for line in lines]
 
 
 def _pyarrow() -> Any:
