@@ -1,18 +1,16 @@
 """Habits of the authors' code that the text does not have, so that published figures can be compared like with like.
 
-Full masks that cover whole neighbourhoods, occlusion without its sign, a wide start of GNNExplainer, and an edge 0 that is
-trained although the target cannot be reached from it. Each function takes explanations and returns others.
+Full masks that cover whole neighbourhoods, and occlusion without its sign. Each function takes explanations and returns others.
+What decides the published numbers beyond that is in `authors_code/`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 import edgewise as ew
-from edgewise import random_numbers
 from edgewise.results.entries import Entries, Part
 
 
@@ -62,35 +60,3 @@ def magnitudes(found: ew.ExplanationSet) -> ew.ExplanationSet:
     edges = found.edges
     assert edges is not None
     return replace(found, edges=Entries.of_rows(edges.start, edges.place, edges.score.abs()))
-
-
-def wide_start(num_layers: int, num_edges: int, spread: float) -> Tensor:
-    """Start logits of GNNExplainer, `[layers, edges]`, of standard deviation `spread`; the same for all targets."""
-    return torch.randn(num_layers, num_edges, generator=torch.Generator().manual_seed(0)) * spread
-
-
-def with_stray_edge(explained: ew.ExplanationSet, settings: Mapping[str, Any]) -> ew.ExplanationSet:
-    """One-layer masks in which edge 0, wherever it is, has been trained by the regularisers alone.
-
-    The code's "no edges yet" is a vector of integer zeros that is later used as an index, so it picks edge 0. `settings` are
-    those of GNNExplainer. Targets that edge 0 can reach keep its score.
-    """
-    edges, index = explained.edges, explained.index
-    assert edges is not None
-    start = random_numbers.normal(0, index, torch.tensor(0), torch.tensor(0)) * (2 / explained.graph(0)[1]) ** 0.5
-    row, place = torch.arange(len(explained)), torch.zeros(len(explained), dtype=torch.long)
-    absent = edges.at(row, place) == 0  # where edge 0 matters it has its own score
-    mask = _regularised(start, settings).to(edges.score.dtype)
-    parts = [Part(edges.rows(), edges.place, edges.score), Part(row[absent], place[absent], mask[absent])]
-    return replace(explained, edges=Entries(parts, len(explained)))
-
-
-def _regularised(logits: Tensor, settings: Mapping[str, Any]) -> Tensor:
-    """Masks that only the size and entropy terms of GNNExplainer have moved from their start `logits`."""
-    logits = logits.clone()
-    optimizer = torch.optim.Adam([logits], lr=settings["lr"])
-    for _ in range(settings["epochs"]):
-        mask = logits.sigmoid()
-        logits.grad = (settings["edge_size"] - settings["edge_ent"] * logits) * mask * (1 - mask)
-        optimizer.step()
-    return logits.sigmoid()

@@ -27,6 +27,8 @@ edgewise reproduce --quick
 
 edgewise reproduce infection theorems --out reproduction
 
+edgewise reproduce --published --seeds 10 --out published
+
 Exit codes: 0 done, 1 bad input or a failed task, 2 wrong usage, 130 Ctrl-C (run the same command again to go on)."""
 
 
@@ -50,10 +52,13 @@ def reproduce(
     flip_edges: Annotated[int, typer.Option(min=1, help="Edges to vary for sign flips.")] = FLIP_EDGES,
     quick: Annotated[bool, typer.Option("--quick", help="Run a small grid of everything, in minutes.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Run all depths and seeds of PROTEINS too.")] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="Run what was published as the authors' code made it.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Run the paper's experiments; after an interruption, the same command goes on where it stopped."""
-    options = PaperOptions(out, data, seeds, device, quick, full, flip_edges, workers)
+    options = PaperOptions(out, data, seeds, device, quick, full, flip_edges, workers, published)
     with guarded(debug=debug):
         code = _run(names or ["all"], options)
     raise typer.Exit(code)
@@ -67,7 +72,7 @@ def _run(names: list[str], options: PaperOptions) -> int:
     """
     from edgewise_paper.registry import choose
 
-    choose(names)  # a misspelt name is an error before anything heavy is loaded
+    choose(names, published=options.published)  # a misspelt name is an error before anything heavy is loaded
     from edgewise_paper.report.write import write_report
     from edgewise_paper.runner import ReproductionStopped, reproduce
 

@@ -1,4 +1,6 @@
-"""The paper's numbers (`published`) and ours beside them (`compare`): mean and range over seeds, difference, verdict.
+"""The paper's numbers (`published`) and ours beside them (`compare`): mean and range over seeds, difference.
+
+There is no verdict here: published numbers were made as the authors' code has it, and those are judged in `verdicts.py`.
 
 `ResultView` has all of them for one run; the sections, reasons and figures of the report look them up by the columns of a
 row.
@@ -13,7 +15,6 @@ from importlib.resources import files
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
-from edgewise.errors import missing_extra
 from edgewise_paper.task import KEY, Row
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Published:
     deviation: float
     """Standard deviation over targets; NaN if there is none."""
     source: str
-    """A table, a figure (read off, ± `READ_OFF`), the text, or the authors' public code."""
+    """A table, a figure (five digits; Infection's read off images, ± 0.005), the text, or the authors' public code."""
 
 
 @cache
@@ -65,26 +66,6 @@ def _entry(line: dict[str, str]) -> tuple[tuple[Any, ...], Published]:
 
 # --- Ours beside them --------------------------------------------------------------------------------------------------
 
-AGREES, IN_RANGE, DIFFERS = "agrees", "in our range", "differs"
-_TOLERANCES = {
-    ("negative-evidence", "cosine"): 0.005,
-    ("negative-evidence-multiclass", "cosine"): 0.005,
-    ("sgc", "cosine"): 0.05,
-    ("sgc", "sign flips"): 0.01,
-}
-_USUAL = {"cosine": 0.08, "accuracy": 0.03, "AUROC": 0.03, "sign flips": 0.05, "path recovery": 0.03}
-READ_OFF = 0.005
-"""How exactly points were read off the published figures."""
-
-
-def tolerance(experiment: str, quantity: str) -> float:
-    """How far apart two numbers may be that are called equal.
-
-    >>> tolerance("infection", "cosine"), tolerance("negative-evidence", "cosine")
-    (0.08, 0.005)
-    """
-    return _TOLERANCES.get((experiment, quantity), _USUAL.get(quantity, 0.05))
-
 
 @dataclass(frozen=True)
 class Compared:
@@ -114,56 +95,6 @@ class Compared:
     def difference(self) -> float:
         """Ours minus theirs; NaN if nothing was published."""
         return math.nan if self.published is None else self.mean - self.published.value
-
-    @property
-    def by_chance(self) -> bool:
-        """Whether two accuracies of so few targets may differ so much by chance (95 %, normal); False for other quantities."""
-        if self.quantity not in ("accuracy", "AUROC") or not self.count:
-            return False
-        return abs(self.difference) <= 1.96 * math.sqrt(max(self.mean * (1 - self.mean), 1e-9) / self.count)
-
-    def inside_range(self, slack: float = 0.0) -> bool:
-        """Whether the published number lies between the lowest and the highest seed, or within `slack` of them."""
-        return self.published is not None and self.low - slack <= self.published.value <= self.high + slack
-
-    @property
-    def inside_prediction(self) -> bool:
-        """Whether the published number lies where one more seed of ours would, 19 times in 20.
-
-        Student's interval for one more draw of a normal distribution: mean ± t · s · √(1 + 1/n), n seeds, s their standard
-        deviation (with n − 1), t the 97.5 % point with n − 1 degrees of freedom.
-        """
-        if self.published is None or self.seeds < 2:
-            return False
-        deviation = self.spread * math.sqrt(self.seeds / (self.seeds - 1))
-        half = _student(self.seeds - 1) * deviation * math.sqrt(1 + 1 / self.seeds)
-        return abs(self.difference) <= half
-
-    @property
-    def verdict(self) -> str:
-        """One of three words, or nothing where nothing was published.
-
-        `agrees` within the tolerance, `in our range` over the seeds (or explained by chance, for accuracies), `differs`.
-        """
-        if self.published is None or self.quantity == "seconds per target" or math.isnan(self.mean):
-            return ""
-        if abs(self.difference) <= tolerance(self.experiment, self.quantity):
-            return AGREES
-        return IN_RANGE if self.inside_range() or self.by_chance else DIFFERS
-
-
-@cache
-def _student(freedom: int) -> float:
-    """The 97.5 % point of Student's distribution.
-
-    >>> round(_student(2), 3)
-    4.303
-    """
-    try:
-        from scipy.stats import t
-    except ImportError as error:
-        raise missing_extra("scipy", "paper", "The report's prediction interval") from error
-    return float(t.ppf(0.975, freedom))
 
 
 def compare(rows: Iterable[Row]) -> dict[tuple[Any, ...], Compared]:

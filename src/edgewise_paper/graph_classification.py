@@ -38,22 +38,18 @@ from edgewise_paper.training.train import logits
 NAME = "graph-classification"
 DEPTHS = {"MUTAG": (1, 2, 3, 4, 5), "PROTEINS": (1, 3, 5), "Graph-SST2": (1, 2, 3, 4, 5)}
 QUICK_DEPTHS, QUICK_EPOCHS = (1, 2), 60
-EARLY, EARLY_EPOCHS = "GCN after 100 epochs", 100
-"""Architecture column of networks that are trained for less long than the paper's, and how long."""
 GRAPH_EDGES = 40
 """Most edges of a graph that are varied for sign flips: the work grows with the square of their number."""
 
 
 def tasks(options: PaperOptions) -> list[Task]:
-    """Four tasks for each network, the first of which trains it; three for each early one."""
+    """Four tasks for each network, the first of which trains it."""
     parts: dict[str, dict[str, Any]] = {
         INPUT: {"explainer": EXPLAINER, "unsigned": ["occlusion"]},
         LAYERWISE: {"explainer": EXPLAINER, "references": ["gradient"]},
     }
     flips = {FLIPS: {"flip_edges": min(options.varied_edges, GRAPH_EDGES)}}
-    found = [task for recipe in _recipes(options) for task in network_tasks(NAME, recipe, graph_cost, parts | flips)]
-    early = [network_tasks(NAME, recipe, graph_cost, parts, architecture=EARLY) for recipe in _early(options)]
-    return found + [task for some in early for task in some]
+    return [task for recipe in _recipes(options) for task in network_tasks(NAME, recipe, graph_cost, parts | flips)]
 
 
 def _recipes(options: PaperOptions) -> Iterator[Recipe]:
@@ -64,13 +60,6 @@ def _recipes(options: PaperOptions) -> Iterator[Recipe]:
         seeds = options.seeds_of(at_most=None if name == "MUTAG" else 1)
         for seed, architecture, layers in product(seeds, ARCHITECTURES, depths):
             yield Recipe.for_graphs(name, architecture, layers, seed, epochs)
-
-
-def _early(options: PaperOptions) -> Iterator[Recipe]:
-    """GCN on MUTAG before it has memorised its 112 graphs: published explanations are more like those of this network."""
-    if not options.quick:
-        for seed, layers in product(options.seeds_of(), DEPTHS["MUTAG"]):
-            yield Recipe.for_graphs("MUTAG", "GCN", layers, seed, EARLY_EPOCHS)
 
 
 def _sets(options: PaperOptions) -> list[str]:

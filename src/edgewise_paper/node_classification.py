@@ -8,7 +8,6 @@ nodes are explained.
 | `accuracy` | accuracy on the test nodes; this task trains the network |
 | `input similarity` | cosines to Positive Gradients; a picture of one node of Cora |
 | `layerwise similarity` | cosines to layerwise occlusion |
-| `layerwise explainer as coded` | the same of the layerwise GNNExplainer as the authors' code trains it |
 | `sign flips` | shares of gradients that change their sign |
 """
 
@@ -21,12 +20,11 @@ import edgewise as ew
 from edgewise_paper.context import Context
 from edgewise_paper.data import NODE_SETS, NodeSet
 from edgewise_paper.sign_flips import flip_rows
-from edgewise_paper.similarity import EXPLAINER, SPREAD, TrainedModel, coded_rows, input_rows, layer_rows
+from edgewise_paper.similarity import EXPLAINER, TrainedModel, input_rows, layer_rows
 from edgewise_paper.task import PaperOptions, Task, TaskOutcome
 from edgewise_paper.training.networks import (
     ACCURACY,
     ARCHITECTURES,
-    CODED,
     FLIPS,
     INPUT,
     LAYERWISE,
@@ -41,12 +39,11 @@ from edgewise_paper.training.train import accuracy
 NAME, LINEAR_NAME = "node-classification", "sgc"
 DEPTHS = range(1, 6)
 SHOWN, PICTURE = ("Cora", "GCN", 2, 0), "cora node"
-PUBLISHED_EXAMPLE = 0.9570  # cosine of Positive Gradients to GNNExplainer for the node in the paper's figure
 QUICK_SETS, QUICK_DEPTHS, QUICK_EPOCHS = ("Cora", "Cornell"), range(1, 3), 100
 
 
 def tasks(options: PaperOptions) -> list[Task]:
-    """Five tasks for each network, the first of which trains it."""
+    """Four tasks for each network, the first of which trains it."""
     datasets = QUICK_SETS if options.quick else NODE_SETS
     depths, epochs = _depths_and_epochs(options)
     grid = product(options.seeds_of(), datasets, ARCHITECTURES, depths)
@@ -55,7 +52,7 @@ def tasks(options: PaperOptions) -> list[Task]:
 
 
 def linear_tasks(options: PaperOptions) -> list[Task]:
-    """The same five for the linear network on Cora."""
+    """The same four for the linear network on Cora."""
     depths, epochs = _depths_and_epochs(options)
     recipes = [Recipe("Cora", LINEAR, layers, seed, epochs) for seed in options.seeds_of() for layers in depths]
     return _tasks_of(LINEAR_NAME, recipes, options)
@@ -76,14 +73,13 @@ def parts_on_nodes(flip_edges: int) -> dict[str, dict[str, Any]]:
     """The tasks of a network besides its training, with the settings of each."""
     return {
         INPUT: {"explainer": EXPLAINER},
-        LAYERWISE: {"explainer": EXPLAINER, "longer": False},
-        CODED: {"explainer": EXPLAINER, "spread": SPREAD},
+        LAYERWISE: {"explainer": EXPLAINER},
         FLIPS: {"flip_edges": flip_edges},
     }
 
 
 def run(task: Task, context: Context) -> TaskOutcome:
-    """One of the five tasks of a network, of either experiment."""
+    """One of the four tasks of a network, of either experiment."""
     recipe = Recipe.read(task.settings)
     found = context.node_set(recipe.dataset)
     model, seconds = context.trained(recipe)
@@ -98,23 +94,18 @@ def run(task: Task, context: Context) -> TaskOutcome:
         return TaskOutcome(
             list(input_rows(task, context, network)), {PICTURE: _one_node(context, network)} if shown else {}
         )
-    rows = coded_rows if task.part == CODED else layer_rows
-    return TaskOutcome(list(rows(task, context, network)))
+    return TaskOutcome(list(layer_rows(task, context, network)))
 
 
 def _one_node(context: Context, network: TrainedModel) -> dict[str, Any]:
-    """For the figure: a node of moderate size whose two explanations agree as much as those of the paper's example."""
+    """For the figure: the first test node, which is the paper's example (nbks/real_data_plots.ipynb, cell 5)."""
     masks, positive = (network.explain(context, method, "input") for method in ("gnn_explainer", "positive_gradient"))
     cosine = ew.similarity(masks, positive)
-    assert masks.edges is not None
-    size = masks.edges.start.diff()
-    fits = ((size >= 10) & (size <= 40)).nonzero().view(-1)
-    place = int(fits[(cosine[fits] - PUBLISHED_EXAMPLE).abs().nan_to_num(1.0).argmin()])
-    one, other = masks[place], positive[place]
+    one, other = masks[0], positive[0]
     columns = (one.scores != 0).nonzero().view(-1)
     return {
         "node": one.index,
-        "cosine": float(cosine[place]),
+        "cosine": float(cosine[0]),
         "edges": one.edge_index[:, columns].t().tolist(),
         "scores": {"Positive Gradients": other.scores[columns].tolist(), "GNNExplainer": one.scores[columns].tolist()},
     }

@@ -25,6 +25,8 @@ class Experiment:
     """File of this package, without `.py`."""
     list_tasks: str = "tasks"
     """Name of the function of the module that lists the tasks."""
+    published: bool = False
+    """Whether it belongs to `--published`: numbers made as the authors' code made them, not as the text defines them."""
 
     def tasks(self, options: "PaperOptions") -> "list[Task]":
         """Everything there is to do."""
@@ -45,6 +47,7 @@ class Experiment:
         return import_module(f"edgewise_paper.{self.module}")
 
 
+_AUTHORS_CODE = "authors_code.experiments"
 _ROWS = (
     Experiment("negative-evidence", "Negative Evidence, two colours", "negative_evidence"),
     Experiment(
@@ -58,6 +61,13 @@ _ROWS = (
     Experiment("theorems", "Propositions and corollaries on random networks", "theorems"),
     Experiment("beyond", "What Edgewise adds", "beyond"),
     Experiment("smallest-flip", "How far are explanations from the smallest flip?", "smallest_flip"),
+    Experiment("walk-cost", "What Algorithm 1 costs", "walk_cost"),
+    Experiment(
+        "published-planted", "Infection and Negative Evidence, rebuilt", _AUTHORS_CODE, "planted_tasks", published=True
+    ),
+    Experiment("published-linear", "The linear network, as coded", _AUTHORS_CODE, "linear_tasks", published=True),
+    Experiment("published-nodes", "Node classification, as coded", _AUTHORS_CODE, "node_tasks", published=True),
+    Experiment("published-graphs", "Graph classification, as coded", _AUTHORS_CODE, "graph_tasks", published=True),
 )
 EXPERIMENTS = {row.name: row for row in _ROWS}
 
@@ -74,11 +84,16 @@ def find(name: str) -> Experiment:
     return EXPERIMENTS[one_of("experiment", name, EXPERIMENTS, also="or all of them with all")]
 
 
-def choose(names: list[str]) -> list[Experiment]:
+def choose(names: list[str], *, published: bool = False) -> list[Experiment]:
     """The named experiments in the order of the table; every one if the list is empty or contains `all`.
+
+    All are those of the text, or with `published` those of the authors' code.
 
     >>> [experiment.name for experiment in choose(["beyond", "infection"])]
     ['infection', 'beyond']
+    >>> [experiment.name for experiment in choose([], published=True)][:2]
+    ['published-planted', 'published-linear']
     """
     chosen = {find(name).name for name in names if name != "all"}
-    return [row for row in _ROWS if not names or "all" in names or row.name in chosen]
+    every = not names or "all" in names
+    return [row for row in _ROWS if row.name in chosen or (every and row.published == published)]

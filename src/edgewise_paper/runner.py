@@ -73,7 +73,7 @@ def reproduce(names: Sequence[str], options: PaperOptions, tell: EventHandler = 
 
 def plan(names: Sequence[str], options: PaperOptions) -> tuple[list[Experiment], list[Task], list[str]]:
     """The experiments, their tasks (each once, with the tasks that they wait for), and notes about what is left out."""
-    experiments = choose(list(names))
+    experiments = choose(list(names), published=options.published)
     tasks: dict[str, Task] = {}
     notes: list[str] = []
     for experiment in experiments:

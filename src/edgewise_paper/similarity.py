@@ -1,13 +1,12 @@
 """How similar explanations are, as the paper measures it: cosines, averaged over targets.
 
-`input_rows` (to Positive Gradients) and `layer_rows` (to layerwise occlusion) are the tasks of every `TrainedModel`;
-`coded_rows` repeats the layerwise GNNExplainer as the authors' code trains it.
+`input_rows` (to Positive Gradients) and `layer_rows` (to layerwise occlusion) are the tasks of every `TrainedModel`.
 """
 
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 
 import edgewise as ew
 from edgewise.datasets.infection import infection_model
-from edgewise_paper.code_habits import full_as_coded, magnitudes, neighbourhood, wide_start, with_stray_edge
+from edgewise_paper.code_habits import full_as_coded, magnitudes, neighbourhood
 from edgewise_paper.context import Context
 from edgewise_paper.task import Row, Task
 from edgewise_paper.training.networks import Recipe
@@ -61,11 +60,6 @@ EXPLAINER = {"epochs": 100, "lr": 0.01, "edge_size": 0.005, "edge_ent": 1.0}
 """Settings of GNNExplainer: PyG's defaults. The text says lr 0.003, the authors' code does not set it."""
 CODE, ONE_VECTOR, COMPUTATION_GRAPH = "code", "one vector", "computation graph"
 """Variants: as the authors' code has it; all layers as one vector; full masks of computation graphs."""
-WIDE, SPREAD = "code, wide start", 0.65
-"""Variant: the code's layerwise GNNExplainer, started with logits of this standard deviation instead of PyG's √(2/N). The one
-number that is fitted here: to the table of the linear network on Cora. See docs/reproduce.md."""
-CODED_ENTRIES = 400_000
-"""Most masks that GNNExplainer trains as the code does; beyond it, a random part of the targets is explained."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,16 +78,12 @@ class TrainedModel:
     """`[T]` of bool: which targets the authors' code averages over; None: all."""
     explainer: Mapping[str, Any] = field(default_factory=lambda: dict(EXPLAINER))
 
-    def explain(self, context: Context, method: str, level: str, times: int = 1) -> ew.ExplanationSet:
-        """Explain all targets; GNNExplainer, which takes long, is kept in the store.
-
-        `times` multiplies its number of epochs.
-        """
+    def explain(self, context: Context, method: str, level: str) -> ew.ExplanationSet:
+        """Explain all targets; GNNExplainer, which takes long, is kept in the store."""
         if method != "gnn_explainer":
             return self._explain(context, method, level, {})
-        settings = {**self.explainer, "epochs": self.explainer["epochs"] * times}
-        key = {**self.about, "method": method, "level": level, **settings}
-        return context.explained(key, partial(self._explain, context, method, level, settings))
+        key = {**self.about, "method": method, "level": level, **self.explainer}
+        return context.explained(key, partial(self._explain, context, method, level, self.explainer))
 
     def _explain(self, context: Context, method: str, level: str, settings: Mapping[str, Any]) -> ew.ExplanationSet:
         return context.explain(
@@ -137,55 +127,14 @@ def layer_rows(task: Task, context: Context, network: TrainedModel) -> Iterator[
         yield _row(task, cosines(found, reference, per_layer=True), seconds, **where)
         if method == "gnn_explainer":
             yield _row(task, cosines(found, reference), seconds, variant=ONE_VECTOR, **where)
-            if not task.settings.get("longer", True):
-                continue
+            continue  # as coded it is another algorithm: `authors_code/layer_explainer.py`
         chosen = slice(None) if network.as_coded is None else network.as_coded.nonzero().view(-1)
-        coded = _as_coded(found, context, network)[chosen]
+        coded = (full_as_coded(found) if method == "full" and network.task == "node" else found)[chosen]
         yield _row(task, cosines(coded, reference[chosen]), seconds, variant=CODE, **where)
         for other in task.settings.get("references", ()):
             if other != method:
                 cosine = cosines(coded, network.explain(context, other, "layer")[chosen])
                 yield _row(task, cosine, seconds, variant=CODE, **where | {"reference": other})
-
-
-def _as_coded(found: ew.ExplanationSet, context: Context, network: TrainedModel) -> ew.ExplanationSet:
-    """GNNExplainer trained for layers × epochs; full masks of neighbourhoods in reverse order; other methods as they are."""
-    if found.method == "gnn_explainer":
-        return network.explain(context, "gnn_explainer", "layer", times=found.num_layers)
-    return full_as_coded(found) if found.method == "full" and network.task == "node" else found
-
-
-def coded_rows(task: Task, context: Context, network: TrainedModel) -> Iterator[Row]:
-    """Cosines of the layerwise GNNExplainer of nodes as the code trains it, with PyG's start and with a wide one.
-
-    All masks jointly, for layers × epochs, for a random part of the targets where they have many edges. With one layer the
-    code also trains edge 0, wherever it is: the published numbers of one layer show it, those of more layers do not.
-    """
-    network = _some_targets(context, network)
-    reference = network.explain(context, "occlusion", "layer")
-    layers, edges = reference.num_layers, network.data.num_edges
-    longer = {**network.explainer, "epochs": network.explainer["epochs"] * layers}
-    starts = {CODE: None} | ({WIDE: wide_start(layers, edges, task.settings["spread"])} if layers > 1 else {})
-    for variant, init in starts.items():
-        start = time.perf_counter()
-        found = context.explain(
-            network.model, network.data, network.index, method="gnn_explainer", level="layer", init=init, **longer
-        )
-        found = with_stray_edge(found, network.explainer) if layers == 1 else found
-        where = {"level": "layer", "method": "gnn_explainer", "reference": "occlusion", "variant": variant}
-        yield _row(task, cosines(found, reference), time.perf_counter() - start, **where)
-
-
-def _some_targets(context: Context, network: TrainedModel) -> TrainedModel:
-    """The network with as many of its targets as `CODED_ENTRIES` allow, at least ten."""
-    assert network.index is not None
-    full = network.explain(context, "full", "layer")
-    entries = 0 if full.edges is None else len(full.edges)
-    if entries <= CODED_ENTRIES:
-        return network
-    number = max(len(full) * CODED_ENTRIES // entries, 10)
-    chosen = torch.randperm(len(full), generator=torch.Generator().manual_seed(0))[:number].sort().values
-    return replace(network, index=network.index[chosen])
 
 
 def _row(task: Task, cosine: Tensor, seconds: float, **where: Any) -> Row:

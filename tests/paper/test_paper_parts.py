@@ -12,7 +12,7 @@ import edgewise as ew
 from checks import scores_of
 from edgewise.score import Score
 from edgewise.trust.flips import WEIGHTS
-from edgewise_paper.code_habits import full_as_coded, magnitudes, neighbourhood, with_stray_edge
+from edgewise_paper.code_habits import full_as_coded, magnitudes, neighbourhood
 from edgewise_paper.negative_evidence import difference
 from edgewise_paper.sign_flips import count_flips, edges_to_vary, work
 from edgewise_paper.similarity import Average, cosines
@@ -173,15 +173,6 @@ def test_an_average_of_nothing_is_not_a_number():
 
 
 # Habits of the authors' code ##########################################################################################
-
-
-def test_the_stray_edge_of_the_code_changes_nothing_but_edge_0():
-    data, model = random_graph(5), gcn(1, layers=1)
-    like = ew.explain(model, data, method="gnn_explainer", level="layer", **EXPLAINER)
-    found = with_stray_edge(like, EXPLAINER)
-    assert torch.equal(scores_of(found)[..., 1:], scores_of(like)[..., 1:])
-    assert (scores_of(found)[..., 0] > 0).all()
-    assert (scores_of(like)[..., 0] == 0).any()
 
 
 def test_magnitudes_are_scores_without_signs():

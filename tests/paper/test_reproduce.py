@@ -224,13 +224,13 @@ def cornell(tmp_path):
     return Context(PaperOptions(tmp_path, data_root(), flip_edges=60))
 
 
-def test_the_five_tasks_of_a_network_find_what_the_figures_need_and_use_one_training(cornell, monkeypatch):
+def test_the_four_tasks_of_a_network_find_what_the_figures_need_and_use_one_training(cornell, monkeypatch):
     recipe = Recipe("Cornell", "GCN", 2, 0, epochs=5)
     tasks = network_tasks("node-classification", recipe, lambda *_: 1.0, parts_on_nodes(60))
     outcomes = [node_classification.run(task, cornell) for task in tasks]
     assert len(list((cornell.store.folder / "models").iterdir())) == 1
     assert not list((cornell.store.folder / "checkpoints").iterdir())
-    accuracy, near, layerwise, coded, flips = (outcome.rows for outcome in outcomes)
+    accuracy, near, layerwise, flips = (outcome.rows for outcome in outcomes)
     assert accuracy[0].count == 37
     text = {(row.method, row.variant) for row in near}
     assert text == {(m, "") for m in ("gnn_explainer", "gradient", "occlusion", "random", "full")} | {
@@ -238,22 +238,12 @@ def test_the_five_tasks_of_a_network_find_what_the_figures_need_and_use_one_trai
     }
     assert {row.variant for row in layerwise if row.method == "gnn_explainer"} == {"", "one vector"}
     assert {row.variant for row in layerwise if row.method == "full"} == {"", "code"}
-    assert {row.variant for row in coded} == {"code", "code, wide start"}
     assert len(flips) == 2 * 2 * 3
-    assert all(row.settings["training"] == recipe.plain for row in [*near, *layerwise, *coded, *flips])
-    assert all(-1 <= row.value <= 1 for row in [*near, *layerwise, *coded, *flips])
+    assert all(row.settings["training"] == recipe.plain for row in [*near, *layerwise, *flips])
+    assert all(-1 <= row.value <= 1 for row in [*near, *layerwise, *flips])
     monkeypatch.setattr("edgewise_paper.training.train.train_on_nodes", None)  # the kept one is read
     again = node_classification.run(tasks[1], cornell)
     assert numbers([(tasks[1], again)]) == numbers([(tasks[1], outcomes[1])])
-
-
-def test_the_explainer_as_coded_takes_a_part_of_the_targets_where_they_are_large(cornell, monkeypatch):
-    monkeypatch.setattr("edgewise_paper.similarity.CODED_ENTRIES", 30)
-    recipe = Recipe("Cornell", "GCN", 2, 0, epochs=5)
-    coded = network_tasks("node-classification", recipe, lambda *_: 1.0, parts_on_nodes(60))[3]
-    (one, wide) = node_classification.run(coded, cornell).rows
-    assert 0 < one.count <= 10  # those without a score are left out
-    assert one.value != wide.value
 
 
 def test_a_kept_model_is_the_trained_one(cornell):

@@ -61,11 +61,11 @@ def infection(seed: int = 0, num_graphs: int = 5) -> InfectionGraphs:
             f"`num_graphs` must be an integer ≥ 1, and ≥ 2 to train on, got {num_graphs}. Use num_graphs=5."
         )
     with seeded(seed):
-        return _generate(num_graphs)
+        return draw_graphs(num_graphs)
 
 
-def _generate(num_graphs: int) -> InfectionGraphs:
-    """PyG's generator, from the current random state."""
+def draw_graphs(num_graphs: int) -> InfectionGraphs:
+    """PyG's generator, from the current state of the global random numbers: `infection` seeds it."""
     graphs = InfectionDataset(
         ERGraph(NUM_NODES, EDGE_PROBABILITY),
         num_infected_nodes=NUM_INFECTED,
@@ -97,7 +97,7 @@ def infection_model(
     if graphs is not None and not graphs.training:
         raise InputError("There is no graph to train on. Use graphs=infection(num_graphs=5).")
     with seeded(seed), one_thread():
-        graphs = graphs or _generate(num_graphs=5)
+        graphs = graphs or draw_graphs(num_graphs=5)
         model = GraphSAGE(NUM_FEATURES, hidden, num_layers, NUM_CLASSES, aggr="sum")
         _train(model, graphs.training, epochs)
         return TrainedInfection(model, graphs, _accuracy(model, *graphs.training), _accuracy(model, graphs.test))

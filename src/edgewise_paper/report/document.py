@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from edgewise.errors import missing_extra
-from edgewise_paper.comparison import AGREES, DIFFERS, IN_RANGE, Compared
+from edgewise_paper.comparison import Compared
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,6 @@ class Document:
 # --- Tables of compared numbers ----------------------------------------------------------------------------------------
 
 
-MARKS = {AGREES: "✓", IN_RANGE: "≈", DIFFERS: "✗", "": ""}
-MARKS_EXPLAINED = (
-    "✓ agrees, ≈ inside our range over the seeds (or what chance explains), ✗ differs; published numbers in brackets."
-)
-
-
 def number(value: float, digits: int = 3) -> str:
     """Text of a number; a dash for NaN, powers of ten for what would round to zero.
 
@@ -103,7 +97,7 @@ def with_spread(one: Compared, digits: int = 3) -> str:
 def full_table(
     found: Iterable[Compared], caption: str, name: Callable[[Compared], str], *, folded: bool = False
 ) -> TableBlock:
-    """A line for each number: published, ours ± deviation, the range over the seeds, difference and verdict.
+    """A line for each number: published, ours ± deviation, the range over the seeds, and the difference.
 
     Args:
         found: The numbers.
@@ -111,13 +105,13 @@ def full_table(
         name: Text of the first column.
         folded: Whether the reader has to open it.
     """
-    columns = ("quantity", "published", "ours ± deviation", "range over seeds", "seeds", "difference", "verdict")
+    columns = ("quantity", "published", "ours ± deviation", "range over seeds", "seeds", "difference")
     rows = []
     for one in found:
         theirs = "–" if one.published is None else _theirs(one)
         span = f"{number(one.low)} … {number(one.high)}" if one.seeds > 1 else ""
         off = "" if math.isnan(one.difference) else f"{one.difference:+.3f}"
-        rows.append((name(one), theirs, with_spread(one), span, str(one.seeds), off, one.verdict))
+        rows.append((name(one), theirs, with_spread(one), span, str(one.seeds), off))
     return TableBlock(columns, rows, caption, folded)
 
 
@@ -131,7 +125,7 @@ def _theirs(one: Compared) -> str:
 def depth_table(
     found: Sequence[Compared], caption: str, name: Callable[[Compared], str], *, percent: bool = False
 ) -> TableBlock:
-    """A line for each name, a column for each depth: ours, the published number in brackets, a mark (`MARKS`)."""
+    """A line for each name, a column for each depth: ours ± over the seeds, and the published number in brackets."""
     depths = sorted({one.layers for one in found})
     lines: dict[str, dict[int, Compared]] = {}
     for one in found:
@@ -141,19 +135,13 @@ def depth_table(
 
 
 def _cell(one: Compared | None, *, percent: bool) -> str:
-    """One number, ± over the seeds, the published one in brackets and the mark of the verdict."""
+    """One number, ± over the seeds, and the published one in brackets."""
     if one is None:
         return ""
     factor, digits = (100.0, 1) if percent else (1.0, 3)
     spread = "" if math.isnan(one.spread) else f"±{number(one.spread * factor, digits)}"
     theirs = "" if one.published is None else f" ({number(one.published.value * factor, digits)})"
-    return f"{number(one.mean * factor, digits)}{spread}{theirs} {MARKS[one.verdict]}".strip()
-
-
-def share(found: Iterable[Compared]) -> tuple[int, int]:
-    """How many of the compared numbers agree or are in our range, and how many have a verdict."""
-    verdicts = [one.verdict for one in found if one.verdict]
-    return sum(verdict != DIFFERS for verdict in verdicts), len(verdicts)
+    return f"{number(one.mean * factor, digits)}{spread}{theirs}"
 
 
 # --- Markdown ---------------------------------------------------------------------------------------------------------
@@ -194,15 +182,7 @@ def _markdown_table(block: TableBlock) -> str:
 
 # --- HTML --------------------------------------------------------------------------------------------------------------
 
-_VERDICTS = {
-    "agrees": "agrees",
-    "as claimed": "agrees",
-    "in our range": "range",
-    "differs": "differs",
-    "✓": "agrees",
-    "≈": "range",
-    "✗": "differs",
-}
+_VERDICTS = {"as claimed": "agrees", "differs": "differs", "✓": "agrees", "✗": "differs"}
 
 
 def as_page(report: Document, title: str) -> str:
@@ -227,8 +207,8 @@ def _prose(text: str) -> Any:
 def verdict_of(cell: str) -> str:
     """The style of a table's cell: that of the verdict it is, or of the mark it ends with; empty for others.
 
-    >>> verdict_of("0.900 (0.896) ✓"), verdict_of("in our range"), verdict_of("0.5")
-    ('agrees', 'range', '')
+    >>> verdict_of("0.900 (0.896) ✓"), verdict_of("differs"), verdict_of("0.5")
+    ('agrees', 'differs', '')
     """
     return _VERDICTS.get(cell) or _VERDICTS.get(cell[-1:], "")
 

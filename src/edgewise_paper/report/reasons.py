@@ -1,20 +1,18 @@
 """Why numbers differ from the published ones: a sentence for each reason, with the measurement that says so.
 
 One function for each section of the report; each yields sentences that the report prints as a list. Sentences about
-results that a run does not have are left out. The numbers in them are measured anew in each run; what is known about how
-the published ones were made, and what was tried in vain, is in docs/reproduce.md.
+results that a run does not have are left out. The numbers in them are measured anew in each run; how the published ones were
+made is in `authors_code/`.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from edgewise.text import counted
-from edgewise_paper.comparison import DIFFERS, READ_OFF, Compared, ResultView, correlation, published
-from edgewise_paper.graph_classification import EARLY, EARLY_EPOCHS
-from edgewise_paper.negative_evidence import CONSTANT, EPSILON
+from edgewise_paper.comparison import Compared, ResultView, correlation, published
+from edgewise_paper.negative_evidence import EPSILON, FALLING
 from edgewise_paper.report.document import number
-from edgewise_paper.similarity import CODE, COMPUTATION_GRAPH, ONE_VECTOR, SPREAD, WIDE
+from edgewise_paper.similarity import CODE, COMPUTATION_GRAPH, ONE_VECTOR
 from edgewise_paper.task import KEY
 from edgewise_paper.training.networks import ARCHITECTURES
 
@@ -25,19 +23,21 @@ MARKED = {"method": "full", "reference": "positive_gradient"}
 
 def of_negative_evidence(view: ResultView, experiment: str) -> Iterator[str]:
     """Negative Evidence: the weight that training leaves on gray, against ε."""
-    gray = view.values(experiment=experiment, quantity="weight of gray", variant=CONSTANT)
-    cosine = view.values(experiment=experiment, quantity="cosine", variant=CONSTANT, **PAIR)
-    above = [seed for seed, weight in gray.items() if weight > EPSILON]
-    if above:
-        calm = view.one(experiment=experiment, quantity="cosine", variant="", **PAIR)
+    gray = view.values(experiment=experiment, quantity="weight of gray", variant="")
+    cosine = view.values(experiment=experiment, quantity="cosine", variant="", **PAIR)
+    above = [seed for seed, weight in gray.items() if weight > EPSILON and seed in cosine]
+    calm = view.one(experiment=experiment, quantity="cosine", variant=FALLING, **PAIR)
+    if above and calm:
         good = [cosine[seed] for seed in gray if seed not in above]
         yield (
-            "The published training ends with the learning rate with which it began (rows named `constant rate`): Adam steps "
-            "around zero and leaves a weight on gray, the colour that means nothing. "
-            f"In {len(above)} of {len(gray)} seeds this weight is above the paper's ε = 0.001, gray edges may then count as "
-            f"positive, and the cosine is {number(min(cosine[seed] for seed in above))} or more "
-            f"({number(min(good)) if good else '–'} or more in the other seeds). With a rate that falls to 0.0001 it is "
-            f"{number(calm.low if calm else math.nan)} or more in every seed."
+            "The training ends with the learning rate with which it began: Adam steps around zero and leaves a "
+            "weight on gray, "
+            f"the colour that means nothing. In {len(above)} of {len(gray)} seeds this weight is above the "
+            "paper's ε = 0.001, "
+            f"gray edges may then count as positive, and the cosine is {number(min(cosine[seed] for seed in above))} or more "
+            f"({number(min(good)) if good else '–'} or more in the other seeds). With a rate that falls to "
+            f"0.0001 (`{FALLING}`) "
+            f"it is {number(calm.low)} or more in every seed."
         )
 
 
@@ -59,7 +59,8 @@ def of_infection(view: ResultView) -> Iterator[str]:
             "to the full mask, the root of their share "
             f"({number(min(marked.values()))} to {number(max(marked.values()))}), the correlation over the seeds is "
             f"{number(by_marked, 2)}. Whether the two methods look at gradients of the same sign explains less: "
-            f"{number(by_signs, 2)} for the share of edges on which the log-probability at ω = ½ and the logit at ω = 1 agree."
+            f"{number(by_signs, 2)} for the share of edges on which the log-probability at ω = ½ and the logit "
+            "at ω = 1 agree."
         )
     slow = view.one(experiment="infection", variant="lr 0.003")
     if slow:
@@ -85,7 +86,7 @@ def of_infection(view: ResultView) -> Iterator[str]:
 
 
 def of_nodes(view: ResultView) -> Iterator[str]:
-    """Nodes: full masks, the layerwise explainer, sign flips, what three seeds can say, Cornell."""
+    """Nodes: full masks, how layers are averaged, sign flips, Cornell."""
     narrow = _mean(view.find(experiment="node-classification", method="full", level="input", variant=COMPUTATION_GRAPH))
     whole = _mean(view.find(experiment="node-classification", method="full", level="input", variant=""))
     yield (
@@ -94,7 +95,6 @@ def of_nodes(view: ResultView) -> Iterator[str]:
     )
     yield from _layerwise_reason(view)
     yield from _flip_reason(view, "node-classification")
-    yield from _range_reason(view, ("Cornell", "Texas", "Wisconsin"))
     if view.find(experiment="node-classification", dataset="Cornell"):
         yield (
             "Cornell: the public files were a copy of Texas's until July 2022. Ours are the corrected ones, so published "
@@ -103,38 +103,19 @@ def of_nodes(view: ResultView) -> Iterator[str]:
 
 
 def _layerwise_reason(view: ResultView) -> Iterator[str]:
-    """How layers are averaged, and how long and from which start the layerwise GNNExplainer is trained."""
+    """How layers are averaged."""
     where = {"experiment": "node-classification", "method": "gnn_explainer", "level": "layer"}
-    large, small = {"dataset": ("Cora", "CiteSeer")}, {"dataset": ("Cornell", "Texas", "Wisconsin")}
-    by_layer, joint = (_mean(view.find(**where, **large, variant=v)) for v in ("", ONE_VECTOR))
+    by_layer, joint = (_mean(view.find(**where, variant=v)) for v in ("", ONE_VECTOR))
     yield (
-        "Layerwise cosines: the text averages over targets and layers; the published curves fit cosines of all layers as one "
-        "vector (random and full masks agree to a few thousandths). For GNNExplainer on Cora and CiteSeer that is "
-        f"{number(by_layer)} against {number(joint)}."
+        "Layerwise cosines: the text averages over targets and layers, the notebooks take all layers as one vector. For "
+        f"GNNExplainer that is {number(by_layer)} against {number(joint)} in the mean. The layerwise "
+        "GNNExplainer of the code is "
+        "another algorithm (`edgewise reproduce --published`)."
     )
-    distance = {
-        (name, variant): _mean_distance(_deep(view.find(**where, **sets, variant=variant)), (CODE, WIDE))
-        for name, sets in (("large", large), ("small", small))
-        for variant in (CODE, WIDE)
-    }
-    yield (
-        "The code's layerwise GNNExplainer trains layers × 100 epochs (rows named `code`). Over two to five layers its mean "
-        f"distance to the published points is {number(distance['small', CODE])} on Cornell, Texas and Wisconsin and "
-        f"{number(distance['large', CODE])} on Cora and CiteSeer. With start logits of a standard deviation of {SPREAD} "
-        f"instead of PyG's 0.03 it is {number(distance['large', WIDE])} on Cora and CiteSeer, "
-        f"{number(distance['small', WIDE])} on the others, so the former are compared with that (`{WIDE}`). {SPREAD} is fitted "
-        "to the linear network; we do not know why it should be so. One layer: the code also trains edge 0, wherever it is, "
-        "and the published numbers show it."
-    )
-
-
-def _deep(found: list[Compared]) -> list[Compared]:
-    """Those of two layers and more."""
-    return [one for one in found if one.layers > 1]
 
 
 def of_graphs(view: ResultView) -> Iterator[str]:
-    """Graphs: norms over the batch, published occlusion, signs, an early network, which graphs are averaged."""
+    """Graphs: norms over the batch, published occlusion, signs, which graphs are averaged."""
     where = {"experiment": "graph-classification", "quantity": "accuracy", "architecture": "GIN"}
     alone, batched = (_mean(view.find(**where, variant=v)) for v in ("", CODE))
     if not math.isnan(alone):
@@ -143,37 +124,14 @@ def of_graphs(view: ResultView) -> Iterator[str]:
             f"training, its accuracy is {alone if math.isnan(batched) else batched:.1%}; one by one, as graphs are "
             f"explained, {alone:.1%}."
         )
-    theirs = published()
-    key = ("graph-classification", "cosine", "MUTAG", "GIN", 1)
-    gradient, occlusion = (
-        theirs[(*key, "input", 0, m, "positive_gradient", CODE)].value for m in ("gradient", "occlusion")
-    )
-    layer = theirs[(*key, "layer", 0, "gradient", "occlusion", CODE)].value
     yield (
-        "Layerwise gradients against occlusion: published values of graph data are almost all 1.000. For one layer the two "
-        f"levels are the same thing, yet a one-layer GIN on MUTAG has published cosines to Positive Gradients of "
-        f"{gradient:.3f} (gradient) and {occlusion:.3f} (occlusion) and {layer:.3f} between the two layerwise ones: the "
-        "published occlusion of graph data cannot be the text's. Ours is, for LayerNorm networks that are far from linear: "
-        f"{_mean_text(view)}."
-    )
-    coded = {
-        "experiment": "graph-classification", "level": "layer", "method": ("gnn_explainer", "random", "full"),
-        "architecture": ARCHITECTURES,
-    }  # fmt: skip
-    to_occlusion, to_gradient = (
-        _mean_distance(view.find(**coded, variant=CODE, reference=reference), (CODE,), reference="gradient")
-        for reference in ("occlusion", "gradient")
-    )
-    yield (
-        "So the other published layerwise curves of graph data are compared with cosines to layerwise gradients (rows "
-        f"named `to gradient (code)`): a mean distance of {number(to_gradient)} to the published points, against "
-        f"{number(to_occlusion)} for cosines to occlusion."
+        "Layerwise gradients against occlusion: published values of graph data are almost all 1, because the loop headed "
+        "“occlusion” calls the gradient explainer (explain/explain_graph_classification.py, line 236). Occlusion as the text "
+        f"has it, for LayerNorm networks that are far from linear: {_mean_text(view)}."
     )
     yield from _unsigned_reason(view)
-    yield from _early_reason(view)
     yield "Published means are over the test graphs with label 1 (rows named `code`); the text's are over all test graphs."
     yield from _flip_reason(view, "graph-classification")
-    yield from _range_reason(view, ("MUTAG",))
 
 
 def _unsigned_reason(view: ResultView) -> Iterator[str]:
@@ -189,22 +147,6 @@ def _unsigned_reason(view: ResultView) -> Iterator[str]:
         "The code drops the sign of the occlusion of a single logit; the text does not. Without signs the mean distance "
         f"to the published input-level curves is {number(unsigned)}, with them {number(signed)}."
     )
-
-
-def _early_reason(view: ResultView) -> Iterator[str]:
-    """GCN on MUTAG, early in training and at the end."""
-    where = {"experiment": "graph-classification", "dataset": "MUTAG", "quantity": "cosine", "variant": CODE}
-    late, early = (
-        _mean_distance(_deep(view.find(**where, architecture=name)), (CODE,), architecture="GCN")
-        for name in ("GCN", EARLY)
-    )
-    if not math.isnan(early):
-        yield (
-            "GCN on MUTAG differs more than the others do: the published gradients are more often positive. So are ours, early "
-            f"in training: after {EARLY_EPOCHS} of 2000 epochs the mean distance to the published cosines of two to five "
-            f"layers is {number(early)}, at the end {number(late)}. Other changes come closer too (docs/reproduce.md), so this "
-            "is a possible reason, not a shown one."
-        )
 
 
 def _mean_text(view: ResultView) -> str:
@@ -228,24 +170,6 @@ def _mean_distance(found: Sequence[Compared], variants: tuple[str, ...], **filed
     return fmean(distances) if distances else math.nan
 
 
-def _range_reason(view: ResultView, datasets: tuple[str, ...]) -> Iterator[str]:
-    """Small data sets: how many published numbers lie within the range of our seeds."""
-    every = view.find(quantity="cosine", dataset=datasets)
-    found = [one for one in every if one.published and one.seeds > 2]
-    if found:
-        inside, read_off = (fmean(one.inside_range(slack) for one in found) for slack in (0.0, READ_OFF))
-        further = fmean(one.inside_prediction for one in found)
-        near = fmean(one.verdict != DIFFERS for one in found)
-        seeds = max(one.seeds for one in found)
-        yield (
-            f"{', '.join(datasets)}: of {len(found)} published cosines {inside:.0%} lie between the lowest and the highest "
-            f"of our {seeds} seeds, {read_off:.0%} if each may be off by the {READ_OFF} to which it was read, {near:.0%} "
-            f"between them or within 0.08 of their mean, and {further:.0%} where one more seed would lie 19 times in 20 "
-            "(Student; wide, for so few seeds). Were the published network one more seed of ours, "
-            f"{(seeds - 1) / (seeds + 1):.0%} would lie between the lowest and the highest."
-        )
-
-
 def _flip_reason(view: ResultView, experiment: str) -> Iterator[str]:
     """Which gradients are counted, and with which weights."""
     where = {"experiment": experiment, "quantity": "sign flips", "method": "all"}
@@ -265,27 +189,12 @@ def _flip_reason(view: ResultView, experiment: str) -> Iterator[str]:
 
 
 def of_sgc(view: ResultView) -> Iterator[str]:
-    """The linear network: where the theory is exact, and how far the rest is off."""
+    """The linear network: where the theory is exact."""
     exact = view.find(experiment="sgc", level="layer", method="gradient", variant="")
     if exact:
         worst = max(abs(1 - one.mean) for one in exact)
         rounded = f" up to {worst:.0e}" if worst else ""
         yield f"Layerwise gradients and layerwise occlusion of the linear network are the same: the cosine is 1{rounded}."
-    known = [one for one in view.find(experiment="sgc", quantity="cosine") if one.published]
-    if known:
-        usual = [one for one in known if one.variant != WIDE]
-        off = [abs(one.difference) for one in usual]
-        yield (
-            "Published as SGC, trained as a GCN without activations. Differences to the published numbers over "
-            f"{counted(len(usual), 'cosine')} without the fitted start of the layerwise GNNExplainer: {max(off):.3f} at most, "
-            f"{fmean(off):.3f} in the mean."
-        )
-        fitted = [abs(one.difference) for one in known if one.variant == WIDE]
-        if fitted:
-            yield (
-                "Differences of the layerwise GNNExplainer of two layers and more, with the start that was fitted to "
-                f"{counted(len(fitted), 'number')}: {max(fitted):.3f} at most (see node classification)."
-            )
 
 
 def _mean(found: list[Compared]) -> float:

@@ -1,9 +1,10 @@
 """Writes the report of a run: two pages, their figures, and every row as a table for data frames.
 
-The report begins with how the numbers were made and how many agree, has a section for each experiment (`sections.py`), and
+The report begins with how the numbers were made, has a section for each experiment (`sections.py`), and
 ends with every number beside the published one.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 from edgewise.errors import missing_extra
 from edgewise.files import versions, write_whole
 from edgewise.text import counted, duration
+from edgewise_paper.authors_code.pages import DATA_FILE, write_pages
+from edgewise_paper.authors_code.summary import collect
 from edgewise_paper.comparison import ResultView
 from edgewise_paper.report.document import (
     Block,
@@ -20,11 +23,9 @@ from edgewise_paper.report.document import (
     Heading,
     Items,
     Paragraph,
-    TableBlock,
     as_markdown,
     as_page,
     full_table,
-    share,
 )
 from edgewise_paper.report.figures import draw_all
 from edgewise_paper.report.sections import SECTIONS, label
@@ -37,11 +38,15 @@ TITLE = "Explaining GNN Explanations with Edge Gradients: the paper's experiment
 def write_report(run: Reproduction) -> list[Path]:
     """Write `report.md`, `report.html`, `results.parquet` and `figures/` into the output folder of the run.
 
+    A run of the authors' code (`--published`) has pages of its own: `published.md`, `audit.md`, `published.json`.
+
     Returns:
         The paths of the three files.
     """
     view, out = ResultView(run), run.options.out
-    drawn = draw_all(view, out / "figures")
+    if any(experiment.published for experiment in run.experiments):
+        return _write_published(view.rows, out)
+    drawn = draw_all(view, out / "figures") | {path.stem for path in (out / "figures").glob("*.png")}
     report = Document()
     report.add(*(block for block in _blocks(view) if _is_there(block, drawn)))
     pages = {"report.md": as_markdown(report), "report.html": as_page(report, TITLE)}
@@ -49,6 +54,13 @@ def write_report(run: Reproduction) -> list[Path]:
         write_whole(out / name, lambda file, text=text: file.write(text.encode()))  # type: ignore[misc]
     write_table(view.rows, out / "results.parquet")
     return [*(out / name for name in pages), out / "results.parquet"]
+
+
+def _write_published(rows: list[Row], out: Path) -> list[Path]:
+    """Write what `--published` found: its numbers as JSON, and the two pages that are printed from them."""
+    summary = collect(rows)
+    summary.write(out / DATA_FILE)
+    return [out / DATA_FILE, *write_pages(summary, out)]
 
 
 def _is_there(block: Block, drawn: set[str]) -> bool:
@@ -63,6 +75,12 @@ def write_table(rows: list[Row], path: Path) -> None:
     names = list(columns[0]) if columns else []
     table = pyarrow.table({name: [line[name] for line in columns] for name in names})
     write_whole(path, lambda file: pyarrow.parquet.write_table(table, file))
+
+
+def read_table(path: Path) -> list[Row]:
+    """The rows that `write_table` wrote."""
+    lines = _pyarrow().parquet.read_table(path).to_pylist()
+    return [Row(**{**line, **{name: json.loads(line[name]) for name in ("settings", "versions")}}) for line in lines]
 
 
 def _pyarrow() -> Any:
@@ -80,13 +98,12 @@ def _blocks(view: ResultView) -> Iterator[Block]:
     run = view.run
     yield Heading(TITLE, 1)
     yield Paragraph(
-        "He, Rafiey, Mishne and Wang, KDD 2025. Our numbers stand beside the published ones. Where the authors' code differs "
-        "from the text, the result follows the text's definition; what the code does is a second number, named `code`, and "
-        "the one to compare."
+        "He, Rafiey, Mishne and Wang, KDD 2025: every experiment as the text defines it. Published numbers "
+        "stand beside ours and "
+        "are not judged here, because the authors' code makes them otherwise: what it does, and whether ours are the same "
+        "then, is printed by `edgewise reproduce --published`."
     )
     yield Items(list(_about(view)))
-    yield Heading("At a glance")
-    yield _glance(view)
     for experiment in run.experiments:
         if view.find(experiment=experiment.name):
             yield Heading(experiment.title)
@@ -117,18 +134,3 @@ def _about(view: ResultView) -> Iterator[str]:
     if run.unfinished:
         yield f"Without a result: {counted(run.unfinished, 'task')}. Run the same command again."
     yield from run.notes
-
-
-def _glance(view: ResultView) -> TableBlock:
-    """For each experiment, quantity and data set, how many of the published numbers agree or are in our range."""
-    rows = []
-    for experiment in view.run.experiments:
-        found = [one for one in view.find(experiment=experiment.name) if one.verdict]
-        for quantity in dict.fromkeys((one.quantity, one.level) for one in found):
-            some = [one for one in found if (one.quantity, one.level) == quantity]
-            for dataset in dict.fromkeys(one.dataset for one in some):
-                met, total = share(one for one in some if one.dataset == dataset)
-                rows.append(
-                    (experiment.title, dataset, " ".join(quantity).strip(), f"{met} of {total}", f"{met / total:.0%}")
-                )
-    return TableBlock(("experiment", "data", "quantity", "agrees or in our range", "share"), rows)

@@ -179,8 +179,8 @@ class Collated:
         """
         device = self.x.device
         nodes, edges = self.nodes[order], self.edges[order]
-        x = self.x[_ranges(self.nodes, order).to(device)]  # [N', d], N' nodes of the graphs in `order`
-        places = _ranges(self.edges, order).to(device)  # [E']
+        x = self.x[ranges(self.nodes, order).to(device)]  # [N', d], N' nodes of the graphs in `order`
+        places = ranges(self.edges, order).to(device)  # [E']
         graph = torch.arange(len(order)).repeat_interleave(nodes).to(device)  # [N']
         first = nodes.cumsum(0) - nodes  # [len(order)]: the first node of each graph
         shift = first.repeat_interleave(edges).to(device)  # [E']
@@ -197,10 +197,10 @@ class Collated:
             yield batch | extras, self.y[order[begin:end].to(device)]
 
 
-def _ranges(sizes: Tensor, order: Tensor) -> Tensor:
+def ranges(sizes: Tensor, order: Tensor) -> Tensor:
     """The places of the entries of graphs in a new order.
 
-    >>> _ranges(torch.tensor([2, 1, 3]), torch.tensor([2, 0]))      # graph 2 has the entries 3, 4, 5; graph 0 has 0, 1
+    >>> ranges(torch.tensor([2, 1, 3]), torch.tensor([2, 0]))      # graph 2 has the entries 3, 4, 5; graph 0 has 0, 1
     tensor([3, 4, 5, 0, 1])
     """
     first, chosen = sizes.cumsum(0) - sizes, sizes[order]
