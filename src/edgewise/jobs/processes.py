@@ -9,43 +9,24 @@ import os
 import signal
 import threading
 import time
-import traceback
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache, partial
 from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from edgewise.errors import EdgewiseError, ModelError, SettingError
+from edgewise.errors import ModelError, SettingError
+from edgewise.jobs.passage import Answer, Done, Passage, Task, answered
 from edgewise.jobs.plan import Shard
 
-Task = Callable[[Shard], dict[str, Any]]
-"""Does a shard and writes its file; what it gives is for the journal."""
-Done = Generator[tuple[Shard, dict[str, Any]], None, None]
-"""Shards whose files are there, each with what the journal should say."""
 _MOST_LOSSES = 3
 """So often may a shard lose its worker."""
 _WATCH = 0.2  # seconds between two looks whether the parent is alive
-
-
-class Passage(NamedTuple):
-    """How a task gets into a worker: `make` is called there."""
-
-    way: str
-    """`"fork"`: as it is in this process; `"spawn"`: in a fresh process, to which `make` goes as a message."""
-    make: Callable[[], Task]
-
-
-class _Answer(NamedTuple):
-    """What a worker says about a shard."""
-
-    told: dict[str, Any]
-    warned: list[tuple[str, type[Warning]]]
-    error: BaseException | None = None
 
 
 class _Worker:
@@ -67,10 +48,10 @@ class _Worker:
         with suppress(OSError):
             self.connection.send(shard)
 
-    def answer(self) -> _Answer | None:
+    def answer(self) -> Answer | None:
         """What became of the shard; None if the process died."""
         try:
-            found: _Answer = self.connection.recv()
+            found: Answer = self.connection.recv()
         except (EOFError, OSError):
             return None
         return found
@@ -88,6 +69,9 @@ class Processes:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
+
+    def check(self, remake: Callable[[], Any] | None) -> None:
+        """What cannot be made again is forked."""
 
     def run(self, shards: Sequence[Shard], task: Task, passage: Passage) -> Done:
         """Do every shard, each yielded with what the journal should say; at the end, however it comes, no worker is left."""
@@ -109,7 +93,7 @@ class Processes:
                         _refuse_more_losses(shard, losses[shard.name], code)
                         waiting.appendleft(shard)
                         continue
-                    told = _heard(answer)
+                    told = answer.heard()
                     if waiting:
                         worker.give(waiting.popleft())
                     else:
@@ -140,15 +124,6 @@ def _ready(workers: list[_Worker]) -> list[_Worker]:
     return [worker for worker in workers if worker.connection in connections]
 
 
-def _heard(answer: _Answer) -> dict[str, Any]:
-    """Pass on what a worker warned of, and its error, as if they had happened here."""
-    for text, kind in answer.warned:
-        warnings.warn(text, kind, stacklevel=2)
-    if answer.error is not None:
-        raise answer.error
-    return answer.told
-
-
 def _refuse_fork(passage: Passage) -> None:
     """Refuse where work cannot be forked."""
     if passage.way == "fork" and ("fork" not in get_all_start_methods() or torch.cuda.is_initialized()):
@@ -175,21 +150,11 @@ def _serve(connection: Connection, passage: Passage, parent: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(1)
-    task: Task | None = None
+    arrive = cache(partial(_arrived, passage))
     try:
         while True:
             shard = connection.recv()
-            with warnings.catch_warnings(record=True) as warned:
-                warnings.simplefilter("ignore")
-                warnings.simplefilter("default", UserWarning)
-                told, error = {}, None
-                try:
-                    task = task or _arrived(passage)
-                    told = task(shard)
-                except BaseException as caught:
-                    error = _portable(caught)
-            said = [(str(one.message), one.category) for one in warned]
-            connection.send(_Answer(told, said, error))
+            connection.send(answered(arrive, shard))
     except (EOFError, OSError):  # the parent is gone, or wants no more
         pass
 
@@ -211,11 +176,3 @@ def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_WATCH)
     os._exit(1)
-
-
-def _portable(error: BaseException) -> BaseException:
-    """An error that can go through a pipe, with the worker's traceback as a note: one of ours, or the text of another's."""
-    ours = isinstance(error, EdgewiseError) and type(error).__module__ == EdgewiseError.__module__
-    found = type(error)(str(error)) if ours else RuntimeError(f"{type(error).__name__}: {error}")
-    found.add_note("In a worker process:\n" + "".join(traceback.format_exception(error)))
-    return found
