@@ -1,6 +1,6 @@
 """DaskCluster: shards done by the workers of a Dask cluster, one that runs already or one of this machine.
 
-Model and graph go to each worker once, as a plugin that workers get when they join. A shard is a task; a few more than there
+Model and graph go to each worker once, as a plugin that workers get when they join. A shard is a task; some more than there
 are workers are under way, the rest waits here. If a worker dies, Dask gives its shard to another one; if a shard fails in a
 worker, it is tried in another one. If the scheduler is lost, the job ends with a sentence, and the same call goes on.
 Workers write the files of shards, so they must see the folder; only this process writes the journal.
@@ -26,6 +26,8 @@ _TRIES = 3
 """In so many workers is a shard tried that fails."""
 _ANSWER = 10.0
 """Seconds that a scheduler has to answer."""
+_AHEAD = 100
+"""So many shards, and two for each worker, are under way: short ones must not wait for messages."""
 _LOOK = 1.0  # seconds between two looks at the cluster
 _PATIENCE = 300.0
 """Seconds without any worker after which a job ends."""
@@ -114,7 +116,7 @@ class _Flow:
         try:
             while self.waiting or self.running:
                 self._look()
-                while self.waiting and len(self.running) < 2 * self.threads + 2:
+                while self.waiting and len(self.running) < 2 * self.threads + _AHEAD:
                     self._submit(self.waiting.popleft())
                 for shard, answer in self._ended():
                     if answer.error is not None and self._another(shard, answer):

@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from edgewise.arguments import one_of, whole_number
 from edgewise.errors import FileError, SettingError
+from edgewise.files import digest_of
 from edgewise.jobs.dask_cluster import DaskCluster
 from edgewise.jobs.job_folder import JobFolder, read_manifest
 from edgewise.jobs.passage import Done, Passage, Task
@@ -118,8 +119,9 @@ class ShardTask(Generic[Part]):
         start = perf_counter()
         part = self.work.compute(shard)
         seconds = round(perf_counter() - start, 3)
-        self.work.save(part, self.shards / (shard.name + self.work.ending), self.job)
-        return {"seconds": seconds, **self.work.describe(part)}
+        path = self.shards / (shard.name + self.work.ending)
+        self.work.save(part, path, self.job)
+        return {"seconds": seconds, "digest": digest_of(path), **self.work.describe(part)}
 
 
 def finished(
@@ -140,14 +142,25 @@ def finished(
 
 
 def run_shards(
+    folder: JobFolder, shards: Sequence[Shard], work: ShardWork[Part], job: str, engine: ShardEngine
+) -> Generator[tuple[Shard, Part], None, None]:
+    """Do the shards that are left, and keep each when it is done; what was written is read back, and that is what counts."""
+    with closing(done_shards(folder, shards, work, job, engine)) as done:
+        for shard in done:
+            part = work.load(folder.shards / (shard.name + work.ending), shard, job)
+            assert part is not None, f"{shard.name} was written and cannot be read back"
+            yield shard, part
+
+
+def done_shards(
     folder: JobFolder,
     shards: Sequence[Shard],
     work: ShardWork[Part],
     job: str,
     engine: ShardEngine,
     remake: Remake[Part] | None = None,
-) -> Generator[tuple[Shard, Part], None, None]:
-    """Do the shards that are left, and keep each when it is done; what was written is read back, and that is what counts."""
+) -> Generator[Shard, None, None]:
+    """Do the shards that are left; each is kept, with the digest that its writer found, and not read here."""
     task = ShardTask(folder.shards, work, job)
 
     def forked() -> Task:
@@ -159,11 +172,8 @@ def run_shards(
     passage = Passage("spawn", elsewhere, elsewhere) if spawns and elsewhere else Passage("fork", forked, elsewhere)
     with closing(engine.run(shards, task, passage)) as done:
         for shard, told in done:
-            name = shard.name + work.ending
-            folder.note(name, **told)
-            part = work.load(folder.shards / name, shard, job)
-            assert part is not None, f"{shard.name} was written and cannot be read back"
-            yield shard, part
+            folder.note(shard.name + work.ending, **told)
+            yield shard
 
 
 def _remade(shards: Path, make: Callable[[], ShardWork[Any]], job: str) -> Task:
