@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from edgewise.errors import EdgewiseError
 from edgewise.jobs.plan import Shard
 
-Task = Callable[[Shard], dict[str, Any]]
-"""Does a shard and writes its file; what it gives is for the journal."""
+Task = Callable[[Any], dict[str, Any]]
+"""Does a shard, or another piece of work, and writes its file; what it gives is for the journal."""
 Done = Generator[tuple[Shard, dict[str, Any]], None, None]
 """Shards whose files are there, each with what the journal should say."""
 
@@ -44,8 +44,8 @@ class Answer(NamedTuple):
         return self.told
 
 
-def answered(arrive: Callable[[], Task], shard: Shard) -> Answer:
-    """Do a shard in a worker; whatever happens becomes an answer. `arrive` gives the task.
+def answered(arrive: Callable[[], Task], piece: Any) -> Answer:
+    """Do a piece of work in a worker; whatever happens becomes an answer. `arrive` gives the task.
 
     >>> answered(lambda: lambda shard: {"seconds": len(shard)}, Shard("shard-00000", 0, 2))
     Answer(told={'seconds': 2}, warned=[], error=None)
@@ -56,7 +56,7 @@ def answered(arrive: Callable[[], Task], shard: Shard) -> Answer:
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", UserWarning)
         try:
-            told = arrive()(shard)
+            told = arrive()(piece)
         except BaseException as caught:
             error = _portable(caught)
     return Answer(told, [(str(one.message), one.category) for one in warned], error)
