@@ -38,8 +38,8 @@ GROUPS = {
     "For people": ("write_page", "molecule"),
     "Trust": ("check", "compare", "Comparison"),
     "Methods and other tools": ("methods", "register_method", "from_pyg", "EdgewiseExplainer", "heal"),
-    "Errors and warnings": ("EdgewiseError", "InputError", "ModelError", "SettingError", "FileError", "MissingExtraError",
-                            "StaleQuestionError", "IncompleteWarning", "LocalityWarning", "OutputWarning"),
+    "Errors and warnings": ("EdgewiseError", "InputError", "ModelError", "SettingError", "FileError", "ClusterError",
+                            "MissingExtraError", "StaleQuestionError", "IncompleteWarning", "LocalityWarning", "OutputWarning"),
 }  # fmt: skip
 """The public names, in the order in which a reader needs them; names that are missing here come last."""
 

@@ -52,6 +52,7 @@ _WHERE = {
     "ModelError": "edgewise.errors",
     "SettingError": "edgewise.errors",
     "FileError": "edgewise.errors",
+    "ClusterError": "edgewise.errors",
     "MissingExtraError": "edgewise.errors",
     "StaleQuestionError": "edgewise.errors",
     "IncompleteWarning": "edgewise.errors",
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from edgewise.api.walk_relevance import walk_relevance as walk_relevance
     from edgewise.api.walks import walks as walks
     from edgewise.api.write_page import write_page as write_page
+    from edgewise.errors import ClusterError as ClusterError
     from edgewise.errors import EdgewiseError as EdgewiseError
     from edgewise.errors import FileError as FileError
     from edgewise.errors import IncompleteWarning as IncompleteWarning

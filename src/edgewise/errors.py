@@ -25,6 +25,10 @@ class FileError(EdgewiseError):
     """A file that cannot be read or written as an explanation."""
 
 
+class ClusterError(EdgewiseError, RuntimeError):
+    """A cluster that does not answer, is lost, or cannot take the work; the same call goes on from what is finished."""
+
+
 class MissingExtraError(EdgewiseError, ImportError):
     """An optional dependency is not installed; the text names the extra."""
 

@@ -1,17 +1,21 @@
-"""Runs experiments: tasks that are done are skipped, the others go to worker processes, longest first.
+"""Runs experiments: tasks that are done are skipped, the others go to worker processes of jobs, longest first.
 
 `reproduce` is the front door; it returns a `Reproduction`, which `report.write` turns into pages. The same call again does
 only what is missing.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 
+from edgewise.jobs.passage import Passage
 from edgewise.jobs.signals import terminable
+from edgewise.jobs.worker_pool import WorkerPool
 from edgewise_paper.registry import Experiment, choose
 from edgewise_paper.store import Store
 from edgewise_paper.task import PaperOptions, Task, TaskOutcome
-from edgewise_paper.workers import TaskReport, Worker, end, first_ready
+from edgewise_paper.workers import PATIENCE, TaskReport, paper_work, report_of
 
 
 @dataclass(frozen=True)
@@ -114,30 +118,23 @@ class _Schedule:
         self._tell("planned", "")
         if not self.waiting:
             return []
-        workers: list[Worker] = []
+        pool = WorkerPool[Task](
+            Passage("spawn", partial(paper_work, self.options)), self.options.workers, patience=PATIENCE
+        )
         try:
-            with terminable():
-                for _ in range(min(self.options.workers, len(self.waiting))):
-                    workers.append(Worker(self.options))
-                self._work(workers)
+            with terminable(), closing(pool.answers(self._begun)) as answers:
+                for task, answer in answers:
+                    self._finish(report_of(task, answer))
         except KeyboardInterrupt:
             raise ReproductionStopped from None
-        finally:
-            end(workers)
         return self.problems
 
-    def _work(self, workers: list[Worker]) -> None:
-        """Keep every worker busy until no task is open; a worker that died is replaced."""
-        while self.open:
-            for worker in workers:
-                if worker.task is None and (task := self._next()) is not None:
-                    worker.give(task)
-                    self._tell("started", task.title)
-            place = workers.index(first_ready(workers))
-            report = workers[place].report()
-            if not workers[place].process.is_alive():
-                workers[place] = Worker(self.options)
-            self._finish(report)
+    def _begun(self) -> Task | None:
+        """The next task, told as started; None if there is none now."""
+        task = self._next()
+        if task is not None:
+            self._tell("started", task.title)
+        return task
 
     def _next(self) -> Task | None:
         """The longest task that waits for no other; None if all of them do."""

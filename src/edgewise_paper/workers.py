@@ -1,7 +1,7 @@
-"""Worker processes: one thread each, tasks go in, reports come out; a worker writes its results to the store itself.
+"""What worker processes do with tasks: tasks go in, reports come out; a worker writes its results to the store itself.
 
-A stop is polite: a signal asks, and the work answers at its next safe place (`Stopped`), after a training has written down
-how far it is.
+The processes are those of jobs (`edgewise.jobs.worker_pool`). A stop is polite: a signal asks, and the work answers at its
+next safe place (`Stopped`), after a training has written down how far it is.
 """
 
 import os
@@ -9,17 +9,16 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any
 
+from edgewise.jobs.passage import Answer
+from edgewise.jobs.worker_pool import LostWorkerError
 from edgewise_paper.registry import find
 from edgewise_paper.task import PaperOptions, Task
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 PATIENCE = 10.0  # seconds between asking a worker to stop and ending it
 
 
@@ -50,80 +49,25 @@ def work(task: Task, context: Any) -> TaskReport:
         return TaskReport(task, time.monotonic() - start, traceback.format_exc())
 
 
-class Worker:
-    """A process and the connection to it: `give` it a task, wait with `first_ready`, read the `report`.
-
-    The process is spawned, not forked, with one thread for each numerical library; it keeps its data sets between tasks.
-    """
-
-    def __init__(self, options: PaperOptions) -> None:
-        spawn = get_context("spawn")
-        self.connection, other = spawn.Pipe()
-        self.process = spawn.Process(target=_serve, args=(other, options), daemon=True)
-        self.task: Task | None = None
-        before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-        os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))  # read when the child imports its libraries
-        try:
-            self.process.start()
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
-        other.close()  # so that the end of the child is noticed here
-
-    def give(self, task: Task) -> None:
-        """Start a task."""
-        self.task = task
-        self.connection.send(task)
-
-    def report(self) -> TaskReport:
-        """The report of the task, waited for; a process that died counts as a problem of its task."""
-        assert self.task is not None
-        task, self.task = self.task, None
-        try:
-            found: TaskReport = self.connection.recv()
-            return found
-        except (EOFError, OSError):
-            self.process.join(PATIENCE)
-            return TaskReport(task, 0.0, f"Its worker process ended unexpectedly (exit code {self.process.exitcode}).")
-
-
-def _serve(connection: Connection, options: PaperOptions) -> None:
-    """The main function of a worker process: tasks come in, reports go out, until the other end closes."""
+def paper_work(options: PaperOptions) -> Callable[[Task], dict[str, Any]]:
+    """What a worker process does with a task; its data sets stay between tasks. A stop is asked for by SIGTERM."""
     listen_for_stop()
-    import torch
-
     from edgewise_paper.context import Context
 
-    torch.set_num_threads(1)
     context = Context(options)
-    try:
-        while not stop_was_asked():
-            connection.send(work(connection.recv(), context))
-    except (EOFError, OSError):  # the process that started this one is gone
-        pass
+
+    def reported(task: Task) -> dict[str, Any]:
+        report = work(task, context)
+        return {"seconds": report.seconds, "problem": report.problem}
+
+    return reported
 
 
-def first_ready(workers: Iterable[Worker]) -> Worker:
-    """Wait for the first busy worker that has a report, or has died."""
-    busy = {worker.connection: worker for worker in workers if worker.task is not None}
-    ready = wait(list(busy))[0]
-    assert isinstance(ready, Connection)
-    return busy[ready]
-
-
-def end(workers: Iterable[Worker]) -> None:
-    """Ask all workers to stop (a training writes down how far it is), and end those that do not within `PATIENCE`."""
-    everyone = list(workers)
-    for worker in everyone:
-        worker.process.terminate()
-        if worker.task is None:
-            worker.connection.close()
-    deadline = time.monotonic() + PATIENCE
-    for worker in everyone:
-        worker.process.join(max(deadline - time.monotonic(), 0.1))
-        if worker.process.is_alive():
-            worker.process.kill()
-            worker.process.join()
+def report_of(task: Task, answer: Answer) -> TaskReport:
+    """What a worker said about a task; one that died, or could not begin, is a problem of its task."""
+    if isinstance(answer.error, LostWorkerError):
+        return TaskReport(task, 0.0, f"Its worker process ended unexpectedly ({answer.error}).")
+    return TaskReport(task, **answer.told) if answer.error is None else TaskReport(task, 0.0, str(answer.error))
 
 
 # --- Asking the work of a process to stop ------------------------------------------------------------------------------

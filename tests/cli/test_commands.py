@@ -24,6 +24,7 @@ COMMANDS = (
     "check",
     "ask",
     "job",
+    "page",
     "methods",
     "leaderboard",
     "demo",

@@ -147,11 +147,11 @@ def test_a_disk_that_is_full_between_result_and_manifest_leaves_what_the_same_co
 
 @pytest.mark.parametrize("moment", ["write_whole", "digest_of", "add"])
 def test_a_stop_right_after_a_step_of_the_first_shard_loses_nothing(monkeypatch, moment, tmp_path):
-    from edgewise.jobs import job_folder
+    from edgewise.jobs import shard_run
     from edgewise.jobs.journal import Journal
     from edgewise.results import storage
 
-    owner = {"write_whole": storage, "digest_of": job_folder, "add": Journal}[moment]
+    owner = {"write_whole": storage, "digest_of": shard_run, "add": Journal}[moment]
     function = getattr(owner, moment)
 
     def stopping(*arguments, **options):

@@ -70,9 +70,9 @@ def test_classes_given_for_each_target_go_with_their_targets():
 def test_an_interrupted_job_goes_on_to_the_same_bytes(monkeypatch):
     model, data = network(), ring()
     ew.jobs.run(model, data, out="whole", seed=3, method="shapley", samples=4)
-    from edgewise.jobs import front_door
+    from edgewise.jobs import live_question
 
-    explain, calls = front_door.explain, []
+    explain, calls = live_question.explain, []
 
     def interrupting(*arguments, **options):
         calls.append(arguments[2])
@@ -80,7 +80,7 @@ def test_an_interrupted_job_goes_on_to_the_same_bytes(monkeypatch):
             raise KeyboardInterrupt
         return explain(*arguments, **options)
 
-    monkeypatch.setattr(front_door, "explain", interrupting)
+    monkeypatch.setattr(live_question, "explain", interrupting)
     with pytest.raises(KeyboardInterrupt):
         ew.jobs.run(model, data, out="job", seed=3, method="shapley", samples=4)
     part = ew.jobs.open("job")
@@ -131,9 +131,9 @@ def test_an_altered_shard_is_refused_by_readers_and_computed_again_by_the_job():
 
 
 def test_a_target_that_fails_fails_alone_and_can_be_tried_again(monkeypatch):
-    from edgewise.jobs import front_door
+    from edgewise.jobs import live_question
 
-    model, data, explain, calls = network(), ring(), front_door.explain, []
+    model, data, explain, calls = network(), ring(), live_question.explain, []
 
     def failing(model, data, index, **options):
         calls.append(index)
@@ -142,7 +142,7 @@ def test_a_target_that_fails_fails_alone_and_can_be_tried_again(monkeypatch):
         return explain(model, data, index, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(front_door, "explain", failing)
+        patch.setattr(live_question, "explain", failing)
         job = ew.jobs.run(model, data, out="job")
         assert job.failed == dict.fromkeys([7, 11], "ModelError: The model gave NaN.")
         assert (job.status.done, job.status.failed) == (12, 2)
@@ -200,12 +200,12 @@ def test_a_model_that_fails_on_every_target_is_refused_before_the_job_begins():
 
 
 def test_a_shard_that_fails_as_a_whole_beside_others_that_fail_ends_the_job(monkeypatch):
-    from edgewise.jobs import front_door
+    from edgewise.jobs import live_question
 
     def failing(*_, **__):
         raise ew.ModelError("The model is tired.")
 
-    monkeypatch.setattr(front_door, "explain", failing)
+    monkeypatch.setattr(live_question, "explain", failing)
     with pytest.raises(ew.ModelError, match=r"fails on a whole shard, .* first one: ModelError: The model is tired"):
         ew.jobs.run(network(), ring(), out="job")
 

@@ -39,16 +39,16 @@ def lines(folder):
 
 def in_a_worker(monkeypatch, act):
     """Call `act(targets)` in the worker before every piece of work; forked workers have it too."""
-    from edgewise.jobs import front_door
+    from edgewise.jobs import live_question
 
-    explain, parent = front_door.explain, os.getpid()
+    explain, parent = live_question.explain, os.getpid()
 
     def acting(model, data, index, **options):
         assert os.getpid() != parent
         act(index)
         return explain(model, data, index, **options)
 
-    monkeypatch.setattr(front_door, "explain", acting)
+    monkeypatch.setattr(live_question, "explain", acting)
 
 
 @pytest.mark.parametrize("method", ["gradient", "shapley"])

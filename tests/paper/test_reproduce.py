@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from command_line import read_until, running
 from edgewise.cli.app import app
+from edgewise.jobs.passage import Answer
 from edgewise_paper import node_classification, runner
 from edgewise_paper.context import Context
 from edgewise_paper.node_classification import parts_on_nodes
@@ -77,27 +78,24 @@ def test_the_version_is_printed():
 
 
 class Inline:
-    """A worker that works at once, in this process."""
+    """A pool that works at once, in this process."""
 
-    def __init__(self, options):
-        self.context, self.task, self.process = Context(options), None, self
+    def __init__(self, passage, workers, patience):
+        (options,) = passage.make.args
+        self.context = Context(options)
 
-    def is_alive(self):
-        return True
+    def __class_getitem__(cls, _):
+        return cls
 
-    def give(self, task):
-        self.task = task
-
-    def report(self):
-        task, self.task = self.task, None
-        return work(task, self.context)
+    def answers(self, take):
+        while (task := take()) is not None:
+            report = work(task, self.context)
+            yield task, Answer({"seconds": report.seconds, "problem": report.problem}, [])
 
 
 @pytest.fixture
 def inline(monkeypatch):
-    monkeypatch.setattr(runner, "Worker", Inline)
-    monkeypatch.setattr(runner, "end", lambda _: None)
-    monkeypatch.setattr(runner, "first_ready", lambda workers: next(worker for worker in workers if worker.task))
+    monkeypatch.setattr(runner, "WorkerPool", Inline)
 
 
 def test_theorems_run_from_the_command_line_and_every_one_is_as_claimed(tmp_path, inline):
@@ -113,7 +111,7 @@ def test_a_second_run_computes_nothing_and_fresh_rows_are_those_that_were_kept(t
     _, tasks, _ = plan(["theorems"], options)
     first = reproduce(["theorems"], options)
     events = []
-    monkeypatch.setattr(runner, "Worker", None)  # no worker may be started
+    monkeypatch.setattr(runner, "WorkerPool", None)  # no worker may be started
     again = reproduce(["theorems"], options, events.append)
     assert numbers(first.outcomes) == numbers(again.outcomes)
     assert [event.kind for event in events] == ["planned"]

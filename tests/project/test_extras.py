@@ -15,6 +15,7 @@ PACKAGES = {
     "table": ("pyarrow", "pandas"),
     "chem": ("rdkit",),
     "peers": ("captum",),
+    "dask": ("distributed", "dask"),
 }
 ALWAYS = {"jinja2", "networkx"}  # torch needs them
 NEEDED = {"page": {"pandas"}, "chem": {"pandas"}, "peers": {"matplotlib"}}  # the packages of an extra need them
@@ -49,6 +50,7 @@ USES = {
     "chem": "import rdkit.Chem\nfrom torch_geometric.utils import from_smiles\nassert ew.molecule",
     "peers": "from torch_geometric.explain import CaptumExplainer\new.explain(model, data, 2, "
     "method=ew.from_pyg(CaptumExplainer('Saliency')))",
+    "dask": "from edgewise.jobs.dask_worker import packed\nassert packed(dict)",
 }
 
 

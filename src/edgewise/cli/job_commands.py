@@ -30,17 +30,25 @@ edgewise job status job
 
 edgewise job resume job --engine processes --workers 2
 
+edgewise job resume job --engine dask --scheduler tcp://10.0.0.1:8786
+
 Exit codes: 0 done, 1 bad input, 2 wrong usage, 130 Ctrl-C or SIGTERM (resume goes on from what is finished)."""
 
 job_app = typer.Typer(no_args_is_help=True, help="Explain many targets into a folder, interrupted and resumed at will.")
+_Where = tuple[str, int | None, str | None]
 _OWN = ("method", "level", "top", "settings")
 
 Folder = Annotated[Path, typer.Argument(help="The folder of the job.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, everything else on stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-Engine = Annotated[str, typer.Option(help="Where shards are done: here, or by processes of this machine.")]
+Engine = Annotated[
+    str, typer.Option(help="Where shards are done: here, by processes of this machine, or by a dask cluster.")
+]
 Workers = Annotated[int | None, typer.Option(help="How many processes; without it, one for each core.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Of dask: the address of a cluster that runs, tcp://…; without it, one is made here.")
+]
 
 
 @job_app.command(name="run", cls=PairsCommand, epilog=JOB_EPILOG)
@@ -63,10 +71,11 @@ def job_run(
     ] = None,
     engine: Engine = "here",
     workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Explain many targets into a folder, shard by shard; the same command, or `edgewise job resume`, goes on."""
     how = {"method": method, "level": level, "top": top, "settings": named_values(set_, "--set")}
-    _work(asked, out, how, (engine, workers), retry=False)
+    _work(asked, out, how, (engine, workers, scheduler), retry=False)
 
 
 @job_app.command(name="status")
@@ -85,13 +94,14 @@ def job_resume(
     folder: Folder,
     engine: Engine = "here",
     workers: Workers = None,
+    scheduler: Scheduler = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Go on with a job that was stopped."""
     with guarded(debug=debug):
-        _again(folder, {"json": json, "quiet": quiet, "debug": debug}, (engine, workers), retry=False)
+        _again(folder, {"json": json, "quiet": quiet, "debug": debug}, (engine, workers, scheduler), retry=False)
 
 
 @job_app.command(name="retry")
@@ -100,16 +110,17 @@ def job_retry(
     folder: Folder,
     engine: Engine = "here",
     workers: Workers = None,
+    scheduler: Scheduler = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Try again what failed, and go on with what is left."""
     with guarded(debug=debug):
-        _again(folder, {"json": json, "quiet": quiet, "debug": debug}, (engine, workers), retry=True)
+        _again(folder, {"json": json, "quiet": quiet, "debug": debug}, (engine, workers, scheduler), retry=True)
 
 
-def _again(folder: Path, report: dict[str, Any], where: tuple[str, int | None], *, retry: bool) -> None:
+def _again(folder: Path, report: dict[str, Any], where: _Where, *, retry: bool) -> None:
     """Ask the question of a folder again."""
     from edgewise.jobs.job_folder import read_manifest
 
@@ -132,8 +143,8 @@ def _again(folder: Path, report: dict[str, Any], where: tuple[str, int | None], 
     _work(again, folder, how, where, retry=retry)
 
 
-def _work(asked: CommonOptions, out: Path, how: dict[str, Any], where: tuple[str, int | None], *, retry: bool) -> None:
-    """Read everything, do what is left, and say how far it is; `where` are the engine and its workers."""
+def _work(asked: CommonOptions, out: Path, how: dict[str, Any], where: _Where, *, retry: bool) -> None:
+    """Read everything, do what is left, and say how far it is; `where` are the engine, its workers and their scheduler."""
     import edgewise as ew
     from edgewise.cli.job_work import job_question
     from edgewise.jobs.explanation_job import work_off

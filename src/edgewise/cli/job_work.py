@@ -5,8 +5,11 @@ hashes must be those that the command has seen.
 """
 
 import os
+import socket
 from collections.abc import Callable, Mapping
+from contextlib import chdir
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import edgewise as ew
@@ -16,9 +19,11 @@ from edgewise.cli.options import CommonOptions, import_plugins, story_of
 from edgewise.cli.read.cli_question import CliQuestion, read_question
 from edgewise.cli.terminal import Voice
 from edgewise.errors import FileError
-from edgewise.files import versions
+from edgewise.files import is_folder, versions
 from edgewise.jobs.explanation_job import JobQuestion, TolerantWork
+from edgewise.jobs.gpu_claim import on_own_gpu
 from edgewise.jobs.plan import costs_of
+from edgewise.jobs.shard_run import Remake
 
 
 def job_question(asked: CommonOptions, how: Mapping[str, Any], voice: Voice) -> JobQuestion:
@@ -41,19 +46,26 @@ def job_question(asked: CommonOptions, how: Mapping[str, Any], voice: Voice) -> 
         level=how["level"],
         explain=_explaining(question, method, how),
         more={"cwd": os.getcwd()},
-        remake=None if chooses else partial(job_work, asked, how, hashes),
+        remake=None if chooses else Remake(partial(job_work, asked, how, hashes, os.getcwd()), from_files=True),
     )
 
 
-def job_work(asked: CommonOptions, how: Mapping[str, Any], hashes: Mapping[str, str | None]) -> TolerantWork:
-    """The work of a job in a fresh process, from the same files."""
-    import_plugins(asked)
-    question = read_question(asked, Voice(quiet=True))
+def job_work(
+    asked: CommonOptions, how: Mapping[str, Any], hashes: Mapping[str, str | None], folder: str
+) -> TolerantWork:
+    """The work of a job in a fresh process, perhaps on another machine: from the same files, named as seen from `folder`."""
+    if not is_folder(Path(folder)):
+        raise FileError(
+            f"{socket.gethostname()} does not see {folder}, whose files the job names. Use one that all workers share."
+        )
+    with chdir(folder):
+        import_plugins(asked)
+        question = read_question(asked, Voice(quiet=True))
     if dict(question.hashes) != hashes:
         changed = ", ".join(name for name, found in question.hashes.items() if found != hashes.get(name))
         raise FileError(f"The files of the job have changed while it runs ({changed}). Begin it again in a new folder.")
     method = find_method(how["method"], how["level"])
-    explain = _explaining(question, method, how)
+    explain = on_own_gpu(_explaining(question, method, how), asked.device)
     return TolerantWork(explain, question.stored_index, method.name, how["level"], ".parquet")
 
 

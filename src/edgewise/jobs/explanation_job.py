@@ -21,7 +21,7 @@ from edgewise.jobs.digests import digest_of_index
 from edgewise.jobs.explanation_work import ExplanationWork
 from edgewise.jobs.job_folder import JobFolder, differences, key_of, refuse_other_folder
 from edgewise.jobs.plan import Shard, plan, spread
-from edgewise.jobs.shard_run import ShardEngine, finished, run_shards
+from edgewise.jobs.shard_run import Remake, ShardEngine, done_shards, finished
 from edgewise.random_numbers import one_thread
 from edgewise.results.concatenation import joined
 from edgewise.results.explanation import Settings
@@ -50,8 +50,8 @@ class JobQuestion:
     """Explains some of the targets."""
     more: Mapping[str, Any] = field(default_factory=dict)
     """What the manifest also says, which may differ when the job goes on."""
-    remake: Callable[[], "TolerantWork"] | None = None
-    """Makes the work again in a fresh process; None: it gets into other processes by fork."""
+    remake: Remake[ExplanationSet] | None = None
+    """Makes the work again in a fresh process; None: it gets into other processes by fork alone."""
 
 
 def work_off(
@@ -64,6 +64,7 @@ def work_off(
     """
     pyarrow()  # shards are tables
     refuse_other_folder(out)
+    engine.check(None if asked.remake is None else asked.remake.make)
     with JobFolder(out) as folder:
         identity = {**asked.identity, "index": digest_of_index(asked.index)}
         found = folder.manifest
@@ -102,8 +103,8 @@ def _work(
     count = sum(len(shard) for shard in shards if shard.name in done)
     tell(count, len(asked.index))
     left = [one for one in shards if one.name not in done]
-    with closing(run_shards(folder, left, work, key, engine, asked.remake)) as doing:
-        for shard, _ in doing:
+    with closing(done_shards(folder, left, work, key, engine, asked.remake)) as doing:
+        for shard in doing:
             count += len(shard)
             tell(count, len(asked.index))
     known = folder.known()

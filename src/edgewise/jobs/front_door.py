@@ -1,6 +1,7 @@
 """`ew.jobs.run`: explanations of many targets into a folder, interrupted and resumed at will."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,7 @@ from torch_geometric.data import Data, HeteroData
 
 from edgewise.algorithms.method_settings import read_settings
 from edgewise.algorithms.registry import Method, find_method
-from edgewise.api.explain import chosen_method, explain
-from edgewise.arrays import plain_index
+from edgewise.api.explain import chosen_method
 from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.files import versions
@@ -19,12 +19,12 @@ from edgewise.jobs.digests import digest_of_index, digest_of_model, digest_of_te
 from edgewise.jobs.explanation_job import JobQuestion, work_off
 from edgewise.jobs.job import Job, open_job
 from edgewise.jobs.job_folder import refuse_other_folder
+from edgewise.jobs.live_question import LiveQuestion, live_work
 from edgewise.jobs.plan import costs_of
-from edgewise.jobs.posed_targets import classes_of, is_each, posed_targets
-from edgewise.jobs.shard_run import engine_named
+from edgewise.jobs.posed_targets import is_each, posed_targets
+from edgewise.jobs.shard_run import Remake, engine_named
 from edgewise.progress import progress_bar
 from edgewise.results.container import as_jsonable
-from edgewise.results.explanation_set import ExplanationSet
 
 
 @checked
@@ -38,6 +38,7 @@ def run(
     level: str = "input",
     engine: str = "here",
     workers: int | None = None,
+    scheduler: str | None = None,
     target: Any = None,
     task: str = "node",
     mode: str | None = None,
@@ -67,9 +68,10 @@ def run(
         out: The folder; it is made if it is not there.
         method: A name of `ew.methods()`.
         level: `"input"` or `"layer"`.
-        engine: Where shards are done: `"here"`, in this process, or by `"processes"` of this machine. Shards have the same
-            bytes with both, so a job may go on with the other one.
+        engine: Where shards are done: `"here"`, in this process, by `"processes"` of this machine, or by a `"dask"` cluster.
+            Shards have the same bytes with all of them, so a job may go on with another one.
         workers: How many processes; `None` means one for each core.
+        scheduler: The address of a Dask scheduler, `"tcp://…"`; `None` makes a cluster of `workers` on this machine.
         target: The class, one or one for each index.
         task: `"node"`, `"graph"` or `"link"`.
         mode: How the output is read.
@@ -97,7 +99,7 @@ def run(
     ...     len(job), job[1].scores
     (2, tensor([6., 6.]))
     """
-    folder, shards_go_to = Path(out), engine_named(engine, workers)
+    folder, shards_go_to = Path(out), engine_named(engine, workers, scheduler)
     refuse_other_folder(folder)
     own = read_settings(find_method(method, level), settings)
     asked: dict[str, Any] = {
@@ -122,16 +124,10 @@ def run(
         "versions": versions(),
     }
 
-    def explain_some(positions: slice) -> ExplanationSet:
-        some: Any = plain_index(targets[positions])
-        some = types.asked(some) if types is not None and types.explained else some
-        classes = classes_of(target, positions, len(targets))
-        found = explain(model, data, some, target=classes, **asked, **how, **sizes)
-        assert isinstance(found, ExplanationSet)
-        return found
-
-    costs = costs_of(data, targets, task)
-    question = JobQuestion(identity, targets, costs, find_method(method, level).name, level, explain_some)
+    live = LiveQuestion(model, data, targets, target, types, {**asked, **how, **sizes})
+    name = find_method(method, level).name
+    remake = Remake(partial(live_work, live, name, level, identity["hashes"]["model"]), from_files=False)
+    question = JobQuestion(identity, targets, costs_of(data, targets, task), name, level, live.explain, remake=remake)
     with progress_bar(progress, len(targets), f"{question.method} ({level})") as advance:
         work_off(folder, question, shards_go_to, _counting(advance), retry=retry)
     return open_job(folder)

@@ -178,6 +178,44 @@ class Job:
             frames.append(frame if columns is None else frame[list(columns)])
         return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=columns)
 
+    @checked
+    def page(
+        self,
+        path: str | Path,
+        *,
+        other: "Job | str | Path | None" = None,
+        first: int = 30,
+        class_names: Any = None,
+        node_names: Any = None,
+        labels: Any = None,
+        title: str | None = None,
+    ) -> Path:
+        """Write one HTML file about the whole job, as far as it is done; it needs no network and no script.
+
+        It counts classes, shows how completeness and the size of explanations are distributed and which edges and nodes explain
+        most targets, and lists the targets to look at first, each with its explanation.
+
+        Args:
+            path: The name of the file, such as `"job.html"`.
+            other: Another job about the same targets, at the same level: where the two disagree is where to look first.
+            first: How many targets to look at first are shown with their explanations.
+            class_names: A name for every class, or `{class: name}`.
+            node_names: `{node: text}` or a text for every node; of a typed graph by node type.
+            labels: The label of every node, or for a graph task of every graph: where the model predicts another class is
+                where to look, too. Only for jobs that explain the predicted class.
+            title: The heading.
+
+        >>> import tempfile
+        >>> from edgewise.examples import path_model
+        >>> from edgewise.jobs import run
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run(*path_model(gains=[2.0, 3.0]), out=f"{folder}/job").page(f"{folder}/job.html").name
+        'job.html'
+        """
+        from edgewise.jobs.summary.job_summary import write_job_page
+
+        return write_job_page(self, Path(path), other, first, class_names, node_names, labels, title)
+
     def __repr__(self) -> str:
         return f"Job({str(self.path)!r}, {self.method}, {self.level} level: {self.status})"
 

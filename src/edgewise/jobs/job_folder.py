@@ -110,9 +110,9 @@ class JobFolder:
         write(path)
         self.note(name, **more)
 
-    def note(self, name: str, **more: Any) -> None:
-        """Write down that the file of a shard is finished: it is on the disk."""
-        self.journal.add(file=name, digest=digest_of(self.shards / name), **more)
+    def note(self, name: str, digest: str | None = None, **more: Any) -> None:
+        """Write down that the file of a shard is finished: it is on the disk. Who wrote it may know its digest."""
+        self.journal.add(file=name, digest=digest or digest_of(self.shards / name), **more)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

@@ -104,22 +104,22 @@ def page_html(title: str, data: dict[str, Any], settings: Iterable[tuple[str, st
     """
     parts = {
         "title": escape(title),
-        "style": _file("page.css"),
+        "style": static_file("page.css"),
         "bokeh": _safe(inline_script()),
         "data": as_script(data),
         "figures": as_script(figure_items(len(data["methods"]))),
-        "script": "\n".join(_file(f"{name}.js") for name in SCRIPTS),
+        "script": "\n".join(static_file(f"{name}.js") for name in SCRIPTS),
         "check": _check(found),
         "settings": _settings(settings),
     }
-    page = _file("page.html")
+    page = static_file("page.html")
     for name, text in parts.items():
         before, after = page.split(f"<!-- {name} -->")
         page = before + text + after
     return page
 
 
-def _file(name: str) -> str:
+def static_file(name: str) -> str:
     """The text of a file in `static/`."""
     return files("edgewise.report.page").joinpath("static", name).read_text(encoding="utf-8")
 

@@ -1,0 +1,132 @@
+"""The engines of jobs: what more workers give, what Dask costs beside plain processes, and what its scheduler takes for a task.
+
+    python -m benchmarks.job_engines empty --workers 4 --tasks 100000     # tasks that do nothing and write nothing
+    taskset -c 0,1 python -m benchmarks.job_engines run --engine dask --workers 4 --targets 40000
+
+One JSON line each. `run` is a GCN 3×64, layer gradients, top 50, on a generated graph in which every node reads ten near it.
+`work` is the time without the start of the workers: from when the first shard was begun until the last was done.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+NEAR, FEATURES, WIDTH, CLASSES = 10, 64, 64, 8
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("empty", "run"))
+    parser.add_argument("--engine", default="dask", choices=("here", "processes", "dask"))
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--tasks", type=int, default=100_000)
+    parser.add_argument("--targets", type=int, default=40_000)
+    parser.add_argument("--steps", type=int, default=0, help="integrated gradients of so many steps, not gradients")
+    parser.add_argument("--shard", type=int, default=256, help="targets in a shard")
+    asked = parser.parse_args()
+    measured = empty(asked) if asked.what == "empty" else run(asked)
+    load = [round(one, 1) for one in os.getloadavg()]
+    cores = len(os.sched_getaffinity(0))
+    print(json.dumps({**vars(asked), **measured, "cores": cores, "load": load}), flush=True)
+
+
+class Clock:
+    """An engine that notes when each shard was done."""
+
+    def __init__(self, engine) -> None:
+        self.engine, self.done, self.begun = engine, [], 0.0
+
+    def check(self, remake) -> None:
+        self.engine.check(remake)
+
+    def run(self, shards, task, passage):
+        self.begun = time.perf_counter()
+        for shard, told in self.engine.run(shards, task, passage):
+            self.done.append((time.perf_counter(), told.get("seconds", 0.0)))
+            yield shard, told
+
+    def seconds(self) -> dict[str, float]:
+        """The whole time, and the time without the start: the first shard that was done had begun its seconds before."""
+        first = min(at - spent for at, spent in self.done[:8])
+        last = self.done[-1][0]
+        return {
+            "whole": round(last - self.begun, 1),
+            "work": round(last - first, 1),
+            "computing": round(sum(spent for _, spent in self.done), 1),
+        }
+
+
+def nothing(shard) -> dict:
+    return {}
+
+
+def makes_nothing():
+    return nothing
+
+
+def empty(asked) -> dict:
+    from edgewise.jobs.passage import Passage
+    from edgewise.jobs.plan import Shard
+    from edgewise.jobs.shard_run import engine_named
+
+    clock = Clock(engine_named(asked.engine, asked.workers if asked.engine != "here" else None))
+    shards = [Shard(f"shard-{number:06d}", number, number + 1) for number in range(asked.tasks)]
+    count = sum(1 for _ in clock.run(shards, nothing, Passage("spawn", makes_nothing, makes_nothing)))
+    assert count == asked.tasks
+    spent = clock.done[-1][0] - clock.done[asked.tasks // 10][0]
+    tasks = asked.tasks - asked.tasks // 10 - 1
+    return {"tasks a second": round(tasks / spent), "microseconds a task": round(1e6 * spent / tasks, 1)}
+
+
+def question(targets: int):
+    """A model and a graph: every node reads ten that are near it, so that a shard sees a small part of the graph."""
+    import torch
+    from torch_geometric.data import Data
+    from torch_geometric.nn import GCN
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    receiver = torch.arange(targets).repeat_interleave(NEAR)
+    sender = (receiver + torch.randint(-200, 200, (len(receiver),))) % targets
+    data = Data(x=torch.randn(targets, FEATURES), edge_index=torch.stack([sender, receiver]))
+    return GCN(FEATURES, WIDTH, num_layers=3, out_channels=CLASSES).eval(), data
+
+
+def run(asked) -> dict:
+    import edgewise as ew
+    from edgewise.jobs import front_door, plan
+
+    plan.MOST_TARGETS, plan.MOST_EDGES = asked.shard, 2**40
+    model, data = question(asked.targets)
+    clocks: list[Clock] = []
+    made = front_door.engine_named
+
+    def timed(*how):
+        clocks.append(Clock(made(*how)))
+        return clocks[-1]
+
+    front_door.engine_named = timed
+    folder = Path(tempfile.mkdtemp(prefix="edgewise-engines-"))
+    try:
+        workers = None if asked.engine == "here" else asked.workers
+        method = {"method": "integrated_gradients", "steps": asked.steps} if asked.steps else {}
+        job = ew.jobs.run(
+            model, data, out=folder / "job", level="layer", top=50, engine=asked.engine, workers=workers, **method
+        )
+        size = sum(path.stat().st_size for path in (folder / "job" / "shards").iterdir())
+        return {**clocks[0].seconds(), "shards": len(job.shards), "bytes": size}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    sys.modules.setdefault("benchmarks.job_engines", sys.modules["__main__"])
+    makes_nothing.__module__ = nothing.__module__ = "benchmarks.job_engines"  # workers import it by that name
+    main()

@@ -1,0 +1,205 @@
+"""DaskCluster: shards done by the workers of a Dask cluster, one that runs already or one of this machine.
+
+Model and graph go to each worker once, as a plugin that workers get when they join. A shard is a task; some more than there
+are workers are under way, the rest waits here. If a worker dies, Dask gives its shard to another one; if a shard fails in a
+worker, it is tried in another one. If the scheduler is lost, the job ends with a sentence, and the same call goes on.
+Workers write the files of shards, so they must see the folder; only this process writes the journal.
+"""
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from edgewise.errors import ClusterError, ModelError, missing_extra
+from edgewise.files import versions
+from edgewise.jobs.passage import Answer, Done, Passage, Task
+from edgewise.jobs.plan import Shard
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+_TRIES = 3
+"""In so many workers is a shard tried that fails."""
+_ANSWER = 10.0
+"""Seconds that a scheduler has to answer."""
+_AHEAD = 100
+"""So many shards, and two for each worker, are under way: short ones must not wait for messages."""
+_LOOK = 1.0  # seconds between two looks at the cluster
+_PATIENCE = 300.0
+"""Seconds without any worker after which a job ends."""
+_KEPT = "What is finished is kept; the same call goes on, or edgewise job resume."
+
+
+class DaskCluster:
+    """Shards in the workers of a Dask cluster.
+
+    Args:
+        scheduler: The address of one that runs, `tcp://…`; `None` makes a cluster on this machine, for this job.
+        workers: How many workers that has.
+    """
+
+    def __init__(self, scheduler: str | None, workers: int) -> None:
+        self.scheduler, self.workers = scheduler, workers
+
+    def check(self, remake: Callable[[], Any] | None) -> None:
+        """Refuse work that cannot be sent, before the job begins."""
+        _distributed()
+        from edgewise.jobs.dask_worker import packed
+
+        if remake is None:
+            raise ClusterError(
+                "engine='dask' cannot send method 'auto', which was decided in this process. Name the method that it chose."
+            )
+        packed(remake)
+
+    def run(self, shards: Sequence[Shard], task: Task, passage: Passage) -> Done:
+        """Do every shard; each is yielded with what the journal should say."""
+        if not shards:
+            return
+        from edgewise.jobs.dask_worker import Arrival, packed
+
+        assert passage.message is not None  # `check` has seen to that
+        arrival = Arrival(f"edgewise-{uuid4().hex}", packed(passage.message), versions())
+        with self._client() as client:
+            try:
+                client.register_plugin(arrival)
+                yield from _Flow(client, arrival.name, shards).done()
+            except (OSError, TimeoutError) as error:  # a comm that is closed is an OSError
+                raise _lost(self.scheduler) from error
+            finally:
+                if client.status == "running":
+                    client.unregister_worker_plugin(arrival.name)
+
+    @contextmanager
+    def _client(self) -> Iterator["Client"]:
+        """A connection to the scheduler; of a cluster of our own, all of it."""
+        from distributed import Client, LocalCluster
+
+        if self.scheduler is None:
+            with (
+                LocalCluster(n_workers=self.workers, threads_per_worker=1, dashboard_address=None) as cluster,
+                Client(cluster, set_as_default=False) as client,
+            ):
+                yield client
+            return
+        try:
+            found = Client(self.scheduler, timeout=_ANSWER, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise ClusterError(
+                f"No Dask scheduler answers at {self.scheduler!r}. Start one with: dask scheduler. Its address is like "
+                "tcp://127.0.0.1:8786."
+            ) from error
+        try:
+            yield found
+        finally:
+            with suppress(TimeoutError):  # a scheduler that is gone does not answer
+                found.close(timeout=_ANSWER if found.status == "running" else 1.0)
+
+
+class _Flow:
+    """The shards of a job on their way through a cluster."""
+
+    def __init__(self, client: "Client", name: str, shards: Sequence[Shard]) -> None:
+        self.client, self.name = client, name
+        self.waiting = deque(shards)
+        self.running: dict[str, tuple[Shard, Future[Answer]]] = {}
+        self.tried: defaultdict[str, list[str]] = defaultdict(list)
+        self.ended: SimpleQueue[str] = SimpleQueue()
+        self.threads, self.looked, self.seen = 1, 0.0, time.monotonic()
+
+    def done(self) -> Done:
+        """Every shard when it is finished."""
+        try:
+            while self.waiting or self.running:
+                self._look()
+                while self.waiting and len(self.running) < 2 * self.threads + _AHEAD:
+                    self._submit(self.waiting.popleft())
+                for shard, answer in self._ended():
+                    if answer.error is not None and self._another(shard, answer):
+                        continue
+                    yield shard, {**answer.heard(), "workers": self.threads}
+        finally:
+            if self.client.status == "running":
+                self.client.cancel([future for _, future in self.running.values()])
+
+    def _submit(self, shard: Shard) -> None:
+        """Send a shard; if it has failed in some workers, rather to others."""
+        from edgewise.jobs.dask_worker import done_by_worker
+
+        tried = self.tried[shard.name]
+        others = [address for address in self.client.nthreads() if address not in tried] if tried else []
+        key = f"{self.name}-{shard.name}-{len(tried)}"
+        where: dict[str, Any] = {"workers": others, "allow_other_workers": True} if others else {}
+        future = self.client.submit(done_by_worker, self.name, shard, key=key, pure=False, **where)
+        self.running[key] = shard, future
+        future.add_done_callback(lambda one: self.ended.put(one.key))
+
+    def _ended(self) -> Iterator[tuple[Shard, Answer]]:
+        """What has ended since the last look; waits for one, but not for long."""
+        with suppress(Empty):
+            keys = [self.ended.get(timeout=_LOOK)]
+            while not self.ended.empty():
+                keys.append(self.ended.get())
+            for key in keys:
+                shard, future = self.running.pop(key)
+                yield shard, _result(shard, future)
+
+    def _another(self, shard: Shard, answer: Answer) -> bool:
+        """Whether a shard that failed is tried again, in another worker."""
+        tried = self.tried[shard.name]
+        tried.append(answer.told["worker"])
+        again = len(tried) < _TRIES and bool(set(self.client.nthreads()) - set(tried))
+        if again:
+            self.waiting.appendleft(shard)
+        return again
+
+    def _look(self) -> None:
+        """How many workers there are, now and then; refuse to wait for ever for the first of them."""
+        now = time.monotonic()
+        if now - self.looked < _LOOK:
+            return
+        if self.client.status != "running":
+            raise _lost(None)
+        found = sum(self.client.nthreads().values())
+        self.looked, self.threads = now, max(found, 1)
+        if found:
+            self.seen = now
+        elif now - self.seen > _PATIENCE:
+            raise ClusterError(
+                f"The Dask cluster has had no worker for {_PATIENCE / 60:.0f} minutes. Start some: dask worker tcp://… "
+                f"--nthreads 1. {_KEPT}"
+            )
+
+
+def _result(shard: Shard, future: "Future[Answer]") -> Answer:
+    """What a task gave; its end by other means as an error of ours."""
+    from distributed import KilledWorker
+
+    if future.status == "cancelled":
+        raise _lost(None)
+    error = future.exception()
+    if isinstance(error, KilledWorker):
+        raise ModelError(
+            f"{shard.name} (positions {shard.begin} to {shard.end - 1}) ended every Dask worker that took it, the last one "
+            f"at {error.last_worker.address}. If memory ran out, use workers with more of it. What is finished is kept."
+        ) from error
+    if error is not None:
+        raise ClusterError(f"The Dask cluster could not do {shard.name}: {error}. {_KEPT}") from error
+    return future.result()
+
+
+def _lost(address: str | None) -> ClusterError:
+    where = f" at {address}" if address else ""
+    return ClusterError(f"The Dask scheduler{where} is lost. {_KEPT}")
+
+
+def _distributed() -> None:
+    """Refuse where Dask is not installed."""
+    try:
+        import distributed  # noqa: F401 - whether it is there
+    except ImportError as error:
+        raise missing_extra("distributed", "dask", "engine='dask'") from error
