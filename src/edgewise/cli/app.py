@@ -22,6 +22,7 @@ from edgewise.cli import (
     features_command,
     job_commands,
     question_commands,
+    store_commands,
     walks_command,
 )
 from edgewise.cli.guard import BAD_INPUT, for_a_program, guarded, told_usage
@@ -123,5 +124,6 @@ app.command(cls=PairsCommand, epilog=question_commands.COMPARE_EPILOG)(question_
 app.command(cls=PairsCommand, epilog=question_commands.CHECK_EPILOG)(question_commands.check)
 app.command(cls=PairsCommand, epilog=question_commands.ASK_EPILOG)(question_commands.ask)
 app.add_typer(job_commands.job_app, name="job", epilog=job_commands.JOB_EPILOG)
+app.add_typer(store_commands.store_app, name="store", epilog=store_commands.STORE_EPILOG)
 app.command(epilog=METHODS_EPILOG)(methods)
 app.command(epilog=demo_command.EPILOG)(demo_command.demo)
