@@ -30,8 +30,8 @@ def model():
 
 @pytest.fixture
 def small_shards(monkeypatch):
-    monkeypatch.setattr(plan, "MOST_EDGES", 80)
-    monkeypatch.setattr(store_shards, "BLOCK_COST", 40)
+    monkeypatch.setattr(plan, "MOST_EDGES", 320)
+    monkeypatch.setattr(store_shards, "BLOCK_COST", 160)
 
 
 def _bytes(folder):

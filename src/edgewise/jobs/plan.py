@@ -16,6 +16,7 @@ MOST_EDGES = 2**15
 """The cost of a shard: about so many edges in the neighbourhoods of its targets."""
 MOST_TARGETS = 1024
 _AT_ONCE = 2**14  # targets whose neighbours are read together
+_STORED = 4  # a graph on disk is large, and its targets share little: so shards are smaller
 
 
 @dataclass(frozen=True)
@@ -90,13 +91,13 @@ def costs_of(data: Any, index: Tensor, task: str) -> Tensor:
 
 
 def _stored_costs(source: GraphSource, index: Tensor) -> Tensor:
-    """The same of nodes of a graph on disk: only what is within two hops is read."""
+    """The same of nodes of a graph on disk, of which only what is within two hops is read; each edge counts `_STORED` times."""
     each = []
     for some in index.cpu().split(_AT_ONCE):
         position, _, sender = source.edges_of(some.numpy(), "source_to_target")
         far = np.bincount(position, weights=source.counts(sender), minlength=len(some))
         each.append(source.counts(some.numpy()) + far.astype(np.int64))
-    return 1 + torch.from_numpy(np.concatenate(each))
+    return _STORED * (1 + torch.from_numpy(np.concatenate(each)))
 
 
 def _edges(graph: Any) -> int:

@@ -23,8 +23,8 @@ from edgewise.results.concatenation import joined
 from edgewise.results.explanation import Settings
 from edgewise.results.explanation_set import ExplanationSet
 
-BLOCK_COST = 2**12
-"""Edges within two hops of the targets of a block, about."""
+BLOCK_COST = 2**14
+"""The costs of the targets of a block."""
 BLOCK_TARGETS = 32
 
 

@@ -75,7 +75,7 @@ class GraphStore:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser()
         self._manifest = Manifest.read(self.path)
-        self._state = self._files()
+        self._state, self._verified = self._files(), dict[str, tuple[int, ...] | None]()
         self.digest = self._manifest.digest
         """SHA-256 of everything in it."""
         self._nodes = {table.key: self._node_table(table) for table in self._manifest.nodes}
@@ -196,16 +196,20 @@ class GraphStore:
 
     @checked
     def verify(self) -> None:
-        """Read every array once and compare it with its digest.
+        """Read every array once and compare it with its digest; files that were compared and are the same are not read again.
 
         Raises:
             FileError: If a file was altered.
         """
+        now = self._files()
+        if self._verified == now:
+            return
         for one in self._manifest.arrays:
             if digest_of_array(self.path / one.file) != one.digest:
                 raise FileError(
                     f"{self.path / one.file} is not what was written: it was altered. Build the store again."
                 )
+        self._verified = now
 
     def changed(self) -> str:
         """A file that is another one than when the store was opened; empty if none is."""
