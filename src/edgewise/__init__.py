@@ -24,6 +24,7 @@ _WHERE = {
     "EdgewiseExplainer": "edgewise.adapters.to_pyg",
     "Score": "edgewise.score",
     "Question": "edgewise.api.question",
+    "GraphStore": "edgewise.store.graph_store",
     # results
     "Explanation": "edgewise.results.explanation",
     "ExplanationSet": "edgewise.results.explanation_set",
@@ -112,5 +113,6 @@ if TYPE_CHECKING:
     from edgewise.results.walk_set import Walk as Walk
     from edgewise.results.walk_set import WalkSet as WalkSet
     from edgewise.score import Score as Score
+    from edgewise.store.graph_store import GraphStore as GraphStore
 
 __getattr__, __dir__ = lazy_names(__name__, _WHERE | _PACKAGES)

@@ -12,8 +12,8 @@ from edgewise.board.entrants import Entrant, digest, fingerprint
 from edgewise.board.measures import ORDERS, measured
 from edgewise.board.trained_network import BoardNetwork, make_network
 from edgewise.errors import EdgewiseError
+from edgewise.jobs.passage import Passage
 from edgewise.jobs.plan import Shard
-from edgewise.jobs.processes import Passage
 from edgewise.jobs.shard_run import ShardEngine
 from edgewise.random_numbers import one_thread
 from edgewise.text import for_json

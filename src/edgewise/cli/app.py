@@ -1,9 +1,9 @@
 """The command line's table of contents: every command, the version, and `methods`, which is small enough to be here.
 
 The other commands are in `explain_command`, `walks_command`, `features_command`, `counterfactual_command`,
-`question_commands` (`compare`, `check`, `ask`), `job_commands`, `page_command`, `leaderboard_command` and `demo_command`,
-each with its options, its help and its work. Those files import nothing heavy when they are loaded: torch is imported
-inside the functions that work, never for help or completion.
+`question_commands` (`compare`, `check`, `ask`), `job_commands`, `page_command`, `store_commands`, `leaderboard_command` and
+`demo_command`, each with its options, its help and its work. Those files import nothing heavy when they are loaded: torch
+is imported inside the functions that work, never for help or completion.
 """
 
 import sys
@@ -24,6 +24,7 @@ from edgewise.cli import (
     leaderboard_command,
     page_command,
     question_commands,
+    store_commands,
     walks_command,
 )
 from edgewise.cli.guard import BAD_INPUT, for_a_program, guarded, told_usage
@@ -126,6 +127,7 @@ app.command(cls=PairsCommand, epilog=question_commands.CHECK_EPILOG)(question_co
 app.command(cls=PairsCommand, epilog=question_commands.ASK_EPILOG)(question_commands.ask)
 app.add_typer(job_commands.job_app, name="job", epilog=job_commands.JOB_EPILOG)
 app.command(epilog=page_command.EPILOG)(page_command.page)
+app.add_typer(store_commands.store_app, name="store", epilog=store_commands.STORE_EPILOG)
 app.command(epilog=METHODS_EPILOG)(methods)
 app.command(epilog=leaderboard_command.EPILOG)(leaderboard_command.leaderboard)
 app.command(epilog=demo_command.EPILOG)(demo_command.demo)

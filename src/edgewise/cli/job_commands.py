@@ -36,7 +36,7 @@ Exit codes: 0 done, 1 bad input, 2 wrong usage, 130 Ctrl-C or SIGTERM (resume go
 
 job_app = typer.Typer(no_args_is_help=True, help="Explain many targets into a folder, interrupted and resumed at will.")
 _Where = tuple[str, int | None, str | None]
-_OWN = ("method", "level", "top", "settings")
+_OWN = ("method", "level", "top", "settings", "audit")
 
 Folder = Annotated[Path, typer.Argument(help="The folder of the job.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, everything else on stderr.")]
@@ -69,12 +69,16 @@ def job_run(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE ...", help="Settings of the method: --set epochs=50 lr=0.1."),
     ] = None,
+    audit: Annotated[
+        int, typer.Option(help="Of a graph store: compare values with the model itself on one shard in so many.")
+    ] = 1,
     engine: Engine = "here",
     workers: Workers = None,
     scheduler: Scheduler = None,
 ) -> None:
     """Explain many targets into a folder, shard by shard; the same command, or `edgewise job resume`, goes on."""
     how = {"method": method, "level": level, "top": top, "settings": named_values(set_, "--set")}
+    how |= {"audit": audit} if audit != 1 else {}
     _work(asked, out, how, (engine, workers, scheduler), retry=False)
 
 
@@ -135,7 +139,7 @@ def _again(folder: Path, report: dict[str, Any], where: _Where, *, retry: bool) 
     if found.get("cwd") != os.getcwd():
         raise FileError(f"{folder} was made in another folder, whose files it names. Run: cd {found.get('cwd')}")
     story = dict(found["identity"]["question"])
-    how = {name: story.pop(name) for name in _OWN}
+    how = {name: story.pop(name) for name in _OWN if name in story}
     paths = {field.name for field in fields(CommonOptions) if "Path" in str(field.type)}
     asked: dict[str, Any] = {n: Path(v) if n in paths and v is not None else v for n, v in story.items()}
     again = CommonOptions(**asked, **report)

@@ -14,6 +14,7 @@ from typing import Any
 
 import edgewise as ew
 from edgewise.algorithms.registry import Method, find_method
+from edgewise.arguments import whole_number
 from edgewise.cli.method_option import method_for
 from edgewise.cli.options import CommonOptions, import_plugins, story_of
 from edgewise.cli.read.cli_question import CliQuestion, read_question
@@ -23,12 +24,17 @@ from edgewise.files import is_folder, versions
 from edgewise.jobs.explanation_job import JobQuestion, TolerantWork
 from edgewise.jobs.gpu_claim import on_own_gpu
 from edgewise.jobs.plan import costs_of
+from edgewise.jobs.posed_targets import posed_targets
 from edgewise.jobs.shard_run import Remake
+from edgewise.jobs.store_shards import StoreShards
+from edgewise.question.source_question import SourceQuestion
 
 
 def job_question(asked: CommonOptions, how: Mapping[str, Any], voice: Voice) -> JobQuestion:
     """Read everything that a job needs; `how` has its method, level, top and settings."""
     question = read_question(asked, voice)
+    if isinstance(question.graphs.data, ew.GraphStore):
+        question.graphs.data.verify()
     method = method_for(question, how["method"], how["level"], voice)
     hashes = dict(question.hashes)
     # What `auto` stands for is measured, so it is not decided twice: such a job gets into its workers by fork.
@@ -71,6 +77,8 @@ def job_work(
 
 def _explaining(question: CliQuestion, method: Method, how: Mapping[str, Any]) -> Callable[[slice], ew.ExplanationSet]:
     """Explains some of the targets."""
+    if isinstance(question.graphs.data, ew.GraphStore):
+        return _explaining_store(question, method, how)
 
     def explain_some(positions: slice) -> ew.ExplanationSet:
         found = ew.explain(
@@ -82,3 +90,18 @@ def _explaining(question: CliQuestion, method: Method, how: Mapping[str, Any]) -
         return found
 
     return explain_some
+
+
+def _explaining_store(
+    question: CliQuestion, method: Method, how: Mapping[str, Any]
+) -> Callable[[slice], ew.ExplanationSet]:
+    """The same of a graph on disk: one question goes from neighbourhood to neighbourhood."""
+    options = dict(question.options)
+    memory, store = options.pop("memory"), question.graphs.data
+    asked = {"forward": None, "without_itself": False, **options}
+    posed, targets = posed_targets(question.model, store, question.targets(slice(None)), question.classes, asked)
+    assert isinstance(posed, SourceQuestion)
+    told = {"method": method, "level": how["level"], "top": how["top"], "seed": question.asked.seed, "memory": memory}
+    costs = costs_of(store, targets, "node")
+    audit = whole_number("audit", how.get("audit", 1), at_least=1, such_as=20)
+    return StoreShards(posed, targets, costs, question.classes, {**told, **how["settings"]}, audit)

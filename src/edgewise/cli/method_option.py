@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from edgewise.cli.read.cli_question import CliQuestion
     from edgewise.cli.terminal import Voice
 
+_FEW = 20
+"""Targets of a graph on disk that a method is chosen by."""
+
 
 def method_for(question: CliQuestion, name: str, level: str, voice: Voice) -> Method:
     """The method of that name; of `auto` the one that it stands for here, which `voice` tells with the reason."""
@@ -19,9 +22,10 @@ def method_for(question: CliQuestion, name: str, level: str, voice: Voice) -> Me
         return found
     import edgewise as ew
 
-    everything = question.targets(slice(None))
+    stored = isinstance(question.graphs.data, ew.GraphStore)  # each target is a part of a large graph
+    some = slice(_FEW if stored else None)
     ask = ew.Question(
-        question.model, question.graphs.data, everything, target=question.classes, **question.options
+        question.model, question.graphs.data, question.targets(some), target=question.classes_of(some), **question.options
     )  # fmt: skip
     chosen = ask.choose_method()
     voice.note(f"auto: {chosen.name}; {chosen.why}")

@@ -30,8 +30,8 @@ Part = TypeVar("Part")
 PAGE_TARGETS = 50
 """How many targets a page of the command line is about: more are too many to look at."""
 _PAGE = "page.html"
-_SAMPLE = 200
-"""Targets whose predictions are compared with the labels before the work."""
+_SAMPLE, _FEW = 200, 5
+"""Targets whose predictions are compared with the labels before the work; of a graph on disk, a few."""
 
 
 @dataclass
@@ -164,7 +164,8 @@ def tell_plan(question: CliQuestion, voice: Voice, asked: Sequence[tuple[str, st
         return
     import edgewise as ew
 
-    some = slice(min(len(question.index), _SAMPLE))
+    stored = isinstance(question.graphs.data, ew.GraphStore)  # each target is a part of a large graph
+    some = slice(min(len(question.index), _FEW if stored else _SAMPLE))
     posed = ew.Question(
         question.model,
         question.graphs.data,

@@ -52,7 +52,8 @@ class DaskCluster:
 
         if remake is None:
             raise ClusterError(
-                "engine='dask' cannot send method 'auto', which was decided in this process. Name the method that it chose."
+                "engine='dask' cannot send method 'auto', which was decided in this process: name the method that it chose. "
+                "Nor a graph store from Python: use edgewise job run --engine dask."
             )
         packed(remake)
 

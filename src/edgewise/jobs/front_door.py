@@ -12,8 +12,9 @@ from torch_geometric.data import Data, HeteroData
 from edgewise.algorithms.method_settings import read_settings
 from edgewise.algorithms.registry import Method, find_method
 from edgewise.api.explain import chosen_method
+from edgewise.arguments import whole_number
 from edgewise.contract import checked
-from edgewise.errors import InputError
+from edgewise.errors import InputError, SettingError
 from edgewise.files import versions
 from edgewise.jobs.digests import digest_of_index, digest_of_model, digest_of_tensors
 from edgewise.jobs.explanation_job import JobQuestion, work_off
@@ -23,8 +24,11 @@ from edgewise.jobs.live_question import LiveQuestion, live_work
 from edgewise.jobs.plan import costs_of
 from edgewise.jobs.posed_targets import is_each, posed_targets
 from edgewise.jobs.shard_run import Remake, engine_named
+from edgewise.jobs.store_shards import StoreShards
 from edgewise.progress import progress_bar
+from edgewise.question.source_question import SourceQuestion
 from edgewise.results.container import as_jsonable
+from edgewise.store.graph_store import GraphStore
 
 
 @checked
@@ -49,6 +53,7 @@ def run(
     top: int | None = None,
     memory: Any = None,
     batch_size: int | None = None,
+    audit: int = 1,
     device: Any = None,
     seed: int = 0,
     progress: bool = False,
@@ -63,7 +68,7 @@ def run(
 
     Args:
         model: As in `explain`, like every argument that is not described here.
-        data: The graph, or for a graph task the graphs.
+        data: The graph, or for a graph task the graphs; a graph on disk is an `ew.GraphStore`.
         index: The targets; `None` means all of them.
         out: The folder; it is made if it is not there.
         method: A name of `ew.methods()`.
@@ -82,6 +87,7 @@ def run(
         top: Keep only the strongest entries of each target.
         memory: A budget for one block of targets.
         batch_size: Targets in a block.
+        audit: Of a graph on disk: run your own model, and compare its values, on one shard in so many; 1 means on all.
         device: Where to compute.
         seed: Random seed.
         progress: Show a progress bar.
@@ -108,6 +114,11 @@ def run(
     }  # fmt: skip
     how: dict[str, Any] = {"method": method, "level": level, "top": top, "seed": seed, **settings}
     sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
+    audit = whole_number("audit", audit, at_least=1, such_as=20)
+    if audit > 1 and not isinstance(data, GraphStore):
+        raise SettingError(
+            "audit > 1 is for a graph on disk, an ew.GraphStore: any other is checked as it is. Leave it out."
+        )
     posed, targets = posed_targets(model, data, index, target, asked)
     if find_method(method, level).chooses:  # once, for all shards
         how["method"] = method = chosen_method(posed)
@@ -116,18 +127,31 @@ def run(
     if len(targets) == 0:
         raise InputError("`index` must name at least one target, got none. Use index=range(10), for example.")
     named = {name: value for name, value in asked.items() if name != "forward"} | {"forward": _name(forward)}
-    story = {**named, **how, **own, **sizes, "method": find_method(method, level).name, "target": _told(target)}
+    story = {
+        **named,
+        **how,
+        **own,
+        **sizes,
+        "audit": audit,
+        "method": find_method(method, level).name,
+        "target": _told(target),
+    }
     identity = {
         "kind": "python",
         "question": as_jsonable({name: _told(value) for name, value in story.items()}),
-        "hashes": {"model": digest_of_model(model), "data": digest_of_tensors(_graphs(data))},
+        "hashes": {"model": digest_of_model(model), "data": _digest(data)},
         "versions": versions(),
     }
 
+    costs, name = costs_of(data, targets, task), find_method(method, level).name
     live = LiveQuestion(model, data, targets, target, types, {**asked, **how, **sizes})
-    name = find_method(method, level).name
-    remake = Remake(partial(live_work, live, name, level, identity["hashes"]["model"]), from_files=False)
-    question = JobQuestion(identity, targets, costs_of(data, targets, task), name, level, live.explain, remake=remake)
+    work: Callable[[slice], Any] = live.explain
+    remake: Remake[Any] | None = None  # a graph on disk is opened by the command line alone
+    if isinstance(posed, SourceQuestion):
+        work = StoreShards(posed, targets, costs, target, how | sizes, audit)
+    else:
+        remake = Remake(partial(live_work, live, name, level, identity["hashes"]["model"]), from_files=False)
+    question = JobQuestion(identity, targets, costs, name, level, work, remake=remake)
     with progress_bar(progress, len(targets), f"{question.method} ({level})") as advance:
         work_off(folder, question, shards_go_to, _counting(advance), retry=retry)
     return open_job(folder)
@@ -145,8 +169,12 @@ def _counting(advance: Callable[[float], Any]) -> Callable[[int, int], None]:
     return tell
 
 
-def _graphs(data: Any) -> list[Any]:
-    return [data] if isinstance(data, (Data, HeteroData)) else list(data)
+def _digest(data: Any) -> str:
+    """SHA-256 of the data; a graph on disk has one, and is read once to see that it is still true."""
+    if isinstance(data, GraphStore):
+        data.verify()
+        return data.digest
+    return digest_of_tensors([data] if isinstance(data, (Data, HeteroData)) else list(data))
 
 
 def _told(value: Any) -> Any:

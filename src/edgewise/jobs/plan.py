@@ -3,13 +3,20 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgewise.graph.source import GraphSource
+from edgewise.store.graph_store import GraphStore
+from edgewise.store.store_source import source_of
+
 MOST_EDGES = 2**15
 """The cost of a shard: about so many edges in the neighbourhoods of its targets."""
 MOST_TARGETS = 1024
+_AT_ONCE = 2**14  # targets whose neighbours are read together
+_STORED = 4  # a graph on disk is large, and its targets share little: so shards are smaller
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,8 @@ def costs_of(data: Any, index: Tensor, task: str) -> Tensor:
     if task == "graph":
         graphs = [data] if isinstance(data, Data) else data
         return torch.tensor([1 + _edges(graphs[place]) for place in index.tolist()], dtype=torch.long)
+    if isinstance(data, GraphStore):
+        return _stored_costs(source_of(data), index)
     if not isinstance(data, Data):
         return torch.ones(len(index), dtype=torch.long)
     nodes, (source, receiver) = int(data.num_nodes or 0), data.edge_index.cpu()
@@ -79,6 +88,16 @@ def costs_of(data: Any, index: Tensor, task: str) -> Tensor:
     far = torch.zeros(nodes, dtype=torch.long).index_add_(0, receiver, near[source])
     each = (near + far)[index.cpu()]
     return 1 + (each.sum(dim=1) if each.dim() == 2 else each)
+
+
+def _stored_costs(source: GraphSource, index: Tensor) -> Tensor:
+    """The same of nodes of a graph on disk, of which only what is within two hops is read; each edge counts `_STORED` times."""
+    each = []
+    for some in index.cpu().split(_AT_ONCE):
+        position, _, sender = source.edges_of(some.numpy(), "source_to_target")
+        far = np.bincount(position, weights=source.counts(sender), minlength=len(some))
+        each.append(source.counts(some.numpy()) + far.astype(np.int64))
+    return _STORED * (1 + torch.from_numpy(np.concatenate(each)))
 
 
 def _edges(graph: Any) -> int:

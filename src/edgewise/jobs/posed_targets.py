@@ -6,16 +6,18 @@ single ones, all over the job, until the model answers; if it never does, the fa
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgewise.arrays import plain_index
-from edgewise.errors import ModelError
+from edgewise.errors import EdgewiseError, InputError, ModelError
 from edgewise.graph.sample import seeds
 from edgewise.jobs.plan import spread
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.pair_index import read_pairs
 from edgewise.question.target import named_part, read_index
+from edgewise.store.graph_store import GraphStore
 
 
 def posed_targets(
@@ -26,6 +28,8 @@ def posed_targets(
     Raises:
         ModelError: If the model fails on all that is tried, or on some targets of a typed graph.
     """
+    if isinstance(data, GraphStore):  # of a graph on disk, one target at a time is looked at
+        return _posed_on_one(model, data, _read(data, index, asked["task"]), target, asked)
     try:
         posed = pose(model, data, index, target=target, **asked)
     except ModelError as error:
@@ -41,6 +45,25 @@ def posed_targets(
                 continue
         raise error from error.__cause__
     return posed, posed.index
+
+
+def _posed_on_one(
+    model: nn.Module, store: GraphStore, targets: Tensor | None, target: Any, asked: dict[str, Any]
+) -> tuple[PosedQuestion, Tensor]:
+    """A question about the first target that the model answers, of some all over the job."""
+    if targets is None or asked["task"] != "node":
+        return pose(model, store, None, **asked), torch.empty(0)  # refused in its own words
+    failed: EdgewiseError | None = None
+    for position in spread(len(targets)):
+        part = slice(position, position + 1)
+        try:
+            return pose(
+                model, store, plain_index(targets[part]), target=classes_of(target, part, len(targets)), **asked
+            ), targets
+        except (ModelError, InputError) as error:
+            failed = failed or error
+    assert failed is not None
+    raise failed
 
 
 def classes_of(target: Any, part: slice, count: int) -> Any:
@@ -62,6 +85,8 @@ def _read(data: Any, index: Any, task: str) -> Tensor | None:
     if task == "graph":
         plain = isinstance(data, (list, tuple)) and all(isinstance(graph, Data) for graph in data)
         return read_index(index, len(data), "graph")[0] if plain else None
+    if isinstance(data, GraphStore):
+        return read_index(named_part(data.data, index, task), data.num_nodes, "node")[0]
     if not isinstance(data, Data):
         return None
     nodes = int(data.num_nodes or 0)

@@ -16,9 +16,11 @@ from edgewise.question.graph_question import GraphQuestion
 from edgewise.question.link_question import LinkQuestion
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.posed_question import KEPT, Asked, PosedQuestion, sub_target
+from edgewise.question.source_question import pose_stored
 from edgewise.question.target import named_part
 from edgewise.question.typed_link_question import TypedLinkQuestion
 from edgewise.question.typed_question import TypedGraphQuestion, TypedQuestion
+from edgewise.store.graph_store import GraphStore
 
 __all__ = [
     "KEPT",
@@ -63,8 +65,10 @@ def pose(
     if without_itself and task != "link":
         raise SettingError(f"`without_itself` must be left out for a {task} task: it takes links out. Use task='link'.")
     asked = Asked(target, mode, of, check_output(output), forward, device, without_itself)
-    index = named_part(data, index, task)
+    index = named_part(data.data if isinstance(data, GraphStore) else data, index, task)
     with thread_kept(), torch.inference_mode(mode=False):  # what is kept must be usable for gradients
+        if isinstance(data, GraphStore):
+            return pose_stored(model, data, index, asked, task)
         if isinstance(data, HeteroData) and task in _TYPED_QUESTIONS:
             return _TYPED_QUESTIONS[task](model, data, index, asked)
         if task == "graph" and is_typed(data):

@@ -106,7 +106,7 @@ class NodeQuestion(PosedQuestion):
         self.cut = self._find_cut()
         if known is None or not self.cut.is_whole:
             check_values(self.cut.data)
-        self._mark = DataMark([self._data], self.cut)
+        self._mark = self._marked()
         asked = (self.asked.output, self.asked.mode)
         few = not self.cut.is_whole or self.index.numel() <= _FEW
         targets = self.cut.places(self.index.to(self.cut.data.edge_index.device)).unique() if few else None
@@ -120,6 +120,10 @@ class NodeQuestion(PosedQuestion):
         elif self.locality == "confirmed":  # for the targets before: these ones may see further
             self._confirm()
         self._read_off()
+
+    def _marked(self) -> Any:
+        """What the data of the cut is, to see later whether it has changed."""
+        return DataMark([self._data], self.cut)
 
     def _tiny(self) -> Data:
         """A few columns, to find depth and rim on."""
@@ -162,7 +166,7 @@ class NodeQuestion(PosedQuestion):
             )
             check_values(self._graph)
             self.cut = whole(self._graph)
-            self._mark = DataMark([self._data])
+            self._mark = self._marked()
             self.node_model = NodeModel(self.subject, self._graph, (self.asked.output, self.asked.mode))
             self.locality = "whole graph"
 

@@ -1,6 +1,7 @@
 """What every question has, whatever the task: a subject, targets, the explained number, and ways to run the model."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -247,6 +248,11 @@ class PosedQuestion(ABC):
         if place not in self._kept:
             self._kept[place] = self._sources[place].clone()
         return self._kept[place]
+
+    def result_graphs(self) -> Sequence[tuple[Tensor, int]]:
+        """`(edge_index, number of nodes)` of the one graph, or of the graph of each target, as results keep them."""
+        nodes, _ = self.sizes(torch.arange(len(self.index)))
+        return tuple((self.kept_edge_index(position), count) for position, count in enumerate(nodes.tolist()))
 
     def _source(self, position: int) -> int:
         return 0 if self.in_one_graph else int(self.index[position])

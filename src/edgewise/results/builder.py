@@ -124,9 +124,7 @@ class SetBuilder:
     def assemble(self, settings: dict[str, Any]) -> ExplanationSet:
         """Everything as one set, with the settings that the user gave; an initial mask is described, not stored."""
         question = self.question
-        nodes, _ = question.sizes(torch.arange(len(question.index)))
         n_id, e_id = sampled_numbers(question.data) if question.in_one_graph else (None, None)
-        graphs = [(question.kept_edge_index(i), count) for i, count in enumerate(nodes.tolist())]
         missing = tuple(i for i, separable in enumerate(question.separable) if not separable)
         init = settings.get("init")
         if init is not None:
@@ -138,7 +136,7 @@ class SetBuilder:
             method=self.method.name,
             level=self.level,
             num_layers=question.num_layers,
-            graphs=tuple(graphs),
+            graphs=question.result_graphs(),
             edges=None if self.method.is_drawn else self._entries(self.edges, self.rows[False]),
             own=self._entries(self.own, self.rows[True]) if self.own or self.rows[True] else None,
             own_missing=missing if self.own or self.rows[True] else (),

@@ -155,8 +155,9 @@ class Explanation(ResultVerbs):
         one_of("`by`", by, ORDERS)
         k = whole_number("k", k, at_least=0, such_as=10)
         strong = strength(self.scores.reshape(-1), by)
-        order = strong.argsort(descending=True, stable=True)[:k]
-        return Ranked(self._entry(int(place)) for place in order[strong[order] > 0])
+        place = (strong > 0).nonzero().view(-1)  # of a large graph most are 0
+        order = place[strong[place].argsort(descending=True, stable=True)[:k]]
+        return Ranked(self._entry(one) for one in order.tolist())
 
     def __len__(self) -> int:
         return 1

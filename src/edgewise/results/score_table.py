@@ -96,7 +96,7 @@ def score_columns(arrays: Arrays, level: str) -> dict[str, np.ndarray]:
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
     width, offset = _graph_of(row, arrays)
     column = place % np.maximum(width, 1)
-    ends = arrays["edge_index"][:, offset + column]
+    ends = ends_of(arrays, offset + column)
     layer = {"layer": place // np.maximum(width, 1)} if level == "layer" else {}
     return {
         "position": row,
@@ -108,6 +108,18 @@ def score_columns(arrays: Arrays, level: str) -> dict[str, np.ndarray]:
         "receiver": ends[1],
         "score": arrays.get("edges_score", np.zeros(0, dtype=np.float32)),
     }
+
+
+def ends_of(arrays: Arrays, column: np.ndarray) -> np.ndarray:
+    """`[2, n]`: both ends of some columns; of a graph on disk the file has only those that scores speak of."""
+    if "columns" not in arrays:
+        return arrays["edge_index"][:, column]
+    place = np.searchsorted(arrays["columns"], column)
+    there = place < len(arrays["columns"])
+    require(
+        bool(there.all() and (arrays["columns"][place] == column).all()), "its rows name columns that it does not have"
+    )
+    return arrays["edge_index"][:, place]
 
 
 def _graph_of(row: np.ndarray, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
@@ -226,7 +238,7 @@ class ScoreTable:
             ((column >= 0) & (column < width)).all(), "its column `column` names edges that the graph does not have"
         )
         require(((layer >= 0) & (layer < layers)).all(), "its column layer names layers that the model does not have")
-        source, receiver = arrays["edge_index"][:, offset + column]
+        source, receiver = ends_of(arrays, offset + column)
         keys = {"position": position, "index": table["index"], "column": column, "source": source, "receiver": receiver}
         for name, expected in _typed(keys, self.about).items():
             require((table[name] == expected).all(), f"its column {name} is not that of the graph")

@@ -51,7 +51,18 @@ def check_shapes(claims: Mapping[str, Claim], about: About) -> None:
     for name in NUMBERS:
         if name in claims:
             check_array(claims, name, "i", (None,))
-    known = {*_HEAD, *NUMBERS, *(f"{name}_{part}" for name in ENTRIES for part in ("start", "place", "score"))}
+    if "columns" in claims:  # of a graph on disk: what the file kept of it
+        check_array(claims, "columns", "i", (claims["edge_index"].shape[1],))
+        require(graphs == 1, "it speaks of a graph on disk, and of more than one graph")
+        said = about.get("store")
+        named = isinstance(said, dict) and all(isinstance(said.get(name), str) for name in ("path", "digest"))
+        require(named, "it speaks of a graph on disk, and does not say where that is")
+    known = {
+        *_HEAD,
+        "columns",
+        *NUMBERS,
+        *(f"{name}_{part}" for name in ENTRIES for part in ("start", "place", "score")),
+    }
     unknown = sorted(set(claims) - known)
     require(not unknown, f"it has arrays that we do not know: {', '.join(unknown[:3])}")
     for name in ENTRIES:
@@ -92,10 +103,16 @@ def check_number(name: str, value: Any, most: int) -> None:
 def check_values(arrays: Arrays, about: About) -> None:
     """Refuse numbers of an explanation set that are outside their ranges; the shapes have been checked."""
     nodes, edges = arrays["graph_nodes"], arrays["graph_edges"]
-    check_range("graph_edges", edges, 0, arrays["edge_index"].shape[1] + 1)
-    require(edges.sum() == arrays["edge_index"].shape[1], "its graphs do not have as many edges as `edge_index`")
     check_range("graph_nodes", nodes, 0, 2**48)
-    check_range("edge_index", arrays["edge_index"], 0, np.repeat(nodes, edges))
+    if "columns" in arrays:
+        check_range("graph_edges", edges, 0, 2**48)
+        check_range("columns", arrays["columns"], 0, int(edges[0]))
+        require(bool((np.diff(arrays["columns"]) > 0).all()), "`columns` must ascend")
+        check_range("edge_index", arrays["edge_index"], 0, int(nodes[0]))
+    else:
+        check_range("graph_edges", edges, 0, arrays["edge_index"].shape[1] + 1)
+        require(edges.sum() == arrays["edge_index"].shape[1], "its graphs do not have as many edges as `edge_index`")
+        check_range("edge_index", arrays["edge_index"], 0, np.repeat(nodes, edges))
     check_range("target", arrays["target"], 0, 2**48)
     for name, size in (("n_id", nodes.sum()), ("e_id", edges.sum())):
         if name in arrays:
@@ -181,11 +198,14 @@ def _check_types(types: TypeTable, arrays: Arrays, position: int) -> None:
     """Refuse types that do not cover their graph, and columns whose ends are not of the types that they should be."""
     require(position < len(arrays["graph_nodes"]), "it has more tables of types than graphs")
     begin = int(arrays["graph_edges"][:position].sum())
-    graph = arrays["edge_index"][:, begin : begin + int(arrays["graph_edges"][position])]
+    columns = arrays.get("columns", np.arange(begin, begin + int(arrays["graph_edges"][position])))
+    graph = arrays["edge_index"] if "columns" in arrays else arrays["edge_index"][:, columns]
+    columns = columns - begin
     total = sum(count for _, count in types.nodes), sum(count for _, count in types.edges)
-    have = int(arrays["graph_nodes"][position]), graph.shape[1]
+    have = int(arrays["graph_nodes"][position]), int(arrays["graph_edges"][position])
     require(total == have, f"its types have {total[0]} nodes and {total[1]} edges, its graph {have[0]} and {have[1]}")
-    for kind, columns in ((kind, types.edge_range(kind)) for kind in types.edge_types):
+    for kind, own in ((kind, types.edge_range(kind)) for kind in types.edge_types):
+        inside = slice(*np.searchsorted(columns, [own.start, own.stop]))
         for ends, name in zip(graph, (kind[0], kind[2]), strict=True):
             numbers = types.node_range(name)
-            check_range(f"edge_index of {kind}", ends[columns.start : columns.stop], numbers.start, numbers.stop)
+            check_range(f"edge_index of {kind}", ends[inside], numbers.start, numbers.stop)

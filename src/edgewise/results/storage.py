@@ -39,6 +39,7 @@ from edgewise.results.graph_list import GraphList
 from edgewise.results.score_table import ScoreTable, score_columns, write_parquet
 from edgewise.results.soundness import ENTRIES, NUMBERS, check_shapes, check_values, type_tables
 from edgewise.results.typed_tables import NodeNames
+from edgewise.store.stored_graph import StoredGraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,21 +173,44 @@ def _arrays(explained: ExplanationSet) -> Arrays:
             ordered = entries.in_order()
             arrays |= {f"{name}_{part}": getattr(ordered, part) for part in ("start", "place", "score")}
     arrays |= {name: part for name in NUMBERS if (part := getattr(explained, name)) is not None}
-    empty = torch.zeros(2, 0, dtype=torch.long)
-    arrays["edge_index"] = torch.cat([empty, *(edge_index.cpu() for edge_index, _ in explained.graphs)], dim=1)
-    sizes = [(edge_index.size(1), nodes) for edge_index, nodes in explained.graphs]
-    arrays["graph_edges"] = torch.tensor([edges for edges, _ in sizes], dtype=torch.long)
-    arrays["graph_nodes"] = torch.tensor([nodes for _, nodes in sizes], dtype=torch.long)
+    arrays |= _stored_arrays(explained) if isinstance(explained.graphs, StoredGraph) else _graph_arrays(explained)
     return {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in arrays.items()}
+
+
+def _graph_arrays(explained: ExplanationSet) -> dict[str, Tensor]:
+    """The graphs one after another."""
+    empty = torch.zeros(2, 0, dtype=torch.long)
+    sizes = [(edge_index.size(1), nodes) for edge_index, nodes in explained.graphs]
+    return {
+        "edge_index": torch.cat([empty, *(edge_index.cpu() for edge_index, _ in explained.graphs)], dim=1),
+        "graph_edges": torch.tensor([edges for edges, _ in sizes], dtype=torch.long),
+        "graph_nodes": torch.tensor([nodes for _, nodes in sizes], dtype=torch.long),
+    }
+
+
+def _stored_arrays(explained: ExplanationSet) -> dict[str, Tensor]:
+    """Of a graph on disk only the columns that scores speak of, and their ends: `columns` `[m]`, `edge_index` `[2, m]`."""
+    graph = explained.graphs
+    assert isinstance(graph, StoredGraph)
+    parts = [one.place for one in (explained.edges, explained.errors) if one is not None]
+    columns = np.unique(torch.cat([torch.empty(0, dtype=torch.long), *parts]).numpy() % max(graph.num_edges, 1))
+    return {
+        "columns": torch.from_numpy(columns),
+        "edge_index": torch.from_numpy(np.array(graph.ends(columns))),
+        "graph_edges": torch.tensor([graph.num_edges]),
+        "graph_nodes": torch.tensor([graph.num_nodes]),
+    }
 
 
 def _about(explained: ExplanationSet) -> About:
     """What is not an array, as plain data."""
-    types = {}
+    types: dict[str, Any] = {}
     if explained.type_tables:
         types = {
             "types" if explained.types else "graph_types": [as_jsonable(one.plain()) for one in explained.type_tables]
         }
+    if isinstance(explained.graphs, StoredGraph):
+        types |= {"store": explained.graphs.about}
     plain = {name: as_jsonable(getattr(explained, name)) for name in _PLAIN}
     return {"format": _FORMAT, "version": VERSION, **plain, **types}
 
@@ -205,11 +229,15 @@ def _assemble(arrays: Arrays, about: About) -> ExplanationSet:
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     plain: dict[str, Any] = {name: from_jsonable(about[name]) for name in _PLAIN}
     plain["settings"] = Settings(plain["settings"])
+    graphs: Any = GraphList(tensors["edge_index"], tensors["graph_edges"], tensors["graph_nodes"])
+    if "columns" in arrays:
+        sizes = (int(arrays["graph_edges"][0]), int(arrays["graph_nodes"][0]))
+        graphs = StoredGraph(about["store"], sizes, arrays["columns"], arrays["edge_index"])
     return ExplanationSet(
         index=tensors["index"],
         target=tensors["target"],
         value=tensors["value"],
-        graphs=GraphList(tensors["edge_index"], tensors["graph_edges"], tensors["graph_nodes"]),
+        graphs=graphs,
         edges=_entries(tensors, "edges"),
         own=_entries(tensors, "own"),
         errors=_entries(tensors, "errors"),

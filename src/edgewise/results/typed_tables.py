@@ -90,9 +90,12 @@ def _names(columns: Columns, name: str, node_names: Any) -> np.ndarray:
     """The names of the nodes in one column; a node type without names has its numbers."""
     numbers = columns[name]
     if not isinstance(node_names, Mapping):
-        return np.array(node_names, dtype=str)[numbers]
+        known, place = np.unique(
+            numbers, return_inverse=True
+        )  # names may be on disk: only those that are needed are read
+        return np.array([str(node_names[int(one)]) for one in known], dtype=str)[place]
     found = numbers.astype(str).astype(object)
     for kind, names in node_names.items():
         rows = columns[f"{name}_type"] == kind
-        found[rows] = np.array(names, dtype=object)[numbers[rows]]
+        found[rows] = [str(names[int(number)]) for number in numbers[rows]]
     return found.astype(str)

@@ -23,6 +23,7 @@ from edgewise.cli.read.graphs import Graphs, as_task, checked
 from edgewise.errors import FileError, InputError
 from edgewise.files import VARIABLE, is_file, is_folder, user_cache
 from edgewise.jobs.digests import digest_of_tensors
+from edgewise.store.manifest import FILE as MANIFEST
 
 _ENDINGS = (".pt", ".npz")
 _WEBKB = ("Cornell", "Texas", "Wisconsin")
@@ -40,7 +41,11 @@ def read_data(given: str, root: Path | None, task: str | None, seed: int) -> Gra
         seed: For data sets that are generated.
     """
     path = Path(given).expanduser()
-    if is_folder(path):
+    if is_file(path / MANIFEST):
+        from edgewise.cli.read.store_folder import read_store
+
+        found = read_store(path)
+    elif is_folder(path):
         from edgewise.cli.read.csv_folder import read_folder
 
         found = read_folder(path)

@@ -18,6 +18,7 @@ from edgewise.arguments import one_of
 from edgewise.errors import InputError
 from edgewise.graph.inputs import read_graph
 from edgewise.graph.type_table import EdgeType, check_typed
+from edgewise.store.graph_store import GraphStore
 
 PARTS = ("train", "val", "test")
 
@@ -40,7 +41,7 @@ class Graphs:
     """The data, and what is known about it besides tensors."""
 
     data: Any
-    """A `Data` or a `HeteroData`, whose nodes can be explained, or a list of them, each of which can be explained."""
+    """A `Data`, a `HeteroData` or a `GraphStore`, whose nodes can be explained, or a list of graphs that can be explained."""
     task: str
     """`"node"`, `"graph"` or `"link"`."""
     digest: str
@@ -82,6 +83,8 @@ class Graphs:
     @cached_property
     def page_names(self) -> Any:
         """What a reader sees: the id and the name of every node, where there are both; in the same form."""
+        if isinstance(self.data, GraphStore):  # names on disk are looked up one by one
+            return self.node_names
         if self.types is None:
             return _id_and_name(self.ids, self.names) if self.is_one else self.node_names
         told = {kind: _id_and_name(called.ids, called.names) for kind, called in self.types.items()}
@@ -95,6 +98,8 @@ class Graphs:
     @cached_property
     def line_names(self) -> Any:
         """Names for a line of text or a record: the id goes with a name only where others have the same name."""
+        if isinstance(self.data, GraphStore):
+            return self.node_names
         if self.types is None:
             return _told_apart(self.names, self.page_names)
         told = self.page_names or {}
@@ -113,7 +118,8 @@ class Graphs:
     @property
     def _nodes(self) -> Any:
         """The graph, or the table of the explained type."""
-        return self.data if self.explained is None else self.data[self.explained]
+        data = self.data.data if isinstance(self.data, GraphStore) else self.data
+        return data if self.explained is None else data[self.explained]
 
     @property
     def labels(self) -> Tensor | None:
@@ -132,6 +138,7 @@ class Graphs:
     def shape_hint(self) -> str:
         """The sizes that a model's factory may ask for, as a sentence: features and classes."""
         graph = self.data if self.is_one else self.data[0]
+        graph = graph.data if isinstance(graph, GraphStore) else graph
         labels = self.labels
         stores = {f" of {name}": graph[name] for name in graph.node_types} if self.types is not None else {"": graph}
         widths = [f"{_width(store)} features{of}" for of, store in stores.items() if "x" in store]
@@ -224,6 +231,8 @@ def as_task(found: Graphs, task: str | None) -> Graphs:
     if task is None or task == found.task:
         return found
     one_of("task", task, ("node", "graph", "link"))
+    if isinstance(found.data, GraphStore):
+        raise InputError(f"A graph store is explained node by node, got --task {task}. Leave --task out.")
     if task == "graph":
         return replace(found, data=[found.data], task="graph", parts={}, ids=None, names=None, edge_texts={})
     if task == "link" and found.task == "node":
@@ -235,6 +244,8 @@ def as_task(found: Graphs, task: str | None) -> Graphs:
 
 def checked(found: Graphs) -> Graphs:
     """Refuse what cannot be explained, and add the parts that the data's masks name."""
+    if isinstance(found.data, GraphStore):  # it was checked when it was built
+        return found
     graphs = found.data if isinstance(found.data, list) else [found.data]
     if not graphs:
         raise InputError("The data has no graphs. At least one is required.")
@@ -251,7 +262,7 @@ def checked(found: Graphs) -> Graphs:
         return found
     if found.types is not None:
         return _with_typed_masks(found)
-    parts, notes = _masks(found.data)
+    parts, notes = masks_of(found.data)
     return replace(found, parts=parts, notes=(*found.notes, *notes))
 
 
@@ -267,13 +278,13 @@ def _check_names(graph: Data, where: str) -> None:
 
 def _with_typed_masks(found: Graphs) -> Graphs:
     """A typed graph with the parts that the masks of its node types name."""
-    read = {name: _masks(found.data[name]) for name in found.data.node_types}
+    read = {name: masks_of(found.data[name]) for name in found.data.node_types}
     notes = dict.fromkeys(note for _, own in read.values() for note in own)
     types = {name: NodeNames(parts=parts) for name, (parts, _) in read.items()}
     return replace(found, types=types, notes=(*found.notes, *notes))
 
 
-def _masks(data: Any) -> tuple[dict[str, Tensor], list[str]]:
+def masks_of(data: Any) -> tuple[dict[str, Tensor], list[str]]:
     """The positions of `train_mask`, `val_mask`, `test_mask`, and a note if they hold several splits."""
     parts: dict[str, Tensor] = {}
     notes: list[str] = []

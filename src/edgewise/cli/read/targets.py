@@ -13,6 +13,7 @@ from torch import Tensor
 
 from edgewise.cli.read.graphs import PARTS, Graphs
 from edgewise.errors import InputError
+from edgewise.store.name_table import NameTable
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _FEW = 5
@@ -143,7 +144,8 @@ def _by_id(part: str, graphs: Graphs, ids: list[str]) -> list[int]:
 
 def _by_name(part: str, graphs: Graphs) -> list[int]:
     """The one node of that name; a name that several nodes have is refused with their positions."""
-    found = [place for place, name in enumerate(graphs.names or ()) if name == part]
+    names: Any = graphs.names or ()
+    found = names.find(part) if isinstance(names, NameTable) else [n for n, name in enumerate(names) if name == part]
     if len(found) == 1:
         return found
     if found:
@@ -154,5 +156,5 @@ def _by_name(part: str, graphs: Graphs) -> list[int]:
         raise InputError(
             f"--index {part} needs a {part}_mask in the data; parts that it has: {known}. Use numbers instead."
         )
-    names = f" The data has nodes named {', '.join((graphs.names or [])[:_FEW])} ..." if graphs.names else ""
-    raise InputError(f"--index must have numbers, ranges such as 100-200, all, test or names; got {part!r}.{names}")
+    known = f" The data has nodes named {', '.join(names[:_FEW])} ..." if names else ""
+    raise InputError(f"--index must have numbers, ranges such as 100-200, all, test or names; got {part!r}.{known}")

@@ -1,0 +1,218 @@
+"""Questions about nodes of a graph that is not in memory: what they can see is asked of a source, and nothing else is read."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from edgewise.errors import InputError, LocalityWarning, StaleQuestionError
+from edgewise.graph.cut import Cut
+from edgewise.graph.inputs import check_values
+from edgewise.graph.source import GraphSource, cut_from, tiny_cut
+from edgewise.program.transfer import Degrees, Transfer, with_degrees
+from edgewise.question.moved_model import MovedModel
+from edgewise.question.node_model import NodeModel, rim_of
+from edgewise.question.node_question import NodeQuestion
+from edgewise.question.posed_question import Asked
+from edgewise.question.subject import Subject, on_device
+from edgewise.question.target import read_index
+from edgewise.store.graph_store import GraphStore
+from edgewise.store.store_source import StoreSource
+from edgewise.store.stored_graph import StoredGraph
+
+_STRANGERS, _TINY = 5, 48
+_SMALL = 2**26
+"""Bytes of a graph that is read as a whole where a model is not known to be local."""
+
+
+class SourceMark:
+    """What a source was when it was asked; in the place of a `DataMark`."""
+
+    def __init__(self, source: GraphSource) -> None:
+        self._source = source
+
+    def changed(self, _graphs: list[Any]) -> str:
+        """What is another one now; empty if nothing is."""
+        return self._source.changed()
+
+
+class SourceQuestion(NodeQuestion):
+    """Nodes of a graph that hands out cuts. Numbers of nodes and columns are those of the whole graph."""
+
+    def __init__(
+        self, model: Any, source: GraphSource, index: Any, asked: Asked, subject: Subject | None = None
+    ) -> None:
+        self.asked, self.source, self._data = asked, source, source.data
+        self.index, self.single = read_index(index, self._num_targets(source.num_nodes), "node")
+        self._kept, self._true_output = {}, []
+        (example,) = on_device([tiny_cut(source, self.index, _TINY, self._strangers()).data], asked.device)
+        check_values(example)
+        if subject is None:
+            self.subject = Subject(model, asked.forward, asked.device, example)
+        else:
+            self.subject = subject.called_as(asked.forward, example)
+        self._cut_and_prove(None)
+        self._choose()
+
+    def of(self, index: Any, target: Any = None) -> "SourceQuestion":
+        """The same question about other nodes."""
+        other = self._other(index, target)
+        if self.cut.is_whole:
+            self.node_model.prove_everywhere()
+        else:
+            other._cut_and_prove(self.node_model.known)
+        other._choose()
+        return other
+
+    def moved(self, index: Any, target: Any = None, *, compared: bool = True) -> "SourceQuestion":
+        """The same by the program that was proved, where it can be carried over: several times as fast as `of`.
+
+        With `compared` the user's own model is run around these nodes, too, and must give the same values; without, it is not
+        run. Where the program cannot be carried over this is `of`.
+        """
+        transfer = self._transfer
+        if transfer is None:
+            return self.of(index, target)
+        other = self._other(index, target)
+        if not other._carry_over(transfer, self.node_model, compared=compared):
+            return self.of(index, target)
+        other._choose()
+        return other
+
+    def _other(self, index: Any, target: Any) -> "SourceQuestion":
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._engine = None
+        other.asked, other._slope = replace(self.asked, target=target), self.slope_problem()
+        other.index, other.single = read_index(index, self._num_targets(self.source.num_nodes), "node")
+        return other
+
+    @cached_property
+    def _transfer(self) -> Transfer | None:
+        """How the program is carried over to other cuts; None if it is not, or does not give again what was recorded here."""
+        model, source = self.node_model, self.source
+        if model.lowering is None or self.locality != "proved" or self.types is not None or self.cut.is_whole:
+            return None
+        found = Transfer.of(model.lowering.program, self.subject.first, self.subject.example)
+        if found is None:
+            return None
+        inner = self._moved(cut_from(source, self.index, self.num_layers, flow=self.trace.flow))
+        assert inner.node_id is not None
+        assert inner.edge_id is not None
+        assert self.cut.edge_id is not None
+        columns = torch.searchsorted(self.cut.edge_id, inner.edge_id)
+        same = found.agrees(found.to(inner.data, self._degrees(inner)), columns, self.cut.places(inner.node_id))
+        return found if same else None
+
+    def _degrees(self, cut: Cut) -> Degrees:
+        """Of the nodes of a cut, in the whole graph."""
+        assert cut.node_id is not None
+        nodes, place = cut.node_id.cpu().numpy(), cut.node_id.device
+        return Degrees(*(torch.from_numpy(of(nodes)).to(place) for of in (self.source.counts, self.source.loops)))
+
+    def _carry_over(self, transfer: Transfer, base: NodeModel, *, compared: bool) -> bool:
+        """Cut without a rim, and take the program there; False if it cannot be, or the model says something else."""
+        cut = self._moved(cut_from(self.source, self.index, self.num_layers, flow=self.trace.flow))
+        assert cut.node_id is not None
+        check_values(cut.data)
+        targets = self.index.to(cut.node_id.device).unique()
+        degrees = self._degrees(cut)
+        program = transfer.to(cut.data, degrees)
+        with self.loan.taken():
+            model = MovedModel(base, cut.data, cut.places(targets), program)
+        if compared:
+            true = with_degrees(cut.data, degrees) if rim_of(self.subject.first) else cut.data
+            if not model.compare(true):
+                return False
+        self.cut, self._mark, self.node_model = cut, self._marked(), model
+        self._read_off()
+        return True
+
+    def check_basis(self) -> None:
+        """The model, and the files: features are read anew with the next cut."""
+        self.subject.check_fresh()
+        if what := self.source.changed():
+            raise StaleQuestionError(
+                f"The data have changed since the question was asked: {what}. Open the store again, and ask again."
+            )
+
+    def check_fresh(self) -> None:
+        """The same."""
+        self.check_basis()
+
+    # --- cuts ---------------------------------------------------------------------------------------------------------
+
+    def _marked(self) -> Any:
+        return SourceMark(self.source)
+
+    def _strangers(self) -> tuple[Tensor, Tensor]:
+        """The first nodes and columns."""
+        sizes = (self.source.num_nodes, self.source.num_edges)
+        nodes, columns = (torch.arange(min(_STRANGERS, size)) for size in sizes)
+        return nodes, columns
+
+    def _find_cut(self) -> Cut:
+        first = self.subject.first
+        rim = rim_of(first) if self.types is None or not rim_of(first) else "nodes"  # a far node has one type
+        cut = cut_from(self.source, self.index, first.num_layers, flow=first.flow, rim=rim)
+        return self._moved(cut)
+
+    def _moved(self, cut: Cut) -> Cut:
+        """On the device that was asked for."""
+        (part,) = on_device([cut.data], self.asked.device)
+        if cut.node_id is None or cut.edge_id is None or part is cut.data:
+            return cut
+        place = part.edge_index.device
+        return replace(cut, data=part, node_id=cut.node_id.to(place), edge_id=cut.edge_id.to(place))
+
+    def _confirm(self) -> None:
+        """One pass over the whole graph, if it is small; otherwise a warning says that it was only tested."""
+        if self.source.num_bytes > _SMALL:
+            warnings.warn(
+                "The model is not known to be local, and the graph is on disk because it is large, so its neighbourhoods were "
+                "taken to be enough. Compare a value with your own prediction.",
+                LocalityWarning,
+                stacklevel=2,
+            )
+            self.locality = "tested"
+            return
+        self._graph = self._whole()
+        super()._confirm()
+
+    def _whole(self) -> Data:
+        (graph,) = on_device([self.source.whole()], self.asked.device)
+        return graph
+
+    # --- what results hold --------------------------------------------------------------------------------------------
+
+    def source_edge_index(self, position: int) -> Tensor:
+        """All edges, mapped."""
+        return self.source.edge_index
+
+    def kept_edge_index(self, position: int) -> Tensor:
+        """The same: files do not change under a result's hands."""
+        return self.source.edge_index
+
+    def result_graphs(self) -> Sequence[tuple[Tensor, int]]:
+        """The graph by the path of its store; of another source the edges themselves."""
+        return StoredGraph.of(self.source) if hasattr(self.source, "about") else super().result_graphs()
+
+    def ends(self, positions: Tensor, owner: Tensor, column: Tensor) -> Tensor:
+        """Both ends of some columns, and of no others."""
+        return torch.from_numpy(self.source.ends(column.cpu().numpy())).to(column.device)
+
+
+def pose_stored(model: Any, store: GraphStore, index: Any, asked: Asked, task: str) -> SourceQuestion:
+    """A question about nodes of a graph on disk."""
+    if task != "node":
+        raise InputError(
+            f"A graph store is explained node by node, got task={task!r}. For a store that fits into memory, use store.data."
+        )
+    if store.is_typed:
+        raise InputError("Typed stores: todo")
+    return SourceQuestion(model, StoreSource(store), index, asked)

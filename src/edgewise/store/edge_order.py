@@ -1,0 +1,112 @@
+"""The edges of a graph on disk, grouped by one of their ends (CSR): made in pieces, looked up for many nodes at once.
+
+Grouping goes over the columns twice: first every node's edges are counted, then every column is put where it belongs. In memory
+are a counter for each node and a piece of the columns, whatever the number of edges.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from edgewise.errors import FileError
+from edgewise.store.array_files import new_array, pieces
+
+Found = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""For each edge that was found: the position of its node in the list, its column, and the node at its other end."""
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeOrder:
+    """Columns grouped by node: those of node v are `column[start[v]:start[v + 1]]`, ascending.
+
+    >>> order = EdgeOrder(np.array([0, 0, 1, 3]), np.array([2, 0, 1]), np.array([0, 1, 0]), 3)    # 1 → 2, 0 → 2, 0 → 1
+    >>> position, column, other = order.of(np.array([2, 1]))
+    >>> position.tolist(), column.tolist(), other.tolist()
+    ([0, 0, 1], [0, 1, 2], [1, 0, 0])
+    """
+
+    start: np.ndarray
+    """`[nodes + 1]`."""
+    column: np.ndarray
+    """`[E]`: columns of `edge_index`."""
+    other: np.ndarray
+    """`[E]`: the node at the other end of `column[i]`."""
+    others: int
+    """How many nodes there are at the other ends: what is read is checked against it."""
+
+    def of(self, nodes: np.ndarray) -> Found:
+        """All edges of the listed nodes, one after the other, `[n]` each.
+
+        Raises:
+            FileError: If the numbers cannot be those of the graph: the file was altered.
+        """
+        begin = self.start[nodes].astype(np.int64)
+        count = self.start[nodes + 1] - begin  # [listed]
+        end = int((begin + count).max(initial=0))
+        if len(count) and (int(count.min()) < 0 or int(begin.min()) < 0 or end > len(self.column)):
+            raise _altered()
+        total = int(count.sum())
+        position = np.repeat(np.arange(len(nodes)), count)
+        place = np.arange(total) + (begin - count.cumsum() + count)[position]
+        column, other = self.column[place].astype(np.int64), self.other[place].astype(np.int64)
+        if total and (
+            min(int(column.min()), int(other.min())) < 0
+            or int(other.max()) >= self.others
+            or int(column.max()) >= len(self.column)
+        ):
+            raise _altered()
+        return position, column, other
+
+    def counts(self, nodes: np.ndarray) -> np.ndarray:
+        """`[listed]`: how many edges each listed node has."""
+        return np.asarray(self.start[nodes + 1] - self.start[nodes]).astype(np.int64)
+
+
+def _altered() -> FileError:
+    return FileError("The edges of the store are not what was written: a file was altered. Build the store again.")
+
+
+def smallest(most: int) -> type:
+    """The integers that are wide enough: half the room on disk, where that will do."""
+    return np.int32 if most < 2**31 else np.int64
+
+
+def find_loops(edge_index: np.ndarray) -> np.ndarray:
+    """`[2, n]`: the nodes that have edges to themselves, ascending, and how many; `edge_index` `[2, E]` is on disk.
+
+    >>> find_loops(np.array([[0, 2, 1, 2], [1, 2, 0, 2]]))
+    array([[2],
+           [2]])
+    """
+    found = [np.zeros(0, dtype=np.int64)]
+    for part in pieces(edge_index.shape[1], 16):
+        ends = edge_index[:, part]
+        found.append(ends[0][ends[0] == ends[1]])
+    return np.stack(np.unique(np.concatenate(found), return_counts=True))
+
+
+def order_edges(edge_index: np.ndarray, by: int, sizes: tuple[int, int], files: Mapping[str, Path]) -> None:
+    """Group the columns of `edge_index` `[2, E]`, which is on disk, by row `by`; `sizes` count the nodes of both ends.
+
+    Writes the `files` of `start`, `column` and `other`.
+    """
+    ends, others, total = edge_index[by], edge_index[1 - by], edge_index.shape[1]
+    counted = np.zeros(sizes[by] + 1, dtype=np.int64)
+    for part in pieces(total, 8):
+        counted[1:] += np.bincount(ends[part], minlength=sizes[by])
+    start = new_array(files["start"], np.int64, (sizes[by] + 1,))
+    start[:] = np.cumsum(counted)
+    kinds = smallest(total), smallest(sizes[1 - by])
+    column, other = new_array(files["column"], kinds[0], (total,)), new_array(files["other"], kinds[1], (total,))
+    free = np.array(start[:-1])  # [nodes]: where the next edge of each node goes
+    for part in pieces(total, 8):
+        node = np.asarray(ends[part])
+        order = node.argsort(kind="stable")
+        node = node[order]
+        first = np.flatnonzero(np.diff(node, prepend=-1))  # where each node begins in the piece
+        count = np.diff(first, append=len(node))
+        place = np.repeat(free[node[first]] - first, count) + np.arange(len(node))
+        column[place], other[place] = order + part.start, others[part][order]
+        free[node[first]] += count
