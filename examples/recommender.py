@@ -107,8 +107,9 @@ def main() -> tuple[ew.ExplanationSet, dict[str, torch.Tensor]]:
     found = ew.explain(model, data, {RATES: pairs}, task="link", without_itself=True)
     for why in found[:4]:
         user, movie = why.index[1]
-        _, (_, other), _, column, kind = next(one for one in why.top(20) if one[4] == RATED_BY and one[2][1] == user)
-        rating, genre = float(data[kind].edge_weight[column]), GENRES[told["genre"][other]]
+        best = next(one for one in why.top(20) if one.edge_type == RATED_BY and one.receiver[1] == user)
+        other, rating = best.source[1], float(data[RATED_BY].edge_weight[best.column])
+        genre = GENRES[told["genre"][other]]
         print(
             f"user {user} gets movie {movie} ({GENRES[told['genre'][movie]]}): rated movie {other} ({genre}) {rating:+.1f}"
         )

@@ -78,9 +78,8 @@ def test_the_command_gives_the_numbers_of_the_library_under_the_names_of_the_tab
     (one,) = printed("explain", *NET, "--index", "account:Bob", "--level", "layer", "--target", "fraud")["targets"]
     why = ew.explain(network(), by_hand(tables()), ("account", 1), level="layer", target=1)
     assert (one["index"], one["name"], one["class_name"]) == (["account", 1], "account Bob", "fraud")
-    for edge, (score, source, receiver, column, layer, kind) in zip(
-        one["edges"], why.top(10, by="magnitude"), strict=True
-    ):
+    for edge, row in zip(one["edges"], why.top(10, by="magnitude"), strict=True):
+        (score, source, receiver, column, layer), kind = row, row.edge_type
         assert edge["score"] == pytest.approx(score, abs=1e-6)
         assert (tuple(edge["source"]), tuple(edge["receiver"]), tuple(edge["type"])) == (source, receiver, kind)
         assert (edge["column"], edge["layer"]) == (column, layer)

@@ -71,7 +71,11 @@ def test_the_command_gives_the_numbers_of_the_library_under_the_names_of_the_tab
     assert found["class_name"] == "link"
     for edge, entry in zip(found["edges"], why.top(len(found["edges"]), by="magnitude"), strict=True):
         assert edge["score"] == pytest.approx(entry[0], rel=1e-4)
-        assert (tuple(edge["source"]), tuple(edge["receiver"]), tuple(edge["type"])) == (entry[1], entry[2], entry[-1])
+        assert (tuple(edge["source"]), tuple(edge["receiver"]), tuple(edge["type"])) == (
+            entry[1],
+            entry[2],
+            entry.edge_type,
+        )
 
 
 def test_every_command_takes_typed_links(shop):

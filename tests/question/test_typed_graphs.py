@@ -112,7 +112,8 @@ def test_metrics_similarity_check_and_pages_take_typed_graphs(question, tmp_path
     assert torch.allclose(ew.similarity(found, found), torch.ones(4, dtype=torch.float64))
     result = metrics.fidelity(found, model, graphs, k=2)
     why, weights = found[1], ones(graphs[1])
-    for _, _, _, column, kind in why.top(2):
+    for row in why.top(2):
+        column, kind = row.column, row.edge_type
         weights[kind][:, column] = 0
     with torch.no_grad():
         lost = why.value - float(own_value(model, graphs[1], why.target, weights))
@@ -121,7 +122,7 @@ def test_metrics_similarity_check_and_pages_take_typed_graphs(question, tmp_path
     gone = graphs[1].clone()
     for kind in KINDS:
         kept = torch.ones(gone[kind].num_edges, dtype=torch.bool)
-        kept[[column for _, _, _, column, other in why.top(2) if other == kind]] = False
+        kept[[row.column for row in why.top(2) if row.edge_type == kind]] = False
         gone[kind].edge_index = gone[kind].edge_index[:, kept]
     with torch.no_grad():
         lost = why.value - float(own_value(model, gone, why.target, None))

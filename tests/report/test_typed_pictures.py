@@ -53,7 +53,7 @@ def test_every_shown_node_has_the_colour_of_its_type_and_its_number_in_it(why):
 
 
 def test_the_legend_names_the_edge_types_that_are_drawn(why):
-    drawn = {entry[-1] for entry in why.top(30, by="magnitude")}
+    drawn = {entry.edge_type for entry in why.top(30, by="magnitude")}
     told = {text for text in legend(why.plot(edges=30)) if "→" in text}
     assert told == {f"{source} –{relation}→ {target}" for source, relation, target in drawn}
 

@@ -49,6 +49,13 @@ def test_rows_of_top_have_the_fields_of_the_contract_and_print_as_a_table(asked,
     assert str(why.top(0)) == "no scores of that sign"
 
 
+def test_rows_of_features_are_named_too(asked):
+    rows = ew.features(*asked, 3).top(2, by="magnitude")
+    assert rows[0]._fields[:3] == ("score", "node", "feature")
+    assert rows[0] == tuple(rows[0])
+    assert str(rows).splitlines()[0].split()[:3] == ["score", "node", "feature"]
+
+
 def data_ends(why, column):
     return tuple(why.edge_index[:, column].tolist())
 

@@ -40,7 +40,9 @@ def test_top_names_types_and_columns_of_types(question, found):
     for why in found:
         listed = why.top(100, by="magnitude")
         assert len(listed) == sum(int((part != 0).sum()) for part in why.scores.values()) > 0
-        for score, (source_type, source), (receiver_type, receiver), column, *layer, kind in listed:
+        for row in listed:
+            score, (source_type, source), (receiver_type, receiver), column, *layer = row
+            kind = row.edge_type
             assert (kind[0], kind[2]) == (source_type, receiver_type)
             assert data[kind].edge_index[:, column].tolist() == [source, receiver]
             assert float(why.scores[kind][(*layer, column)]) == score

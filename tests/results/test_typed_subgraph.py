@@ -21,7 +21,7 @@ def test_the_strongest_edges_of_all_types_are_those_of_top(why):
     data, why = why
     part = why.subgraph(k=6, by="magnitude")
     assert len(part) == 6
-    listed = {(entry[-1], entry[3], *entry[4:-1]) for entry in why.top(6, by="magnitude")}
+    listed = {(entry.edge_type, *entry[3:]) for entry in why.top(6, by="magnitude")}
     found = {
         (kind, int(place[-1]), *place[:-1].tolist())
         for kind, mask in part.mask.items() for place in mask.nonzero()

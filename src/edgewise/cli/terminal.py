@@ -118,12 +118,12 @@ def _content(question: "CliQuestion", why: "Explanation | WalkSet", rows: int) -
     return {"edges": [_edge(question, why, entry) for entry in why.top(rows, by="magnitude")]}
 
 
-def _edge(question: "CliQuestion", why: "Explanation", entry: tuple[Any, ...]) -> dict[str, Any]:
+def _edge(question: "CliQuestion", why: "Explanation", entry: Any) -> dict[str, Any]:
     """An entry of `top` with names; of a typed graph its ends are `[type, number]`, and it has a `type`."""
     score, source, receiver, column, *more = entry
     ends = {"source": source, "receiver": receiver, "column": column}
     named = {"source_name": name_in(question, why, source), "receiver_name": name_in(question, why, receiver)}
-    kind = {"type": more[-1]} if isinstance(source, tuple) else {}
+    kind = {"type": entry.edge_type} if isinstance(source, tuple) else {}
     return {"score": score, **ends, **({"layer": more[0]} if why.level == "layer" else {}), **kind, **named}
 
 

@@ -18,6 +18,7 @@ from edgewise.contract import checked
 from edgewise.errors import InputError, PositionError
 from edgewise.results.explanation import ORDERS, strength
 from edgewise.results.feature_factors import FeatureRows, stored_row
+from edgewise.results.ranked_rows import NamedTopFeature, Ranked, TopFeature, TopNode
 
 if TYPE_CHECKING:
     from edgewise.results.typed_features import FeatureTable
@@ -102,7 +103,7 @@ class FeatureScores:
         return score.new_zeros(self.num_features).index_add_(0, features, score).to(self.device)
 
     @checked
-    def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
+    def top(self, k: int = 10, by: str = "support") -> Ranked:
         """The k strongest, best first: `(score, node, feature)`, with the feature's name behind where the data has names.
 
         `by="support"` takes only positive scores, `"opposition"` only negative ones, `"magnitude"` all but zeros. For `cam` and
@@ -114,7 +115,7 @@ class FeatureScores:
         strong = strength(score, by)
         order = strong.argsort(descending=True, stable=True)[:k]
         order = order[strong[order] > 0]
-        return [self._entry(int(place[i]), float(score[i])) for i in order]
+        return Ranked(self._entry(int(place[i]), float(score[i])) for i in order)
 
     @checked
     def of_node(self, node: int, k: int = 5) -> list[tuple[float, str, float | None]]:
@@ -136,13 +137,13 @@ class FeatureScores:
         values = [None if row is None else float(row[f]) for f in features]
         return [(float(score[i]), name, value) for i, name, value in zip(order, names, values, strict=True)]
 
-    def _entry(self, place: int, score: float) -> tuple[Any, ...]:
+    def _entry(self, place: int, score: float) -> TopFeature | NamedTopFeature | TopNode:
         node, feature = (place, 0) if self.stored is None else divmod(place, self.num_features)
         node = node if self.n_id is None else int(self.n_id[node])
         if self.stored is None:
-            return score, node
-        named = () if self.feature_names is None else (self.feature_names[feature],)
-        return (score, node, feature, *named)
+            return TopNode(score, node)
+        plain, names = TopFeature(score, node, feature), self.feature_names
+        return plain if names is None else NamedTopFeature(*plain, names[feature])
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A dict for every score other than zero: `index`, `target`, `node`, `feature` (and its `name`), `score`.

@@ -35,28 +35,65 @@ class TopStep(NamedTuple):
         return tuple.__repr__(self)
 
 
-class TypedTopEdge(NamedTuple):
-    """An edge of a typed graph: its ends are `(type, number)`, its column is that of its type."""
+class TypedTopEdge(TopEdge):
+    """An edge of a typed graph: its ends are `(type, number)`, its column is that of its type, `edge_type`.
+
+    >>> row = TypedTopEdge.of_type(("user", "rates", "movie"), 0.5, ("user", 3), ("movie", 1), 7)
+    >>> row, row.edge_type[1]
+    ((0.5, ('user', 3), ('movie', 1), 7), 'rates')
+    """
+
+    edge_type: tuple[str, str, str]
+
+    @classmethod
+    def of_type(cls, edge_type: tuple[str, str, str], *fields: Any) -> "TypedTopEdge":
+        """The row of an edge of that type."""
+        row = cls(*fields)
+        row.edge_type = edge_type
+        return row
+
+
+class TypedTopStep(TopStep):
+    """The same in one layer."""
+
+    edge_type: tuple[str, str, str]
+
+    @classmethod
+    def of_type(cls, edge_type: tuple[str, str, str], *fields: Any) -> "TypedTopStep":
+        """The row of an edge of that type, with the layer last."""
+        row = cls(*fields)
+        row.edge_type = edge_type
+        return row
+
+
+class TopFeature(NamedTuple):
+    """A feature of a node and its score."""
 
     score: float
-    source: Any
-    receiver: Any
-    column: int
-    edge_type: tuple[str, str, str]
+    node: Any
+    feature: int
 
     def __repr__(self) -> str:
         return tuple.__repr__(self)
 
 
-class TypedTopStep(NamedTuple):
-    """The same in one layer."""
+class NamedTopFeature(NamedTuple):
+    """The same with the feature's name."""
 
     score: float
-    source: Any
-    receiver: Any
-    column: int
-    layer: int
-    edge_type: tuple[str, str, str]
+    node: Any
+    feature: int
+    name: str
+
+    def __repr__(self) -> str:
+        return tuple.__repr__(self)
+
+
+class TopNode(NamedTuple):
+    """A node and its score (`cam`, `grad_cam`)."""
+
+    score: float
+    node: Any
 
     def __repr__(self) -> str:
         return tuple.__repr__(self)
@@ -79,8 +116,12 @@ class Ranked(list[Any]):
 
     def _cells(self) -> list[tuple[str, ...]]:
         """The head and the rows as texts."""
-        head = tuple(name.replace("_", " ") for name in self[0]._fields)
-        return [head, *(tuple(_cell(name, part) for name, part in zip(row._fields, row, strict=True)) for row in self)]
+        typed = hasattr(self[0], "edge_type")
+        head = (*self[0]._fields, "edge type") if typed else self[0]._fields
+        rows = [[_cell(name, part) for name, part in zip(row._fields, row, strict=True)] for row in self]
+        if typed:
+            rows = [[*cells, row.edge_type[1]] for cells, row in zip(rows, self, strict=True)]
+        return [head, *map(tuple, rows)]
 
 
 class RankedSets(list[Ranked]):
@@ -99,9 +140,7 @@ class RankedSets(list[Ranked]):
 
 
 def _cell(name: str, part: Any) -> str:
-    """A part of a row as text: a score with its sign, a typed end as `user 3`, an edge type by its relation."""
+    """A part of a row as text: a score with its sign, a typed end as `user 3`."""
     if name == "score":
         return f"{part:+.4g}"
-    if name == "edge_type":
-        return str(part[1])
     return typed_name(*part) if isinstance(part, tuple) and isinstance(part[0], str) else str(part)

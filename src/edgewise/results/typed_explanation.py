@@ -100,16 +100,16 @@ class TypedExplanation(Explanation):
         return why
 
     def top(self, k: int = 10, by: str = "support") -> Ranked:
-        """The k strongest edges, best first: `(score, (type, source), (type, receiver), column, edge type)`.
+        """The k strongest edges, best first: `(score, (type, source), (type, receiver), column)`, and at layer level the layer.
 
-        At layer level the layer comes behind the column: `(score, source, receiver, column, layer, edge type)`. The column is
-        that of the edge type's own `edge_index`; `by` as for other explanations.
+        The column is that of the edge type's own `edge_index`; each row knows its type, `row.edge_type`. `by` as for other
+        explanations.
         """
         row: Any = TypedTopStep if self.level == "layer" else TypedTopEdge
         found = Ranked()
         for score, source, receiver, column, *layer in self.flat.top(k, by):
             kind, place = self.types.edge(column)
-            found.append(row(score, self._shown(source), self._shown(receiver), place, *layer, kind))
+            found.append(row.of_type(kind, score, self._shown(source), self._shown(receiver), place, *layer))
         return found
 
     def _shown(self, node: int) -> tuple[str, int]:

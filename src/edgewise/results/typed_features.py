@@ -16,6 +16,7 @@ from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.graph.type_table import EdgeType, TypeTable
 from edgewise.results.feature_scores import FeatureScores
+from edgewise.results.ranked_rows import NamedTopFeature, Ranked, TopFeature
 
 
 @dataclass(frozen=True)
@@ -145,15 +146,16 @@ class TypedFeatureScores:
         return {name: part.sum(dim=0) for name, part in self.scores.items()}
 
     @checked
-    def top(self, k: int = 10, by: str = "support") -> list[tuple[Any, ...]]:
+    def top(self, k: int = 10, by: str = "support") -> Ranked:
         """The k strongest, best first: `(score, (type, node), feature)`, with the feature's name behind where there are names.
 
         `by` as for `FeatureScores.top`.
         """
-        names, found = dict(self.table.names), []
+        names, found = dict(self.table.names), Ranked()
         for score, number, _ in self.flat.top(k, by):
             name, node, feature = self.table.place(number)
-            found.append((score, (name, node), feature, *((names[name][feature],) if name in names else ())))
+            plain = (score, (name, node), feature)
+            found.append(NamedTopFeature(*plain, names[name][feature]) if name in names else TopFeature(*plain))
         return found
 
     def to_rows(self) -> list[dict[str, Any]]:
