@@ -108,7 +108,7 @@ def test_metrics_ask_the_typed_model_again(question):
     result = metrics.fidelity(found, model, data, k=2)
     for position, why in enumerate(found):
         weights = {kind: torch.ones(2, size, dtype=torch.float64) for kind, size in SIZES.items()}
-        for _, _, _, column, kind in why.top(2):
+        for column, kind in ((row.column, row.edge_type) for row in why.top(2)):
             weights[kind][:, column] = 0
         with torch.no_grad():
             without = float(weighted_value(model, data, weights, "movie", why.index[1], why.target))
@@ -147,7 +147,7 @@ def test_fidelity_by_removal_is_a_run_on_a_graph_without_these_edges(question):
     result = metrics.fidelity(found, model, data, k=2, how="removing")
     for position, why in enumerate(found):
         gone = {}
-        for _, _, _, column, kind in why.top(2):
+        for column, kind in ((row.column, row.edge_type) for row in why.top(2)):
             gone.setdefault(kind, []).append(column)
         with torch.no_grad():
             without = float(call(model, removed(data, gone))["movie"][why.index[1], why.target])
@@ -158,7 +158,7 @@ def test_planted_truth_is_given_by_edge_type(question):
     found = ew.explain(*question, ("movie", [2, 3]))
     truth = [{} for _ in found]
     for planted, why in zip(truth, found, strict=True):
-        for _, _, _, column, kind in why.top(2):
+        for column, kind in ((row.column, row.edge_type) for row in why.top(2)):
             planted.setdefault(kind, torch.zeros(SIZES[kind], dtype=torch.long))[column] = 1
     assert metrics.recovery(found, truth).exact.value.tolist() == [1.0, 1.0]
     assert metrics.recovery(found[0], truth[0]).auroc.value.tolist() == [1.0]
@@ -166,7 +166,7 @@ def test_planted_truth_is_given_by_edge_type(question):
     assert metrics.recovery(found[1], flat).auroc.value.tolist() == [1.0]
     with pytest.raises(ew.InputError, match="for each edge of an edge type"):
         metrics.recovery(found, {RATES: torch.ones(3)})
-    _, source, receiver, _, _ = found[1].top(1)[0]
+    source, receiver = found[1].top(1)[0][1:3]
     paths = metrics.path_recovery(found[1], [[(source, receiver)]])
     assert paths.value.tolist() == [1.0]
 

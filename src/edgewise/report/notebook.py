@@ -106,14 +106,13 @@ def _walk_rows(walks: WalkSet) -> Iterable[Sequence[Any]]:
         yield [rank, f"{walk.score:+.4g}", " → ".join(map(str, walk.nodes))]
 
 
-def _cells(best: Sequence[tuple[Any, ...]], level: str) -> list[Any]:
+def _cells(best: Sequence[Any], level: str) -> list[Any]:
     """The edge and its score, and at layer level the layer; dashes where every score is zero."""
     if not best:
         return ["–"] * (3 if level == "layer" else 2)
-    score, source, receiver, _, *more = best[0]
-    layer = more[:1] if level == "layer" else []
-    if isinstance(source, tuple):  # of a typed graph: its type comes last
-        return [f"{typed_name(*source)} –{more[-1][1]}→ {typed_name(*receiver)}", f"{score:+.4g}", *layer]
+    score, source, receiver, _, *layer = best[0]
+    if isinstance(source, tuple):  # of a typed graph
+        return [f"{typed_name(*source)} –{best[0].edge_type[1]}→ {typed_name(*receiver)}", f"{score:+.4g}", *layer]
     return [f"{source} → {receiver}", f"{score:+.4g}", *layer]
 
 
