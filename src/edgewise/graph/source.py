@@ -33,7 +33,7 @@ class GraphSource(ABC):
 
     @abstractmethod
     def edges_of(self, nodes: np.ndarray, flow: str) -> Found:
-        """The edges along which messages come to some nodes, node after node, by column; `flow` says which end sends."""
+        """The edges along which messages come to some nodes, in any order; `flow` says which end sends."""
 
     @abstractmethod
     def counts(self, nodes: np.ndarray) -> np.ndarray:

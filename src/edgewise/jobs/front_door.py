@@ -143,7 +143,8 @@ def run(
         "versions": versions(),
     }
 
-    costs, name = costs_of(data, targets, task), find_method(method, level).name
+    costs = costs_of(posed.source if isinstance(posed, SourceQuestion) else data, targets, task)
+    name = find_method(method, level).name
     live = LiveQuestion(model, data, targets, target, types, {**asked, **how, **sizes})
     work: Callable[[slice], Any] = live.explain
     remake: Remake[Any] | None = None  # a graph on disk is opened by the command line alone

@@ -16,7 +16,7 @@ from edgewise.question.graph_question import GraphQuestion
 from edgewise.question.link_question import LinkQuestion
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.posed_question import KEPT, Asked, PosedQuestion, sub_target
-from edgewise.question.source_question import pose_stored
+from edgewise.question.stored_question import pose_stored
 from edgewise.question.target import named_part
 from edgewise.question.typed_link_question import TypedLinkQuestion
 from edgewise.question.typed_question import TypedGraphQuestion, TypedQuestion

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from edgewise.errors import InputError, LocalityWarning, StaleQuestionError
+from edgewise.errors import LocalityWarning, StaleQuestionError
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_values
 from edgewise.graph.source import GraphSource, cut_from, tiny_cut
@@ -21,8 +21,6 @@ from edgewise.question.node_question import NodeQuestion
 from edgewise.question.posed_question import Asked
 from edgewise.question.subject import Subject, on_device
 from edgewise.question.target import read_index
-from edgewise.store.graph_store import GraphStore
-from edgewise.store.store_source import StoreSource
 from edgewise.store.stored_graph import StoredGraph
 
 _STRANGERS, _TINY = 5, 48
@@ -205,14 +203,3 @@ class SourceQuestion(NodeQuestion):
     def ends(self, positions: Tensor, owner: Tensor, column: Tensor) -> Tensor:
         """Both ends of some columns, and of no others."""
         return torch.from_numpy(self.source.ends(column.cpu().numpy())).to(column.device)
-
-
-def pose_stored(model: Any, store: GraphStore, index: Any, asked: Asked, task: str) -> SourceQuestion:
-    """A question about nodes of a graph on disk."""
-    if task != "node":
-        raise InputError(
-            f"A graph store is explained node by node, got task={task!r}. For a store that fits into memory, use store.data."
-        )
-    if store.is_typed:
-        raise InputError("Typed stores: todo")
-    return SourceQuestion(model, StoreSource(store), index, asked)
