@@ -28,7 +28,7 @@ from edgewise.jobs.gpu_claim import on_own_gpu
 from edgewise.jobs.plan import costs_of
 from edgewise.jobs.posed_targets import posed_targets
 from edgewise.jobs.shard_run import Remake
-from edgewise.jobs.store_shards import StoreShards
+from edgewise.jobs.store_shards import StoreShards, read_neighbors
 from edgewise.question.source_question import SourceQuestion
 from edgewise.store.store_source import source_of
 
@@ -114,4 +114,5 @@ def _explaining_store(
     told = {"method": method, "level": how["level"], "top": how["top"], "seed": question.asked.seed, "memory": memory}
     costs = _costs(question)
     audit = whole_number("audit", how.get("audit", 1), at_least=1, such_as=20)
-    return StoreShards(posed, targets, costs, question.classes, {**told, **how["settings"]}, audit)
+    hops = read_neighbors(how.get("neighbors"))
+    return StoreShards(posed, targets, costs, question.classes, {**told, **how["settings"]}, audit, hops)

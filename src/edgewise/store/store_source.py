@@ -69,6 +69,11 @@ class StoreSource(GraphSource):
         return found
 
     @property
+    def row_bytes(self) -> int:
+        """Of all attributes of nodes."""
+        return sum(array[:1].nbytes for array in self._nodes.attributes.values())
+
+    @property
     def num_bytes(self) -> int:
         """Of all arrays on disk."""
         return self.store.num_bytes

@@ -81,6 +81,12 @@ class TypedStoreSource(GraphSource):
         return torch.from_numpy(self.ends(np.arange(self.num_edges)))
 
     @property
+    def row_bytes(self) -> int:
+        """Of the type with the widest rows."""
+        tables = [self.store.nodes(kind).attributes.values() for kind in self.store.node_types]
+        return max(sum(array[:1].nbytes for array in arrays) for arrays in tables)
+
+    @property
     def num_bytes(self) -> int:
         """Of all arrays on disk."""
         return self.store.num_bytes
