@@ -80,7 +80,7 @@ def job_run(
     scheduler: Scheduler = None,
 ) -> None:
     """Explain many targets into a folder, shard by shard; the same command, or `edgewise job resume`, goes on."""
-    how = {"method": method, "level": level, "top": top, "settings": named_values(set_, "--set")}
+    how: dict[str, Any] = {"method": method, "level": level, "top": top, "settings": named_values(set_, "--set")}
     how |= {"audit": audit} if audit != 1 else {}
     how |= {} if neighbors is None else {"neighbors": _sizes(neighbors)}
     _work(asked, out, how, (engine, workers, scheduler), retry=False)

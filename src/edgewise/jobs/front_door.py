@@ -29,6 +29,7 @@ from edgewise.progress import progress_bar
 from edgewise.question.source_question import SourceQuestion
 from edgewise.results.container import as_jsonable
 from edgewise.store.graph_store import GraphStore
+from edgewise.store.pyg_stores import is_pyg_stores
 
 
 @checked
@@ -122,6 +123,10 @@ def run(
     hops = read_neighbors(neighbors)
     if (audit > 1 or hops) and not isinstance(data, GraphStore):
         raise SettingError("`audit` and `neighbors` are for a graph on disk, an ew.GraphStore. Leave them out.")
+    if is_pyg_stores(data):
+        raise InputError(
+            "A job needs data that can be told from other data; PyG's stores cannot. Use ew.GraphStore.build(…)."
+        )
     posed, targets = posed_targets(model, data, index, target, asked)
     if find_method(method, level).chooses:  # once, for all shards
         how["method"] = method = chosen_method(posed)

@@ -16,6 +16,7 @@ from edgewise.question.posed_question import Asked
 from edgewise.question.source_question import SourceQuestion
 from edgewise.question.typed_question import typed_labels, typed_strangers, warn_of_counts
 from edgewise.store.graph_store import GraphStore
+from edgewise.store.pyg_stores import ProtocolSource, PyGStores, RemoteForward, is_pyg_stores
 from edgewise.store.store_source import StoreSource
 from edgewise.store.typed_source import TypedStoreSource
 
@@ -32,7 +33,7 @@ class TypedSourceQuestion(SourceQuestion):
             raise InputError(f"A typed graph store is explained on the CPU, got device={asked.device!r}. Leave it out.")
         source = TypedStoreSource(store, name)
         self.types = source.types
-        self._forward = TypedForward(self._hetero, source.types, asked.forward)
+        self._forward = _forward(store, self._hetero, source.types, asked)
         super().__init__(model, source, inside, replace(asked, forward=self._forward))
         warn_of_counts(self.types, len(self.types.node_range(name)), self._forward)
 
@@ -61,12 +62,25 @@ class TypedSourceQuestion(SourceQuestion):
         return cut
 
 
-def pose_stored(model: Any, store: GraphStore, index: Any, asked: Asked, task: str) -> SourceQuestion:
-    """A question about nodes of a graph on disk."""
+def _forward(store: Any, data: Any, types: TypeTable, asked: Asked) -> TypedForward:
+    """How the model is called on a part of a typed store."""
+    if not isinstance(store, PyGStores):
+        return TypedForward(data, types, asked.forward)
+    forward = RemoteForward(data, types, asked.forward)
+    forward.stores = store
+    return forward
+
+
+def pose_stored(model: Any, store: Any, index: Any, asked: Asked, task: str) -> SourceQuestion:
+    """A question about nodes of a graph on disk, or of a pair of PyG's stores."""
+    if is_pyg_stores(store):
+        store = PyGStores(store)
     if task != "node":
         raise InputError(
             f"A graph store is explained node by node, got task={task!r}. For a store that fits into memory, use store.data."
         )
     if store.is_typed:
         return TypedSourceQuestion(model, store, index, asked)
+    if isinstance(store, PyGStores):
+        return SourceQuestion(model, ProtocolSource(store), index, asked)  # type: ignore[arg-type]
     return SourceQuestion(model, StoreSource(store), index, asked)
