@@ -25,6 +25,7 @@ COMMANDS = (
     "ask",
     "job",
     "page",
+    "store",
     "methods",
     "leaderboard",
     "demo",

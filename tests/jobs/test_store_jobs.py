@@ -6,6 +6,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCN
 
 import edgewise as ew
+from edgewise.graph.neighbour_sample import Bounds
 from edgewise.jobs import plan, store_shards
 from edgewise.question import moved_model
 
@@ -110,3 +111,53 @@ def test_audit_is_for_stores(tmp_path, model):
         ew.jobs.run(model, random_graph(), INDEX, out=tmp_path / "job", audit=20)
     with pytest.raises(ew.SettingError, match="audit"):
         ew.jobs.run(model, random_graph(), INDEX, out=tmp_path / "job", audit=0)
+
+
+@pytest.fixture
+def hub():
+    """A node with 120 in-edges; the others have few."""
+    data = random_graph()
+    star = torch.stack([torch.arange(20, 140), torch.full((120,), 5)])
+    return Data(x=data.x, edge_index=torch.cat([data.edge_index, star], dim=1))
+
+
+def test_a_neighbourhood_beyond_the_memory_fails_alone_and_names_the_way_out(tmp_path, model, hub):
+    store = ew.GraphStore.build(tmp_path / "store", hub)
+    job = ew.jobs.run(model, store, range(4, 8), out=tmp_path / "job", memory="44KB")
+    assert list(job.failed) == [5]
+    assert "neighbors=[25, 10]" in job.failed[5]
+
+
+def test_a_neighbourhood_beyond_the_memory_is_sampled_where_that_was_asked_for(tmp_path, model, hub):
+    store = ew.GraphStore.build(tmp_path / "store", hub)
+    job = ew.jobs.run(model, store, range(4, 8), out=tmp_path / "job", memory="44KB", neighbors=[25, 10])
+    assert not job.failed
+    marked = ["sampled" in job.of(node).settings for node in range(4, 8)]
+    assert marked == [False, True, False, False]
+    assert "were left out" in job.of(5).settings["sampled"]
+    assert torch.allclose(job.of(4).scores, ew.explain(model, hub, 4).scores, atol=1e-12)  # the others are exact
+    frame = job.to_frame()
+    assert set(frame[frame["sampled"]]["index"]) == {5}
+    shown = hub.edge_index[:, job.of(5).scores != 0]
+    assert int((shown[1] == 5).sum()) <= 25
+    again = ew.jobs.run(model, store, [7, 5], out=tmp_path / "again", memory="44KB", neighbors=[25, 10])
+    assert torch.allclose(again.of(5).scores, job.of(5).scores)  # whatever else is asked
+
+
+def test_a_sample_is_explained_as_the_graph_that_it_is(tmp_path, model, hub):
+    store = ew.GraphStore.build(tmp_path / "store", hub)
+    job = ew.jobs.run(model, store, [5], out=tmp_path / "job", memory="1KB", neighbors=[25, 10])
+    part = job.part(job.shards[0])
+    asked = ew.Question(model, store, 4)._posed.within(Bounds(0, (25, 10)))
+    sample = asked.of([5]).cut
+    graph = Data(x=sample.data.x, edge_index=sample.data.edge_index)
+    alone = ew.explain(model, graph, int(sample.places(torch.tensor([5]))))
+    assert torch.allclose(alone.scores, part[0].scores[sample.edge_id], atol=1e-12)
+    assert abs(alone.value - part[0].value) < 1e-12
+
+
+@pytest.mark.parametrize("neighbors", [[0], [], ["a"], [True]])
+def test_sizes_of_samples_are_checked(tmp_path, model, hub, neighbors):
+    store = ew.GraphStore.build(tmp_path / "store", hub)
+    with pytest.raises(ew.SettingError, match="neighbors"):
+        ew.jobs.run(model, store, [5], out=tmp_path / "job", neighbors=neighbors)

@@ -121,6 +121,10 @@ class Problem:
             "subgraph_x": (ew.subgraph_x, {**asked, "max_nodes": 3, "samples": 4}),
             "shapley_interactions": (ew.shapley_interactions, {**asked, "samples": 4}),
             "load": (ew.load, {"path": self._saved()}),
+            "GraphStore": (ew.GraphStore, {"path": self._stored().path}),
+            "GraphStore.build": (ew.GraphStore.build, {"path": self.folder / "other.store", "data": self.data}),
+            "GraphStore.node": (self._stored().node, {"name": "n3"}),
+            "explain a store": (ew.explain, {**asked, "data": self._stored()}),
             "from_pyg": (ew.from_pyg, {"algorithm": _pyg_algorithm()}),
             "heal": (ew.heal, {"model": self.model}),
             "methods": (ew.methods, {}),
@@ -189,6 +193,11 @@ class Problem:
             "draw": (report.draw, {"explanation": one}),
             "draw_walks": (report.draw_walks, {"walks": paths}),
         }
+
+    def _stored(self) -> ew.GraphStore:
+        path = self.folder / "graph.store"
+        names = [f"n{number}" for number in range(6)]
+        return ew.GraphStore(path) if path.exists() else ew.GraphStore.build(path, self.data, names=names)
 
     def _saved(self) -> Path:
         path = self.folder / "saved.npz"

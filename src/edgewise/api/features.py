@@ -210,6 +210,10 @@ def _check_features(question: PosedQuestion, method: FeatureMethod) -> None:
 
 def _names(question: PosedQuestion) -> tuple[str, ...] | None:
     """`data.feature_names`, if there are as many as features."""
+    if question.in_one_graph and question.types is None and question.data.get("x") is None:
+        raise InputError(
+            "Scores of features need `x` at hand, which PyG's stores do not give. Use ew.GraphStore.build(…)."
+        )
     first = question.data if isinstance(question.data, Data) else next(iter(question.data))
     given = first.get("feature_names")
     if given is None:

@@ -16,7 +16,7 @@ from edgewise.cli.guard import Interrupted, guarded
 from edgewise.cli.named_values import named_values
 from edgewise.cli.options import CommonOptions, PairsCommand, import_plugins, with_common_options
 from edgewise.cli.terminal import Voice
-from edgewise.errors import FileError
+from edgewise.errors import FileError, SettingError
 
 if TYPE_CHECKING:
     import edgewise as ew
@@ -36,7 +36,7 @@ Exit codes: 0 done, 1 bad input, 2 wrong usage, 130 Ctrl-C or SIGTERM (resume go
 
 job_app = typer.Typer(no_args_is_help=True, help="Explain many targets into a folder, interrupted and resumed at will.")
 _Where = tuple[str, int | None, str | None]
-_OWN = ("method", "level", "top", "settings", "audit")
+_OWN = ("method", "level", "top", "settings", "audit", "neighbors")
 
 Folder = Annotated[Path, typer.Argument(help="The folder of the job.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, everything else on stderr.")]
@@ -72,14 +72,26 @@ def job_run(
     audit: Annotated[
         int, typer.Option(help="Of a graph store: compare values with the model itself on one shard in so many.")
     ] = 1,
+    neighbors: Annotated[
+        str | None, typer.Option(help="Of a graph store: sample neighbourhoods that are too large, 25,10 edges by hop.")
+    ] = None,
     engine: Engine = "here",
     workers: Workers = None,
     scheduler: Scheduler = None,
 ) -> None:
     """Explain many targets into a folder, shard by shard; the same command, or `edgewise job resume`, goes on."""
-    how = {"method": method, "level": level, "top": top, "settings": named_values(set_, "--set")}
+    how: dict[str, Any] = {"method": method, "level": level, "top": top, "settings": named_values(set_, "--set")}
     how |= {"audit": audit} if audit != 1 else {}
+    how |= {} if neighbors is None else {"neighbors": _sizes(neighbors)}
     _work(asked, out, how, (engine, workers, scheduler), retry=False)
+
+
+def _sizes(text: str) -> list[int]:
+    """The numbers of `--neighbors 25,10`."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise SettingError(f"--neighbors must be whole numbers with commas, got {text!r}. Use --neighbors 25,10.")
+    return [int(part) for part in parts]
 
 
 @job_app.command(name="status")

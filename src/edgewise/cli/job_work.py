@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 import edgewise as ew
 from edgewise.algorithms.registry import Method, find_method
 from edgewise.arguments import whole_number
@@ -26,8 +28,9 @@ from edgewise.jobs.gpu_claim import on_own_gpu
 from edgewise.jobs.plan import costs_of
 from edgewise.jobs.posed_targets import posed_targets
 from edgewise.jobs.shard_run import Remake
-from edgewise.jobs.store_shards import StoreShards
+from edgewise.jobs.store_shards import StoreShards, read_neighbors
 from edgewise.question.source_question import SourceQuestion
+from edgewise.store.store_source import source_of
 
 
 def job_question(asked: CommonOptions, how: Mapping[str, Any], voice: Voice) -> JobQuestion:
@@ -47,7 +50,7 @@ def job_question(asked: CommonOptions, how: Mapping[str, Any], voice: Voice) -> 
             "versions": versions(),
         },
         index=question.stored_index,
-        costs=costs_of(question.graphs.data, question.index, question.graphs.task),
+        costs=_costs(question),
         method=method.name,
         level=how["level"],
         explain=_explaining(question, method, how),
@@ -92,6 +95,13 @@ def _explaining(question: CliQuestion, method: Method, how: Mapping[str, Any]) -
     return explain_some
 
 
+def _costs(question: CliQuestion) -> Tensor:
+    """What each target costs, about."""
+    data = question.graphs.data
+    data = source_of(data, question.graphs.explained or "") if isinstance(data, ew.GraphStore) else data
+    return costs_of(data, question.index, question.graphs.task)
+
+
 def _explaining_store(
     question: CliQuestion, method: Method, how: Mapping[str, Any]
 ) -> Callable[[slice], ew.ExplanationSet]:
@@ -102,6 +112,7 @@ def _explaining_store(
     posed, targets = posed_targets(question.model, store, question.targets(slice(None)), question.classes, asked)
     assert isinstance(posed, SourceQuestion)
     told = {"method": method, "level": how["level"], "top": how["top"], "seed": question.asked.seed, "memory": memory}
-    costs = costs_of(store, targets, "node")
+    costs = _costs(question)
     audit = whole_number("audit", how.get("audit", 1), at_least=1, such_as=20)
-    return StoreShards(posed, targets, costs, question.classes, {**told, **how["settings"]}, audit)
+    hops = read_neighbors(how.get("neighbors"))
+    return StoreShards(posed, targets, costs, question.classes, {**told, **how["settings"]}, audit, hops)

@@ -25,6 +25,7 @@ Exit codes: 0 done, 1 bad input, 2 wrong usage."""
 store_app = typer.Typer(no_args_is_help=True, help="Graphs on disk, of which only neighbourhoods are read.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, everything else on stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -39,6 +40,7 @@ def store_build(
         bool, typer.Option("--both-ways", help="For models whose messages go against the edges, or both ways.")
     ] = False,
     json: Json = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Write a graph to a store, piece by piece; memory stays small whatever its size."""
@@ -46,9 +48,11 @@ def store_build(
         import edgewise as ew
         from edgewise.store.store_builder import build
 
-        for note in build(store.expanduser(), data, both_ways=both_ways):
+        notes = build(store.expanduser(), data, both_ways=both_ways)
+        for note in () if quiet else notes:
             typer.echo(note, err=True)
-        _show(ew.GraphStore(store), json=json)
+        if not quiet:
+            _show(ew.GraphStore(store), json=json)
 
 
 @store_app.command(name="info")
@@ -59,6 +63,7 @@ def store_info(
         bool, typer.Option("--verify", help="Read every file once and compare it with its digest.")
     ] = False,
     json: Json = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """What is in a store: nodes, edges, attributes, names, its digest."""
@@ -68,7 +73,8 @@ def store_info(
         found = ew.GraphStore(store)
         if verify:
             found.verify()
-        _show(found, json=json)
+        if not quiet:
+            _show(found, json=json)
 
 
 def _show(store: "ew.GraphStore", *, json: bool) -> None:

@@ -32,6 +32,8 @@ class Cut:
     """`[n]`: the node of the whole graph, ascending."""
     edge_id: Tensor | None = None
     """`[m]`: the column of the whole graph, ascending."""
+    left_out: int = 0
+    """Edges that a sample does not have."""
 
     @property
     def is_whole(self) -> bool:

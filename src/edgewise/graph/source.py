@@ -15,7 +15,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.graph.cut import Cut
+from edgewise.graph.neighbour_sample import Bounds, LargeNeighbourhoodError
 
+_EDGE_BYTES = 32  # a column and its ends, twice
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]
 """For each edge that was found: the position of its node in the list, its column, and the node at its other end."""
 
@@ -33,7 +35,7 @@ class GraphSource(ABC):
 
     @abstractmethod
     def edges_of(self, nodes: np.ndarray, flow: str) -> Found:
-        """The edges along which messages come to some nodes, node after node, by column; `flow` says which end sends."""
+        """The edges along which messages come to some nodes, in any order; `flow` says which end sends."""
 
     @abstractmethod
     def counts(self, nodes: np.ndarray) -> np.ndarray:
@@ -58,6 +60,11 @@ class GraphSource(ABC):
 
     @property
     @abstractmethod
+    def row_bytes(self) -> int:
+        """What the attributes of one node take, about."""
+
+    @property
+    @abstractmethod
     def num_bytes(self) -> int:
         """About what all of it would take in memory."""
 
@@ -74,22 +81,37 @@ class GraphSource(ABC):
     def numbering(self) -> Iterator[np.ndarray]:
         """`[N]` zeros, to be given back as zeros: pages that nobody touches take no memory, and are not cleared each time."""
         table = self._tables.pop() if self._tables else np.zeros(self.num_nodes, dtype=np.int64)
-        yield table  # after an error it is not used again
+        try:
+            yield table
+        except LargeNeighbourhoodError:  # it was cleared; after any other error it is not used again
+            self._tables.append(table)
+            raise
         self._tables.append(table)
 
 
-def cut_from(source: GraphSource, targets: Tensor, hops: int, *, flow: str | None, rim: str = "") -> Cut:
+def cut_from(
+    source: GraphSource, targets: Tensor, hops: int, *, flow: str | None, rim: str = "", bounds: Bounds | None = None
+) -> Cut:
     """What `cut.cut_out` finds, from a source: nodes that reach a target within some hops, and the edges into all but the last.
 
-    `rim` as there: `"nodes"` is one hop further, `"degrees"` that hop's edges alone, all from one far node.
+    `rim` as there: `"nodes"` is one hop further, `"degrees"` that hop's edges alone, all from one far node. `bounds` say how
+    large it may be; of a sample, `Cut.left_out` counts the edges that are not in it.
     """
     hops = hops + 1 if rim else hops
     fresh = np.unique(targets.cpu().numpy())
+    left_out = taken = 0
     with source.numbering() as table:
         table[fresh] = -1
         nodes, found = [fresh], []
-        for _ in range(hops):
+        for hop in range(hops):
+            if bounds is not None:
+                taken += len(fresh) * source.row_bytes + int(source.counts(fresh).sum()) * _EDGE_BYTES
+                _check(bounds, taken, table, nodes)
             column, sender, receiver = _edges_into(source, fresh, flow)
+            kept = None if bounds is None else bounds.kept(hop, receiver, column)
+            if kept is not None:
+                left_out += len(column) - len(kept)
+                column, sender, receiver = column[kept], sender[kept], receiver[kept]
             found.append((column, sender, receiver))
             fresh = _unseen(sender if flow else np.concatenate([sender, receiver]), table)
             if len(fresh) == 0:
@@ -109,7 +131,16 @@ def cut_from(source: GraphSource, targets: Tensor, hops: int, *, flow: str | Non
         _without_new_loops(local, ends, len(node_id))
     tensors = [torch.from_numpy(part) for part in (node_id, edge_id, local)]
     part = source.part(*tensors)
-    return Cut(part, source.num_nodes, source.num_edges, tensors[0], tensors[1])
+    return Cut(part, source.num_nodes, source.num_edges, tensors[0], tensors[1], left_out)
+
+
+def _check(bounds: Bounds, taken: int, table: np.ndarray, nodes: list[np.ndarray]) -> None:
+    """Refuse a neighbourhood that is too large; the table is given back as it was."""
+    try:
+        bounds.check(taken)
+    except LargeNeighbourhoodError:
+        table[np.concatenate(nodes)] = 0
+        raise
 
 
 def _without_new_loops(local: np.ndarray, ends: np.ndarray, size: int) -> None:

@@ -1,6 +1,6 @@
 """`ew.jobs.run`: explanations of many targets into a folder, interrupted and resumed at will."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,12 @@ from edgewise.jobs.live_question import LiveQuestion, live_work
 from edgewise.jobs.plan import costs_of
 from edgewise.jobs.posed_targets import is_each, posed_targets
 from edgewise.jobs.shard_run import Remake, engine_named
-from edgewise.jobs.store_shards import StoreShards
+from edgewise.jobs.store_shards import StoreShards, read_neighbors
 from edgewise.progress import progress_bar
 from edgewise.question.source_question import SourceQuestion
 from edgewise.results.container import as_jsonable
 from edgewise.store.graph_store import GraphStore
+from edgewise.store.pyg_stores import is_pyg_stores
 
 
 @checked
@@ -54,6 +55,7 @@ def run(
     memory: Any = None,
     batch_size: int | None = None,
     audit: int = 1,
+    neighbors: Sequence[int] | None = None,
     device: Any = None,
     seed: int = 0,
     progress: bool = False,
@@ -87,6 +89,9 @@ def run(
         top: Keep only the strongest entries of each target.
         memory: A budget for one block of targets.
         batch_size: Targets in a block.
+        neighbors: Of a graph on disk: a target whose neighbourhood takes more than a quarter of `memory` is explained on a
+            sample of it, `[25, 10]` edges into each node, hop by hop (the last number holds for all further ones), and
+            marked: `settings["sampled"]`. Without it such a target fails alone.
         audit: Of a graph on disk: run your own model, and compare its values, on one shard in so many; 1 means on all.
         device: Where to compute.
         seed: Random seed.
@@ -115,9 +120,12 @@ def run(
     how: dict[str, Any] = {"method": method, "level": level, "top": top, "seed": seed, **settings}
     sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
     audit = whole_number("audit", audit, at_least=1, such_as=20)
-    if audit > 1 and not isinstance(data, GraphStore):
-        raise SettingError(
-            "audit > 1 is for a graph on disk, an ew.GraphStore: any other is checked as it is. Leave it out."
+    hops = read_neighbors(neighbors)
+    if (audit > 1 or hops) and not isinstance(data, GraphStore):
+        raise SettingError("`audit` and `neighbors` are for a graph on disk, an ew.GraphStore. Leave them out.")
+    if is_pyg_stores(data):
+        raise InputError(
+            "A job needs data that can be told from other data; PyG's stores cannot. Use ew.GraphStore.build(…)."
         )
     posed, targets = posed_targets(model, data, index, target, asked)
     if find_method(method, level).chooses:  # once, for all shards
@@ -132,7 +140,7 @@ def run(
         **how,
         **own,
         **sizes,
-        "audit": audit,
+        **({"audit": audit, "neighbors": list(hops)} if isinstance(data, GraphStore) else {}),
         "method": find_method(method, level).name,
         "target": _told(target),
     }
@@ -143,12 +151,13 @@ def run(
         "versions": versions(),
     }
 
-    costs, name = costs_of(data, targets, task), find_method(method, level).name
+    costs = costs_of(posed.source if isinstance(posed, SourceQuestion) else data, targets, task)
+    name = find_method(method, level).name
     live = LiveQuestion(model, data, targets, target, types, {**asked, **how, **sizes})
     work: Callable[[slice], Any] = live.explain
     remake: Remake[Any] | None = None  # a graph on disk is opened by the command line alone
     if isinstance(posed, SourceQuestion):
-        work = StoreShards(posed, targets, costs, target, how | sizes, audit)
+        work = StoreShards(posed, targets, costs, target, how | sizes, audit, hops)
     else:
         remake = Remake(partial(live_work, live, name, level, identity["hashes"]["model"]), from_files=False)
     question = JobQuestion(identity, targets, costs, name, level, work, remake=remake)

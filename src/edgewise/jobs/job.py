@@ -175,6 +175,8 @@ class Job:
                     f"`filters` must be like [('index', '==', 42)] and `columns` names of columns: {error}."
                 ) from error
             frame["position"] = good_positions(shard, part.settings).numpy()[frame["position"].to_numpy()]
+            if told := part.settings.get("sampled"):
+                frame["sampled"] = np.isin(self.index.numpy()[frame["position"]], [int(one) for one in told])
             frames.append(frame if columns is None else frame[list(columns)])
         return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=columns)
 

@@ -79,8 +79,10 @@ def costs_of(data: Any, index: Tensor, task: str) -> Tensor:
     if task == "graph":
         graphs = [data] if isinstance(data, Data) else data
         return torch.tensor([1 + _edges(graphs[place]) for place in index.tolist()], dtype=torch.long)
-    if isinstance(data, GraphStore):
-        return _stored_costs(source_of(data), index)
+    if isinstance(data, GraphStore) and not data.is_typed:
+        data = source_of(data)
+    if isinstance(data, GraphSource):
+        return _stored_costs(data, index)
     if not isinstance(data, Data):
         return torch.ones(len(index), dtype=torch.long)
     nodes, (source, receiver) = int(data.num_nodes or 0), data.edge_index.cpu()

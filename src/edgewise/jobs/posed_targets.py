@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from edgewise.arrays import plain_index
 from edgewise.errors import EdgewiseError, InputError, ModelError
 from edgewise.graph.sample import seeds
+from edgewise.graph.type_table import read_typed_index
 from edgewise.jobs.plan import spread
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.pair_index import read_pairs
@@ -29,7 +30,7 @@ def posed_targets(
         ModelError: If the model fails on all that is tried, or on some targets of a typed graph.
     """
     if isinstance(data, GraphStore):  # of a graph on disk, one target at a time is looked at
-        return _posed_on_one(model, data, _read(data, index, asked["task"]), target, asked)
+        return _posed_on_one(model, data, index, target, asked)
     try:
         posed = pose(model, data, index, target=target, **asked)
     except ModelError as error:
@@ -47,19 +48,29 @@ def posed_targets(
     return posed, posed.index
 
 
+def _read_stored(store: GraphStore, index: Any) -> Tensor:
+    """The targets in a graph on disk; of a typed one, numbers of the type that the index names."""
+    if not store.is_typed:
+        return read_index(index, store.num_nodes, "node")[0]
+    name, inside = read_typed_index(index, store.data)
+    return read_index(inside, store.nodes(name).count, "node")[0]
+
+
 def _posed_on_one(
-    model: nn.Module, store: GraphStore, targets: Tensor | None, target: Any, asked: dict[str, Any]
+    model: nn.Module, store: GraphStore, index: Any, target: Any, asked: dict[str, Any]
 ) -> tuple[PosedQuestion, Tensor]:
     """A question about the first target that the model answers, of some all over the job."""
-    if targets is None or asked["task"] != "node":
-        return pose(model, store, None, **asked), torch.empty(0)  # refused in its own words
+    targets = _read(store, index, asked["task"]) if asked["task"] == "node" else None
+    if targets is None:
+        return pose(model, store, index, **asked), torch.empty(0)  # refused in its own words
+    name = read_typed_index(named_part(store.data, index, "node"), store.data)[0] if store.is_typed else None
     failed: EdgewiseError | None = None
     for position in spread(len(targets)):
         part = slice(position, position + 1)
+        some: Any = plain_index(targets[part])
+        some = some if name is None else (name, some)
         try:
-            return pose(
-                model, store, plain_index(targets[part]), target=classes_of(target, part, len(targets)), **asked
-            ), targets
+            return pose(model, store, some, target=classes_of(target, part, len(targets)), **asked), targets
         except (ModelError, InputError) as error:
             failed = failed or error
     assert failed is not None
@@ -86,7 +97,7 @@ def _read(data: Any, index: Any, task: str) -> Tensor | None:
         plain = isinstance(data, (list, tuple)) and all(isinstance(graph, Data) for graph in data)
         return read_index(index, len(data), "graph")[0] if plain else None
     if isinstance(data, GraphStore):
-        return read_index(named_part(data.data, index, task), data.num_nodes, "node")[0]
+        return _read_stored(data, named_part(data.data, index, task))
     if not isinstance(data, Data):
         return None
     nodes = int(data.num_nodes or 0)

@@ -13,12 +13,15 @@ import numpy as np
 from torch import Tensor
 
 from edgewise.api.explain import explain_question
+from edgewise.arguments import shown
 from edgewise.arrays import plain_index
-from edgewise.errors import InputError, ModelError
+from edgewise.errors import InputError, ModelError, SettingError
+from edgewise.graph.neighbour_sample import Bounds, LargeNeighbourhoodError
 from edgewise.jobs.plan import plan
 from edgewise.jobs.posed_targets import classes_of
+from edgewise.question.memory import read_memory
 from edgewise.question.moved_model import ModelNeeded
-from edgewise.question.source_question import SourceQuestion
+from edgewise.question.source_question import SAMPLED, SourceQuestion
 from edgewise.results.concatenation import joined
 from edgewise.results.explanation import Settings
 from edgewise.results.explanation_set import ExplanationSet
@@ -26,6 +29,7 @@ from edgewise.results.explanation_set import ExplanationSet
 BLOCK_COST = 2**14
 """The costs of the targets of a block."""
 BLOCK_TARGETS = 32
+_SHARE = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,15 +47,23 @@ class StoreShards:
     """Arguments of `explain_question`."""
     audit: int = 1
     """The user's own model is run on one shard in so many."""
+    neighbors: tuple[int, ...] = ()
+    """Edges into each node, by hop, of the sample on which a target is explained whose neighbourhood is too large."""
 
     def __call__(self, positions: slice) -> ExplanationSet:
         """Explain the targets at some positions of the job, which are those of a shard or of a part of one."""
         self.asked.check_basis()
         begin, blocks = positions.start, plan("block", self.costs[positions], BLOCK_COST, BLOCK_TARGETS)
         compared = self._shard_of(begin) % self.audit == 0
-        parts = [self._explained(slice(begin + one.begin, begin + one.end), compared=compared) for one in blocks]
+        parts = [
+            part
+            for one in blocks
+            for part in self._explained(slice(begin + one.begin, begin + one.end), compared=compared)
+        ]
+        sampled = {index: told for part in parts for index, told in part.settings.get(SAMPLED, {}).items()}
+        marks = {"compared": compared} | ({SAMPLED: sampled} if sampled else {})
         found = joined(parts)
-        return replace(found, settings=Settings({**found.settings, "compared": compared}))
+        return replace(found, settings=Settings({**found.settings, **marks}))
 
     @cached_property
     def _begins(self) -> np.ndarray:
@@ -61,17 +73,54 @@ class StoreShards:
     def _shard_of(self, position: int) -> int:
         return int(np.searchsorted(self._begins, position, side="right")) - 1
 
-    def _explained(self, positions: slice, *, compared: bool) -> ExplanationSet:
+    @cached_property
+    def _bounded(self) -> SourceQuestion:
+        """The question, with neighbourhoods up to a share of the memory: beside them there are activations and messages."""
+        return self.asked.within(Bounds(read_memory(self.how.get("memory")) // _SHARE))
+
+    def _explained(self, positions: slice, *, compared: bool) -> list[ExplanationSet]:
+        """A block; if it is too large, its targets one by one, and one that is too large by itself by a sample."""
+        try:
+            return [self._block(self._bounded, positions, compared=compared)]
+        except LargeNeighbourhoodError:
+            if positions.stop - positions.start > 1:
+                alone = (slice(one, one + 1) for one in range(positions.start, positions.stop))
+                return [part for one in alone for part in self._explained(one, compared=compared)]
+            if not self.neighbors:
+                raise
+        sample = replace(self._bounded.bounds or Bounds(0), sizes=self.neighbors, seed=int(self.how.get("seed") or 0))
+        return [self._block(self.asked.within(sample), positions, compared=None)]
+
+    def _block(self, asked: SourceQuestion, positions: slice, *, compared: bool | None) -> ExplanationSet:
+        """Some targets together; `compared=None` runs the model itself."""
         some: Any = plain_index(self.targets[positions])
-        types = self.asked.types
-        some = types.asked(some) if types is not None else some
+        some = asked.types.asked(some) if asked.types is not None else some
         classes = classes_of(self.classes, positions, len(self.targets))
         try:
             try:
-                found = explain_question(self.asked.moved(some, classes, compared=compared).as_set(), **self.how)
+                question = (
+                    asked.of(some, classes) if compared is None else asked.moved(some, classes, compared=compared)
+                )
+                found = explain_question(question.as_set(), **self.how)
             except ModelNeeded:
-                found = explain_question(self.asked.of(some, classes).as_set(), **self.how)
+                found = explain_question(asked.of(some, classes).as_set(), **self.how)
         except InputError as error:  # NaN in the features of this neighbourhood: the others can be explained
             raise ModelError(str(error)) from error
         assert isinstance(found, ExplanationSet)
         return found
+
+
+def read_neighbors(neighbors: Any) -> tuple[int, ...]:
+    """Sizes of samples by hop, checked; none: nothing is sampled.
+
+    >>> read_neighbors([25, 10]), read_neighbors(None)
+    ((25, 10), ())
+    """
+    if neighbors is None:
+        return ()
+    sizes = tuple(neighbors) if isinstance(neighbors, (list, tuple)) else ()
+    if not sizes or any(isinstance(one, bool) or not isinstance(one, int) or one < 1 for one in sizes):
+        raise SettingError(
+            f"`neighbors` must be whole numbers from 1 on, one for each hop, got {shown(neighbors)}. Use [25, 10]."
+        )
+    return sizes

@@ -16,11 +16,12 @@ from edgewise.question.graph_question import GraphQuestion
 from edgewise.question.link_question import LinkQuestion
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.posed_question import KEPT, Asked, PosedQuestion, sub_target
-from edgewise.question.source_question import pose_stored
+from edgewise.question.stored_question import pose_stored
 from edgewise.question.target import named_part
 from edgewise.question.typed_link_question import TypedLinkQuestion
 from edgewise.question.typed_question import TypedGraphQuestion, TypedQuestion
 from edgewise.store.graph_store import GraphStore
+from edgewise.store.pyg_stores import is_pyg_stores
 
 __all__ = [
     "KEPT",
@@ -67,7 +68,7 @@ def pose(
     asked = Asked(target, mode, of, check_output(output), forward, device, without_itself)
     index = named_part(data.data if isinstance(data, GraphStore) else data, index, task)
     with thread_kept(), torch.inference_mode(mode=False):  # what is kept must be usable for gradients
-        if isinstance(data, GraphStore):
+        if isinstance(data, GraphStore) or is_pyg_stores(data):
             return pose_stored(model, data, index, asked, task)
         if isinstance(data, HeteroData) and task in _TYPED_QUESTIONS:
             return _TYPED_QUESTIONS[task](model, data, index, asked)

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from edgewise.errors import InputError, LocalityWarning, StaleQuestionError
+from edgewise.errors import LocalityWarning, StaleQuestionError
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_values
+from edgewise.graph.neighbour_sample import Bounds
 from edgewise.graph.source import GraphSource, cut_from, tiny_cut
 from edgewise.program.transfer import Degrees, Transfer, with_degrees
 from edgewise.question.moved_model import MovedModel
@@ -21,11 +22,11 @@ from edgewise.question.node_question import NodeQuestion
 from edgewise.question.posed_question import Asked
 from edgewise.question.subject import Subject, on_device
 from edgewise.question.target import read_index
-from edgewise.store.graph_store import GraphStore
-from edgewise.store.store_source import StoreSource
 from edgewise.store.stored_graph import StoredGraph
 
 _STRANGERS, _TINY = 5, 48
+SAMPLED = "sampled"
+"""The setting that says which targets were explained on a sample of their neighbourhood, by number, and what it left out."""
 _SMALL = 2**26
 """Bytes of a graph that is read as a whole where a model is not known to be local."""
 
@@ -43,6 +44,9 @@ class SourceMark:
 
 class SourceQuestion(NodeQuestion):
     """Nodes of a graph that hands out cuts. Numbers of nodes and columns are those of the whole graph."""
+
+    bounds: Bounds | None = None
+    """How large a neighbourhood may be, and how it is sampled; None: all of it, whatever its size."""
 
     def __init__(
         self, model: Any, source: GraphSource, index: Any, asked: Asked, subject: Subject | None = None
@@ -84,6 +88,21 @@ class SourceQuestion(NodeQuestion):
         other._choose()
         return other
 
+    def within(self, bounds: Bounds) -> "SourceQuestion":
+        """The same question, whose neighbourhoods have bounds from now on."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.bounds = bounds
+        return other
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """With what a sample left out, by target."""
+        if not self.cut.left_out:
+            return super().notes
+        told = f"{self.cut.left_out} edges were left out; {self.cut.data.edge_index.size(1)} are in the sample"
+        return {**super().notes, SAMPLED: {str(int(one)): told for one in self.index}}
+
     def _other(self, index: Any, target: Any) -> "SourceQuestion":
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -117,7 +136,7 @@ class SourceQuestion(NodeQuestion):
 
     def _carry_over(self, transfer: Transfer, base: NodeModel, *, compared: bool) -> bool:
         """Cut without a rim, and take the program there; False if it cannot be, or the model says something else."""
-        cut = self._moved(cut_from(self.source, self.index, self.num_layers, flow=self.trace.flow))
+        cut = self._moved(cut_from(self.source, self.index, self.num_layers, flow=self.trace.flow, bounds=self.bounds))
         assert cut.node_id is not None
         check_values(cut.data)
         targets = self.index.to(cut.node_id.device).unique()
@@ -126,6 +145,9 @@ class SourceQuestion(NodeQuestion):
         with self.loan.taken():
             model = MovedModel(base, cut.data, cut.places(targets), program)
         if compared:
+            if self.bounds is not None:
+                widest = max(call.message_width for call in self.trace.calls) * base.trace.output.element_size()
+                self.bounds.check(int(degrees.edges.sum()) * widest)
             true = with_degrees(cut.data, degrees) if rim_of(self.subject.first) else cut.data
             if not model.compare(true):
                 return False
@@ -159,7 +181,7 @@ class SourceQuestion(NodeQuestion):
     def _find_cut(self) -> Cut:
         first = self.subject.first
         rim = rim_of(first) if self.types is None or not rim_of(first) else "nodes"  # a far node has one type
-        cut = cut_from(self.source, self.index, first.num_layers, flow=first.flow, rim=rim)
+        cut = cut_from(self.source, self.index, first.num_layers, flow=first.flow, rim=rim, bounds=self.bounds)
         return self._moved(cut)
 
     def _moved(self, cut: Cut) -> Cut:
@@ -205,14 +227,3 @@ class SourceQuestion(NodeQuestion):
     def ends(self, positions: Tensor, owner: Tensor, column: Tensor) -> Tensor:
         """Both ends of some columns, and of no others."""
         return torch.from_numpy(self.source.ends(column.cpu().numpy())).to(column.device)
-
-
-def pose_stored(model: Any, store: GraphStore, index: Any, asked: Asked, task: str) -> SourceQuestion:
-    """A question about nodes of a graph on disk."""
-    if task != "node":
-        raise InputError(
-            f"A graph store is explained node by node, got task={task!r}. For a store that fits into memory, use store.data."
-        )
-    if store.is_typed:
-        raise InputError("Typed stores: todo")
-    return SourceQuestion(model, StoreSource(store), index, asked)

@@ -37,7 +37,7 @@ class TypedQuestion(NodeQuestion):
         self._forward = TypedForward(here, table, asked.forward)
         count = len(table.node_range(name))
         super().__init__(model, union_of(data, table), inside, replace(asked, forward=self._forward))
-        self._warn_of_counts(count)
+        warn_of_counts(table, count, self._forward)
 
     def of(self, index: Any, target: Any = None) -> "TypedQuestion":
         """The same question about other nodes; those of another type are a new question."""
@@ -60,27 +60,33 @@ class TypedQuestion(NodeQuestion):
 
     def labels(self) -> Tensor | None:
         """The labels of the explained nodes."""
-        y = self._hetero[self.types.explained].get("y")
-        count = len(self.types.node_range(self.types.explained))
-        if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1 or len(y) != count:
-            return None
-        return y.cpu()[self.index]
+        return typed_labels(self._hetero, self.types, self.index)
 
     def _strangers(self) -> tuple[Tensor, Tensor]:
         """A few of every type: a model may not run on types without nodes."""
         return typed_strangers(self.types, self._graph.edge_index.device)
 
-    def _warn_of_counts(self, count: int) -> None:
-        """One tensor may hold the rows of another type that has as many nodes."""
-        name = self.types.explained
-        twins = [other for other, number in self.types.nodes if number == count and other != name]
-        if twins and not self._forward.returned_table:
-            warnings.warn(
-                f"The model gave one tensor of {count} rows: they are taken for those of {name!r}, but {twins[0]!r} has as "
-                f"many nodes. Use forward=lambda model, data: {{{name!r}: model(...)}} to say whose they are.",
-                OutputWarning,
-                stacklevel=2,
-            )
+
+def typed_labels(data: HeteroData, types: TypeTable, index: Tensor) -> Tensor | None:
+    """The labels of some nodes of the explained type, if there is a whole number for each."""
+    y = data[types.explained].get("y")
+    count = len(types.node_range(types.explained))
+    if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1 or len(y) != count:
+        return None
+    return y.cpu()[index]
+
+
+def warn_of_counts(types: TypeTable, count: int, forward: TypedForward) -> None:
+    """One tensor may hold the rows of another type that has as many nodes."""
+    name = types.explained
+    twins = [other for other, number in types.nodes if number == count and other != name]
+    if twins and not forward.returned_table:
+        warnings.warn(
+            f"The model gave one tensor of {count} rows: they are taken for those of {name!r}, but {twins[0]!r} has as "
+            f"many nodes. Use forward=lambda model, data: {{{name!r}: model(...)}} to say whose they are.",
+            OutputWarning,
+            stacklevel=3,
+        )
 
 
 def typed_strangers(types: TypeTable, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ from edgewise.errors import InputError, PositionError
 from edgewise.graph.type_table import TypeTable
 from edgewise.random_numbers import random_scores
 from edgewise.results.entries import Entries
-from edgewise.results.explanation import Explanation
+from edgewise.results.explanation import Explanation, Settings
 from edgewise.results.ranked_rows import RankedSets
 from edgewise.results.result_verbs import ResultVerbs
 from edgewise.results.typed_explanation import TypedExplanation
@@ -143,7 +143,7 @@ class ExplanationSet(ResultVerbs):
             value=float(self.value[position]),
             method=self.method,
             level=self.level,
-            settings=self.settings,
+            settings=self._settings_of(index),
             standard_errors=None
             if errors is None
             else errors.dense(position, prod(shape)).view(shape).to(edge_index.device),
@@ -151,6 +151,14 @@ class ExplanationSet(ResultVerbs):
         )
         types = self.types_of(position)
         return flat if types is None else TypedExplanation.of(flat, types, self.n_id, self.e_id)
+
+    def _settings_of(self, index: Any) -> Mapping[str, Any]:
+        """The settings; what is said about single targets (samples of a graph on disk), of this one alone."""
+        if "sampled" not in self.settings:
+            return self.settings
+        rest = {name: value for name, value in self.settings.items() if name != "sampled"}
+        told = self.settings["sampled"].get(str(index))
+        return Settings(rest if told is None else {**rest, "sampled": told})
 
     def _scores(self, position: int, shape: tuple[int, ...]) -> Tensor:
         """`[E]` or `[L, E]`: the scores of one target, with their zeros."""

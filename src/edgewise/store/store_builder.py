@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch_geometric.data import Data, HeteroData
 
-from edgewise.errors import FileError, InputError
+from edgewise.errors import EdgewiseError, FileError, InputError
 from edgewise.files import is_file, is_folder
 from edgewise.store.array_files import ArrayWriter, new_array
 from edgewise.store.edge_order import find_loops, order_edges
@@ -210,12 +210,14 @@ def build(path: Path, data: Any, *, names: Sequence[str] | None = None, both_way
         FileError: If the folder is there already, or a file cannot be read.
         InputError: If the data is not a graph.
     """
-    if path.exists():
+    if is_folder(path) or is_file(path):
         raise FileError(f"{path} is there already. Use another folder, or remove it first.")
+    if not path.name:
+        raise FileError(f"{str(path)!r} is not the name of a folder. Use 'graph.store', for example.")
     fresh = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     writer = StoreWriter(fresh)
     try:
-        fresh.mkdir(parents=True)
+        fresh.mkdir()
         _write(writer, data)
         if names is not None:
             writer.nodes().call(names)
@@ -224,6 +226,10 @@ def build(path: Path, data: Any, *, names: Sequence[str] | None = None, both_way
         fresh.rename(path)
     except OSError as error:
         raise FileError(f"{path} could not be written: {error.strerror or error}. Nothing was left there.") from error
+    except ValueError as error:  # a name with a zero byte
+        if isinstance(error, EdgewiseError):
+            raise
+        raise FileError(f"{str(path)!r} could not be written: {error}. Nothing was left there.") from error
     finally:
         writer.close()
         shutil.rmtree(fresh, ignore_errors=True)

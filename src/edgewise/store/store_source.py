@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 from edgewise.errors import InputError
 from edgewise.graph.source import Found, GraphSource
 from edgewise.store.graph_store import GraphStore
+from edgewise.store.typed_source import TypedStoreSource
 
 
 class StoreSource(GraphSource):
@@ -68,6 +69,11 @@ class StoreSource(GraphSource):
         return found
 
     @property
+    def row_bytes(self) -> int:
+        """Of all attributes of nodes."""
+        return sum(array[:1].nbytes for array in self._nodes.attributes.values())
+
+    @property
     def num_bytes(self) -> int:
         """Of all arrays on disk."""
         return self.store.num_bytes
@@ -84,4 +90,4 @@ class StoreSource(GraphSource):
 
 def source_of(store: GraphStore, explained: str = "") -> GraphSource:
     """The source of cuts of a store; of a typed one, about nodes of one type."""
-    return StoreSource(store)
+    return TypedStoreSource(store, explained) if store.is_typed else StoreSource(store)
