@@ -11,9 +11,12 @@ import argparse
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 NEAR, FEATURES, WIDTH, CLASSES = 10, 64, 64, 8
@@ -70,17 +73,56 @@ def makes_nothing():
 
 
 def empty(asked) -> dict:
+    """Tasks that do nothing and write nothing: what an engine itself takes for each."""
     from edgewise.jobs.passage import Passage
     from edgewise.jobs.plan import Shard
     from edgewise.jobs.shard_run import engine_named
 
-    clock = Clock(engine_named(asked.engine, asked.workers if asked.engine != "here" else None))
     shards = [Shard(f"shard-{number:06d}", number, number + 1) for number in range(asked.tasks)]
-    count = sum(1 for _ in clock.run(shards, nothing, Passage("spawn", makes_nothing, makes_nothing)))
-    assert count == asked.tasks
-    spent = clock.done[-1][0] - clock.done[asked.tasks // 10][0]
-    tasks = asked.tasks - asked.tasks // 10 - 1
-    return {"tasks a second": round(tasks / spent), "microseconds a task": round(1e6 * spent / tasks, 1)}
+    with cluster(asked.workers) if asked.engine == "dask" else nullcontext((None, None)) as (address, process):
+        clock = Clock(engine_named(asked.engine, None if address else asked.workers, address))
+        running = clock.run(shards, nothing, Passage("spawn", makes_nothing, makes_nothing))
+        begin = asked.tasks // 10  # everything has started then
+        for _, _ in zip(range(begin), running, strict=False):
+            pass
+        wall, own, other = time.perf_counter(), time.process_time(), spent(process)
+        tasks = sum(1 for _ in running)
+        wall, own, other = time.perf_counter() - wall, time.process_time() - own, spent(process) - other
+    assert len(clock.done) == asked.tasks
+    return {
+        "tasks a second": round(tasks / wall),
+        "CPU microseconds a task": {"this process": round(1e6 * own / tasks), "scheduler": round(1e6 * other / tasks)},
+    }
+
+
+@contextmanager
+def cluster(workers: int):
+    """A Dask cluster of processes, so that the scheduler's own time can be told apart."""
+    folder = Path(tempfile.mkdtemp(prefix="edgewise-cluster-"))
+    file, quiet = folder / "scheduler.json", os.environ | {"DASK_LOGGING__DISTRIBUTED": "error"}
+    shared = ["--scheduler-file", str(file), "--no-dashboard"]
+    start = partial(subprocess.Popen, env=quiet, stderr=subprocess.DEVNULL)
+    begin = [sys.executable, "-m"]
+    processes = [start([*begin, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", *shared])]
+    try:
+        while not file.exists():
+            time.sleep(0.1)
+        one = [*begin, "distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny", *shared]
+        processes += [start(one) for _ in range(workers)]
+        yield json.loads(file.read_text())["address"], processes[0].pid
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def spent(process: int | None) -> float:
+    """CPU seconds of a process so far."""
+    if process is None:
+        return 0.0
+    fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def question(targets: int):
@@ -113,13 +155,14 @@ def run(asked) -> dict:
     front_door.engine_named = timed
     folder = Path(tempfile.mkdtemp(prefix="edgewise-engines-"))
     try:
-        workers = None if asked.engine == "here" else asked.workers
+        begun, workers = time.process_time(), None if asked.engine == "here" else asked.workers
         method = {"method": "integrated_gradients", "steps": asked.steps} if asked.steps else {}
         job = ew.jobs.run(
             model, data, out=folder / "job", level="layer", top=50, engine=asked.engine, workers=workers, **method
         )
         size = sum(path.stat().st_size for path in (folder / "job" / "shards").iterdir())
-        return {**clocks[0].seconds(), "shards": len(job.shards), "bytes": size}
+        own = round(time.process_time() - begun, 1)  # of this process; workers have theirs
+        return {**clocks[0].seconds(), "CPU": own, "shards": len(job.shards), "bytes": size}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -12,10 +12,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 
 from places import ROOT
 
+_LOADED = ("distributed.cli.dask_worker", "edgewise.jobs.dask_worker", "edgewise.jobs.front_door")
+"""What the workers need, loaded before they are forked."""
 _QUIET = {"DASK_LOGGING__DISTRIBUTED": "error", "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
 
 
@@ -23,6 +26,8 @@ class DaskProcesses:
     """The processes of a cluster: some workers, and some that wait."""
 
     def __init__(self, home: Path, workers: int, spare: int) -> None:
+        for module in _LOADED:
+            import_module(module)
         self.home, self.file = home, home / "scheduler.json"
         self.joined = 0
         self.workers = [self._fork(number) for number in range(workers + spare)]

@@ -150,7 +150,8 @@ class Disturbed:
             cluster = self.cluster(f"scheduler-{lost}", workers=2, spare=0)
             try:
                 child = self.start("scheduled", engine="dask", scheduler=cluster.address)
-                if lost == times or (code := ended(child, 1.5 + self.pause(times))) is not None:
+                code = None if lost == times else self._progress("scheduled", child)
+                if lost == times or code is not None:
                     code = self.finish(child) if lost == times else code
                     assert code == 0, self.log.read_text()
                     break
@@ -162,6 +163,14 @@ class Disturbed:
             finally:
                 cluster.end()
         return {"lost": lost, "shards when lost": progress, **self.compare("scheduled")}
+
+    def _progress(self, name: str, child: int) -> int | None:
+        """Wait until a job has finished something more, and a random moment longer; its exit code if it has ended."""
+        journal = self.folder / name / "journal.jsonl"
+        before = len(list(Journal(journal)))
+        while (code := ended(child, 0.2)) is None and len(list(Journal(journal))) == before:
+            pass
+        return ended(child, self.draw.random()) if code is None else code
 
     def disk(self, times: int) -> dict[str, object]:
         """A disk without space for a while, in the middle of a job."""

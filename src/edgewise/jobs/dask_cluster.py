@@ -6,6 +6,8 @@ worker, it is tried in another one. If the scheduler is lost, the job ends with 
 Workers write the files of shards, so they must see the folder; only this process writes the journal.
 """
 
+import asyncio
+import concurrent.futures
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from edgewise.errors import ClusterError, ModelError, missing_extra
+from edgewise.errors import ClusterError, EdgewiseError, ModelError, missing_extra
 from edgewise.files import versions
 from edgewise.jobs.passage import Answer, Done, Passage, Task
 from edgewise.jobs.plan import Shard
@@ -31,6 +33,7 @@ _AHEAD = 100
 _LOOK = 1.0  # seconds between two looks at the cluster
 _PATIENCE = 300.0
 """Seconds without any worker after which a job ends."""
+_CANCELLED = (asyncio.CancelledError, concurrent.futures.CancelledError)
 _KEPT = "What is finished is kept; the same call goes on, or edgewise job resume."
 
 
@@ -69,7 +72,7 @@ class DaskCluster:
             try:
                 client.register_plugin(arrival)
                 yield from _Flow(client, arrival.name, shards).done()
-            except (OSError, TimeoutError) as error:  # a comm that is closed is an OSError
+            except (OSError, TimeoutError, *_CANCELLED) as error:  # a comm that is closed is an OSError
                 raise _lost(self.scheduler) from error
             finally:
                 if client.status == "running":
@@ -81,10 +84,15 @@ class DaskCluster:
         from distributed import Client, LocalCluster
 
         if self.scheduler is None:
-            with (
-                LocalCluster(n_workers=self.workers, threads_per_worker=1, dashboard_address=None) as cluster,
-                Client(cluster, set_as_default=False) as client,
-            ):
+            try:
+                made = LocalCluster(n_workers=self.workers, threads_per_worker=1, dashboard_address=None)
+            except (RuntimeError, OSError, TimeoutError) as error:
+                said = str(error).rstrip(".")
+                raise ClusterError(
+                    f"The workers of a local Dask cluster did not start: {said}. In a script, call this under "
+                    'if __name__ == "__main__":, because workers import the script.'
+                ) from error
+            with made as cluster, Client(cluster, set_as_default=False) as client:
                 yield client
             return
         try:
@@ -117,8 +125,9 @@ class _Flow:
         try:
             while self.waiting or self.running:
                 self._look()
-                while self.waiting and len(self.running) < 2 * self.threads + _AHEAD:
-                    self._submit(self.waiting.popleft())
+                most = 2 * self.threads + _AHEAD
+                if len(self.running) <= most // 2:  # many at once: a message for each would be most of the work
+                    self._submit([self.waiting.popleft() for _ in range(min(most // 2, len(self.waiting)))])
                 for shard, answer in self._ended():
                     if answer.error is not None and self._another(shard, answer):
                         continue
@@ -127,27 +136,37 @@ class _Flow:
             if self.client.status == "running":
                 self.client.cancel([future for _, future in self.running.values()])
 
-    def _submit(self, shard: Shard) -> None:
-        """Send a shard; if it has failed in some workers, rather to others."""
+    def _submit(self, shards: list[Shard]) -> None:
+        """Send shards; those that have failed in some workers, rather to others."""
         from edgewise.jobs.dask_worker import done_by_worker
 
-        tried = self.tried[shard.name]
-        others = [address for address in self.client.nthreads() if address not in tried] if tried else []
-        key = f"{self.name}-{shard.name}-{len(tried)}"
-        where: dict[str, Any] = {"workers": others, "allow_other_workers": True} if others else {}
-        future = self.client.submit(done_by_worker, self.name, shard, key=key, pure=False, **where)
-        self.running[key] = shard, future
-        future.add_done_callback(lambda one: self.ended.put(one.key))
+        groups: defaultdict[tuple[str, ...], list[Shard]] = defaultdict(list)
+        for shard in shards:
+            groups[tuple(self.tried[shard.name])].append(shard)
+        for tried, some in groups.items():
+            others = [address for address in self.client.nthreads() if address not in tried] if tried else []
+            where: dict[str, Any] = {"workers": others, "allow_other_workers": True} if others else {}
+            keys = [f"{self.name}-{shard.name}-{len(tried)}" for shard in some]
+            names = [self.name] * len(some)
+            futures = self.client.map(done_by_worker, names, some, key=keys, pure=False, **where)
+            for key, shard, future in zip(keys, some, futures, strict=True):
+                self.running[key] = shard, future
+                future.add_done_callback(lambda one: self.ended.put(one.key))
 
-    def _ended(self) -> Iterator[tuple[Shard, Answer]]:
-        """What has ended since the last look; waits for one, but not for long."""
-        with suppress(Empty):
+    def _ended(self) -> list[tuple[Shard, Answer]]:
+        """What has ended since the last look; waits for one, but not for long. Answers are fetched together."""
+        try:
             keys = [self.ended.get(timeout=_LOOK)]
-            while not self.ended.empty():
-                keys.append(self.ended.get())
-            for key in keys:
-                shard, future = self.running.pop(key)
-                yield shard, _result(shard, future)
+        except Empty:
+            return []
+        while not self.ended.empty():
+            keys.append(self.ended.get())
+        some = [self.running.pop(key) for key in keys]
+        for shard, future in some:
+            if future.status != "finished":
+                raise _failure(shard, future)
+        answers = self.client.gather([future for _, future in some])
+        return [(shard, answer) for (shard, _), answer in zip(some, answers, strict=True)]
 
     def _another(self, shard: Shard, answer: Answer) -> bool:
         """Whether a shard that failed is tried again, in another worker."""
@@ -176,21 +195,19 @@ class _Flow:
             )
 
 
-def _result(shard: Shard, future: "Future[Answer]") -> Answer:
-    """What a task gave; its end by other means as an error of ours."""
+def _failure(shard: Shard, future: "Future[Answer]") -> EdgewiseError:
+    """Why a task ended without an answer, as an error of ours."""
     from distributed import KilledWorker
 
-    if future.status == "cancelled":
-        raise _lost(None)
+    if future.status != "error":  # cancelled, or lost
+        return _lost(None)
     error = future.exception()
     if isinstance(error, KilledWorker):
-        raise ModelError(
+        return ModelError(
             f"{shard.name} (positions {shard.begin} to {shard.end - 1}) ended every Dask worker that took it, the last one "
             f"at {error.last_worker.address}. If memory ran out, use workers with more of it. What is finished is kept."
-        ) from error
-    if error is not None:
-        raise ClusterError(f"The Dask cluster could not do {shard.name}: {error}. {_KEPT}") from error
-    return future.result()
+        )
+    return ClusterError(f"The Dask cluster could not do {shard.name}: {error}. {_KEPT}")
 
 
 def _lost(address: str | None) -> ClusterError:
