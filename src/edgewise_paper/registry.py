@@ -61,6 +61,7 @@ _ROWS = (
     Experiment("theorems", "Propositions and corollaries on random networks", "theorems"),
     Experiment("beyond", "What Edgewise adds", "beyond"),
     Experiment("smallest-flip", "How far are explanations from the smallest flip?", "smallest_flip"),
+    Experiment("sentiment-trees", "Sentiment trees, in place of Graph-SST2", "sentiment"),
     Experiment("walk-cost", "What Algorithm 1 costs", "walk_cost"),
     Experiment(
         "published-planted", "Infection and Negative Evidence, rebuilt", _AUTHORS_CODE, "planted_tasks", published=True

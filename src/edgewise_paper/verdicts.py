@@ -64,7 +64,7 @@ def _back(value: float, quantity: str) -> float:
 
 
 @dataclass(frozen=True)
-class Judged:
+class HeldPoint:
     """A published number beside the seeds of ours."""
 
     published: float
@@ -74,11 +74,11 @@ class Judged:
     rounded: float = _FIVE_DIGITS
 
     @staticmethod
-    def of(published: float, values: Sequence[float], quantity: str, count: int = 0) -> "Judged":
+    def of(published: float, values: Sequence[float], quantity: str, count: int = 0) -> "HeldPoint":
         """Judge a number; `count` as for `prediction_interval`."""
         known = tuple(value for value in values if not math.isnan(value))
         low, high = prediction_interval(known, quantity, count) if len(known) > 1 else (math.nan, math.nan)
-        return Judged(published, known, low, high, ROUNDED.get(quantity, _FIVE_DIGITS))
+        return HeldPoint(published, known, low, high, ROUNDED.get(quantity, _FIVE_DIGITS))
 
     @property
     def mean(self) -> float:
@@ -127,7 +127,7 @@ class ShareOfNetworks:
         return (self.seeds - 1) / (self.seeds + 1)
 
     @staticmethod
-    def of(networks: Iterable[Sequence[Judged]]) -> "ShareOfNetworks | None":
+    def of(networks: Iterable[Sequence[HeldPoint]]) -> "ShareOfNetworks | None":
         """Count the points of each network; None if none has enough seeds."""
         known = [[one for one in points if one.verdict != TOO_FEW] for points in networks]
         known = [points for points in known if points]

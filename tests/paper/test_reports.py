@@ -30,7 +30,7 @@ from edgewise_paper.verdicts import (
     OUTSIDE,
     TOO_FEW,
     TOO_WIDE,
-    Judged,
+    HeldPoint,
     ShareOfNetworks,
     prediction_interval,
 )
@@ -90,25 +90,25 @@ def test_the_interval_of_one_more_seed_is_students_on_fishers_scale():
 
 def test_one_more_seed_lies_inside_the_interval_19_times_in_20_and_inside_the_range_9_times_in_11():
     drawn = np.tanh(np.random.default_rng(0).normal(0.8, 0.05, size=(2000, 11)))
-    judged = [Judged.of(row[10], row[:10].tolist(), "cosine") for row in drawn]
+    judged = [HeldPoint.of(row[10], row[:10].tolist(), "cosine") for row in drawn]
     assert np.mean([one.verdict == INSIDE for one in judged]) == pytest.approx(0.95, abs=0.015)
     assert np.mean([one.in_range for one in judged]) == pytest.approx(9 / 11, abs=0.03)
 
 
 def test_there_is_no_verdict_from_few_seeds_or_from_a_wide_interval():
-    assert Judged.of(0.5, [0.5] * 9, "cosine").verdict == TOO_FEW
-    assert Judged.of(0.5, [0.1, 0.9] * 5, "cosine").verdict == TOO_WIDE
-    assert Judged.of(0.5, [0.5, 0.51] * 5, "cosine").verdict == INSIDE
-    assert Judged.of(0.6, [0.5, 0.51] * 5, "cosine").verdict == OUTSIDE
-    assert Judged.of(0.0, [0.0] * 10, "sign flips").verdict == INSIDE
+    assert HeldPoint.of(0.5, [0.5] * 9, "cosine").verdict == TOO_FEW
+    assert HeldPoint.of(0.5, [0.1, 0.9] * 5, "cosine").verdict == TOO_WIDE
+    assert HeldPoint.of(0.5, [0.5, 0.51] * 5, "cosine").verdict == INSIDE
+    assert HeldPoint.of(0.6, [0.5, 0.51] * 5, "cosine").verdict == OUTSIDE
+    assert HeldPoint.of(0.0, [0.0] * 10, "sign flips").verdict == INSIDE
 
 
 def test_shares_are_counted_by_network():
-    good, bad = Judged.of(0.5, [0.5, 0.51] * 5, "cosine"), Judged.of(0.9, [0.5, 0.51] * 5, "cosine")
+    good, bad = HeldPoint.of(0.5, [0.5, 0.51] * 5, "cosine"), HeldPoint.of(0.9, [0.5, 0.51] * 5, "cosine")
     found = ShareOfNetworks.of([[good, good, good], [bad]])
     assert (found.networks, found.points, found.inside, found.seeds) == (2, 4, 0.5, 10)
     assert found.expected_in_range == pytest.approx(9 / 11)
-    assert ShareOfNetworks.of([[Judged.of(0.5, [0.5], "cosine")]]) is None
+    assert ShareOfNetworks.of([[HeldPoint.of(0.5, [0.5], "cosine")]]) is None
 
 
 def test_seeds_are_averaged_and_their_spread_is_kept():

@@ -6,7 +6,7 @@ Numbers come from `--published`; a claim whose numbers a run does not have is le
 from collections.abc import Iterator
 from statistics import fmean
 
-from edgewise_paper.authors_code.summary import Number, Summary
+from edgewise_paper.authors_code.summary import SeededNumber, Summary
 from edgewise_paper.data import NODE_SETS
 from edgewise_paper.report.document import Block, Document, Heading, Paragraph, TableBlock, as_markdown, number
 from edgewise_paper.training.networks import LINEAR
@@ -195,7 +195,7 @@ def _walk_findings(summary: Summary) -> Iterator[Finding]:
         )
 
 
-def _span(one: Number) -> str:
+def _span(one: SeededNumber) -> str:
     return f"{min(one.values.values()):.1%} to {max(one.values.values()):.1%}"
 
 

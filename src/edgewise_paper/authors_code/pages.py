@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edgewise.files import write_whole
 from edgewise_paper.authors_code import audit
-from edgewise_paper.authors_code.summary import Number, Summary, read
+from edgewise_paper.authors_code.summary import SeededNumber, Summary, read
 from edgewise_paper.data import NODE_SETS
 from edgewise_paper.report.document import Block, Document, Heading, Paragraph, TableBlock, as_markdown, number
 from edgewise_paper.training.networks import LINEAR
@@ -131,7 +131,7 @@ def _rebuilt(summary: Summary) -> Iterator[Block]:
     yield from _facts(summary)
 
 
-def _is_told(one: Number) -> bool:
+def _is_told(one: SeededNumber) -> bool:
     """Of the matrices of Infection, GNNExplainer to Positive Gradients; all of Negative Evidence."""
     return one.dataset != "Infection" or (one.method == "gnn_explainer" and one.reference == "positive_gradient")
 
@@ -167,7 +167,7 @@ def _facts(summary: Summary) -> Iterator[Block]:
             )
 
 
-def _label(one: Number) -> str:
+def _label(one: SeededNumber) -> str:
     where = f"layer {one.layer}" if one.layer else one.level
     to = f"to {one.reference}" if one.reference else ""
     return " ".join(part for part in (one.quantity, where, one.method, to) if part)
@@ -195,7 +195,7 @@ def _curves(summary: Summary) -> Iterator[Block]:
                 yield depth_table(known)
 
 
-def depth_table(found: Sequence[Number]) -> TableBlock:
+def depth_table(found: Sequence[SeededNumber]) -> TableBlock:
     """A line for each quantity, a column for each depth: published, mean of the seeds, interval, mark."""
     depths = sorted({one.layers for one in found})
     lines: dict[str, dict[int, str]] = {}

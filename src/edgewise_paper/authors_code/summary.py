@@ -14,14 +14,14 @@ from typing import Any
 from edgewise.files import write_whole
 from edgewise_paper.comparison import published
 from edgewise_paper.task import KEY, Row
-from edgewise_paper.verdicts import Judged, ShareOfNetworks
+from edgewise_paper.verdicts import HeldPoint, ShareOfNetworks
 
 COLUMNS = tuple(name for name in KEY if name != "experiment")
 _NETWORK = ("dataset", "architecture", "layers")
 
 
 @dataclass(frozen=True, eq=False)
-class Number:
+class SeededNumber:
     """One number of `--published`: its columns, and its value for every seed."""
 
     columns: dict[str, Any]
@@ -44,11 +44,11 @@ class Number:
         return _points().get(_point(self.columns))
 
     @cached_property
-    def judged(self) -> Judged | None:
+    def judged(self) -> HeldPoint | None:
         """The published number beside the seeds; None if there is none, or no value."""
         if self.published is None or not self.values:
             return None
-        return Judged.of(self.published, list(self.values.values()), self.quantity, self.count)
+        return HeldPoint.of(self.published, list(self.values.values()), self.quantity, self.count)
 
 
 def _point(columns: dict[str, Any]) -> tuple[Any, ...]:
@@ -69,11 +69,11 @@ def _points() -> dict[tuple[Any, ...], float]:
 class Summary:
     """All numbers of `--published`."""
 
-    numbers: list[Number]
+    numbers: list[SeededNumber]
     versions: dict[str, int]
     """From versions, as text, to how many values were made with them."""
 
-    def find(self, **columns: Any) -> list[Number]:
+    def find(self, **columns: Any) -> list[SeededNumber]:
         """Numbers with these columns; a tuple stands for any of its values."""
         return [
             one
@@ -81,13 +81,13 @@ class Summary:
             if all(one.columns[n] in v if isinstance(v, tuple) else one.columns[n] == v for n, v in columns.items())
         ]
 
-    def one(self, **columns: Any) -> Number | None:
+    def one(self, **columns: Any) -> SeededNumber | None:
         """The first of them, or None."""
         return next(iter(self.find(**columns)), None)
 
     def share(self, **columns: Any) -> ShareOfNetworks | None:
         """How many published points lie inside, by network."""
-        networks: dict[tuple[Any, ...], list[Judged]] = {}
+        networks: dict[tuple[Any, ...], list[HeldPoint]] = {}
         for one in self.find(**columns):
             if one.judged is not None:
                 networks.setdefault(one.network, []).append(one.judged)
@@ -116,9 +116,9 @@ def collect(rows: Iterable[Row]) -> Summary:
     return Summary(numbers, versions)
 
 
-def _number(key: tuple[Any, ...], rows: Sequence[Row]) -> Number:
+def _number(key: tuple[Any, ...], rows: Sequence[Row]) -> SeededNumber:
     values = {row.seed: row.value for row in rows if row.value == row.value}
-    return Number(dict(zip(COLUMNS, key, strict=True)), values, max(row.count for row in rows))
+    return SeededNumber(dict(zip(COLUMNS, key, strict=True)), values, max(row.count for row in rows))
 
 
 def read(path: Path) -> Summary:
@@ -129,5 +129,5 @@ def read(path: Path) -> Summary:
     for line in found["numbers"]:
         values = {int(seed): value for seed, value in line.pop("values").items()}
         count = line.pop("count")
-        numbers.append(Number({**empty, **line}, values, count))
+        numbers.append(SeededNumber({**empty, **line}, values, count))
     return Summary(numbers, found["versions"])

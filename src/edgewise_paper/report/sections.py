@@ -215,6 +215,26 @@ def smallest_flip(view: ResultView) -> Iterator[Block]:
     yield full_table(view.find(experiment="smallest-flip"), "Seconds are in results.parquet", label)
 
 
+def sentiment_trees(view: ResultView) -> Iterator[Block]:
+    """Sentiment trees: cosines by depth, and how phrase labels are found."""
+    yield Paragraph(
+        "The Stanford Sentiment Treebank in place of Graph-SST2, which cannot be had here: words have learned "
+        "vectors, no BERT "
+        "features, so published numbers of Graph-SST2 do not stand beside these. AUROC against phrase labels: are edges from "
+        "phrases of the sentence's own polarity ranked before the others? 0.5 is chance."
+    )
+    found = view.find(experiment="sentiment-trees")
+    for quantity in ("accuracy", "cosine", "AUROC against phrase labels"):
+        some = [one for one in found if one.quantity == quantity]
+        if some:
+            yield depth_table(some, f"Sentiment trees: {quantity}", _sentence_label)
+
+
+def _sentence_label(one: Compared) -> str:
+    parts = (one.architecture, one.level, one.method, f"to {one.reference}" if one.reference else "")
+    return " ".join(part for part in parts if part)
+
+
 def walk_cost(view: ResultView) -> Iterator[Block]:
     """Seconds of Algorithm 1 as edges, layers and width grow."""
     yield Paragraph(
@@ -238,5 +258,6 @@ SECTIONS: dict[str, Section] = {
     "theorems": theorems,
     "beyond": beyond,
     "smallest-flip": smallest_flip,
+    "sentiment-trees": sentiment_trees,
     "walk-cost": walk_cost,
 }
