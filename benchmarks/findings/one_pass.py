@@ -66,7 +66,7 @@ def tables(rows: list[Row]) -> str:
     return f"{text}{markdown(heads, cosines)}\n\nAUROC of the true edges:\n\n{markdown(('data set', *RUNS), aurocs)}"
 
 
-STUDY = Study("one_pass", (__doc__ or "").splitlines()[0], items, measure, 5, tables)
+STUDY = Study("one_pass", (__doc__ or "").splitlines()[0], items, measure, 6, tables)
 
 if __name__ == "__main__":
     STUDY.run()

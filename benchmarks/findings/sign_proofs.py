@@ -5,23 +5,18 @@ python -m benchmarks.findings.sign_proofs --workers 16
 
 import time
 from contextlib import suppress
-from typing import Any
 
 import torch
-from torch.nn import functional as F
-from torch_geometric.nn import GCN, GIN, GraphSAGE
 
-from benchmarks.data import NoDataError, raw_folder
+from benchmarks.data import NoDataError
+from benchmarks.findings.networks import KINDS, planted_network, real_graph, real_network
 from benchmarks.findings.study import Row, Study, markdown, spanned
-from edgewise.board.trained_network import make_network
-from edgewise.datasets.planted_data import fit
 from edgewise.random_numbers import one_thread
 from edgewise.trust import certify, sign_flips
 
 PLANTED = ("infection", "negative_evidence", "ba_shapes", "tree_grid", "ba_2motifs", "toxic_groups")
 REAL = ("Cora", "CiteSeer", "Texas", "Cornell", "Wisconsin")
-KINDS: dict[str, Any] = {"GCN": GCN, "SAGE": GraphSAGE, "GIN": GIN}
-DEPTHS, WIDTH, EPOCHS, TARGETS = (2, 3), 32, 60, 20
+DEPTHS, TARGETS = (2, 3), 20
 EDGES = 1000
 """About so many pairs of a target and an edge are asked about, drawn at random where there are more."""
 
@@ -32,7 +27,7 @@ def items(networks: int) -> list[tuple[str, str, int, int]]:
     there = []
     for name in REAL:
         with suppress(NoDataError):
-            _graph(name)
+            real_graph(name)
             there.append(name)
     return found + [
         (name, kind, depth, seed) for name in there for kind in KINDS for depth in DEPTHS for seed in range(networks)
@@ -43,7 +38,9 @@ def measure(item: tuple[str, str, int, int]) -> list[Row]:
     """One network: signs that are proved, those that flip on sampled weights, and the time of a proof."""
     name, kind, depth, seed = item
     with one_thread():
-        model, data, index, task = _planted(name, seed) if name in PLANTED else _real(name, kind, depth, seed)
+        model, data, index, task = (
+            planted_network(name, seed, TARGETS) if name in PLANTED else real_network(name, kind, depth, seed, TARGETS)
+        )
         start = time.perf_counter()
         proof = certify(model, data, index, task=task, edges=EDGES)
         seconds = time.perf_counter() - start
@@ -60,36 +57,6 @@ def measure(item: tuple[str, str, int, int]) -> list[Row]:
         "flips_proved": int((proof.flips & counted).sum()), "flips_sampled": int(flips.flipped.sum()),
         "wrong": int((proof.keeps & flips.flipped).sum()),
     }]  # fmt: skip
-
-
-def _planted(name: str, seed: int) -> tuple[Any, Any, Any, str]:
-    network = make_network(name, seed, TARGETS)
-    graphs = isinstance(network.data, list)
-    index = torch.arange(len(network.index)) if graphs else torch.tensor(network.index)
-    return network.model, network.data, index, "graph" if graphs else "node"
-
-
-def _graph(name: str) -> Any:
-    from torch_geometric.datasets import Planetoid, WebKB
-
-    folder = name if name in ("Cora", "CiteSeer") else name.lower()
-    root = str(raw_folder(folder))
-    return (Planetoid(root, name, split="geom-gcn") if folder == name else WebKB(root, name))[0]
-
-
-def _real(name: str, kind: str, depth: int, seed: int) -> tuple[Any, Any, Any, str]:
-    data = _graph(name)
-    training, test = (data[mask][:, 0].bool() for mask in ("train_mask", "test_mask"))
-
-    def losses(model: Any) -> Any:
-        yield F.cross_entropy(model(data.x, data.edge_index)[training], data.y[training])
-
-    def make() -> Any:
-        return KINDS[kind](data.num_features, WIDTH, depth, int(data.y.max()) + 1)
-
-    model = fit(make, losses, seed=seed, epochs=EPOCHS)
-    order = torch.randperm(int(test.sum()), generator=torch.Generator().manual_seed(seed))[:TARGETS]
-    return model, data, test.nonzero().view(-1)[order], "node"
 
 
 def tables(rows: list[Row]) -> str:

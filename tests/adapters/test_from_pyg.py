@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from torch_geometric.data import Data
 from torch_geometric.explain import (
     AttentionExplainer,
     CaptumExplainer,
@@ -14,7 +15,7 @@ from torch_geometric.explain import (
     GraphMaskExplainer,
     PGExplainer,
 )
-from torch_geometric.nn import GAT
+from torch_geometric.nn import GAT, GCN
 
 import edgewise as ew
 import oracles
@@ -317,3 +318,19 @@ def test_what_does_not_fit_is_refused():
     other = (int(gat(data.x, data.edge_index)[1].argmax()) + 1) % 3
     with pytest.raises(ew.SettingError, match="Leave target out"):
         ew.explain(gat, data, index=1, target=other, method=ew.from_pyg(AttentionExplainer()))
+
+
+def test_on_a_large_graph_a_mask_is_pygs_whoever_else_is_asked_about():
+    """Of a large graph only neighbourhoods are run, but PyG's start depends on the number of its nodes."""
+    generator = torch.Generator().manual_seed(0)
+    edge_index = torch.randint(9000, (2, 36000), generator=generator).unique(dim=1)
+    data = Data(x=torch.randn(9000, 8, generator=generator), edge_index=edge_index)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = GCN(8, 4, 2, 3).eval()
+    assert not ew.Question(model, data, [7])._posed.cut.is_whole
+    alone = ew.explain(model, data, 7, method=method("gnn"), seed=3)
+    among = ew.explain(model, data, [5, 7, 11], method=method("gnn"), seed=3)
+    torch.testing.assert_close(alone.scores, among[1].scores)
+    wanted = by_pyg("gnn", model, data, 7, seed=3)
+    torch.testing.assert_close(alone.scores, wanted.to(alone.scores.dtype))

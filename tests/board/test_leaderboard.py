@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import edgewise as ew
 from edgewise import datasets
 from edgewise.algorithms import own_methods, registry
+from edgewise.board.board import Board
 from edgewise.board.entrants import read_entrants, without_loops
 from edgewise.board.measures import measured
 from edgewise.board.trained_network import make_network
@@ -73,6 +74,7 @@ def test_what_is_finished_is_not_measured_again_and_a_changed_method_is(workplac
     assert set(lines(workplace / "board").values()) == {4}  # with three yardsticks
     board = ew.leaderboard("board", methods=["gradient", "squared_gradient"], **ask)
     assert set(lines(workplace / "board").values()) == {5}
+    assert Board.read("board/results.parquet").standings == board.standings
     again = ew.leaderboard("board", methods=["gradient", "squared_gradient"], **ask)
     assert set(lines(workplace / "board").values()) == {5}
     assert again.standings == board.standings

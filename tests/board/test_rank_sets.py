@@ -35,7 +35,17 @@ def test_holm_stops_at_the_first_test_that_does_not_reach_its_level():
 def test_methods_far_apart_have_one_rank_each_and_equal_ones_share_theirs():
     noise = 0.01 * torch.randn(4, 12, generator=torch.Generator().manual_seed(0))
     means = torch.tensor([0.2, 0.9, 0.5, 0.5]).view(-1, 1) + noise
-    assert rank_sets(means) == [RankSet(4, 4), RankSet(1, 1), RankSet(2, 3), RankSet(2, 3)]
+    assert rank_sets(means.unsqueeze(2)) == [RankSet(4, 4), RankSet(1, 1), RankSet(2, 3), RankSet(2, 3)]
+
+
+def test_methods_are_compared_on_the_targets_that_both_have_a_number_for():
+    easy = torch.rand(6, 1, generator=torch.Generator().manual_seed(0), dtype=torch.double) / 100 + 0.9
+    hard = easy - 0.8
+    everywhere = torch.cat([easy, hard], dim=1)
+    only_easy = torch.cat(
+        [easy - 0.05 - easy / 100, torch.full_like(hard, math.nan)], dim=1
+    )  # worse wherever it has a number
+    assert rank_sets(torch.stack([everywhere, only_easy])) == [RankSet(1, 1), RankSet(2, 2)]
 
 
 def test_all_sets_hold_together_at_least_as_often_as_they_say():
@@ -45,7 +55,7 @@ def test_all_sets_hold_together_at_least_as_often_as_they_say():
     for _ in range(100):
         noise = 0.03 * torch.randn(6, 8, generator=generator, dtype=torch.double)
         shared = 0.5 * torch.randn(8, generator=generator, dtype=torch.double)
-        found = rank_sets(truth.view(-1, 1) + shared + noise)
+        found = rank_sets((truth.view(-1, 1) + shared + noise).unsqueeze(2))
         above = [(truth > one).sum() + 1 for one in truth]
         below = [(truth >= one).sum() for one in truth]
         held += all(s.best <= low and high <= s.worst for s, low, high in zip(found, above, below, strict=True))

@@ -64,6 +64,7 @@ def from_pyg(algorithm: ExplainerAlgorithm, *, train: Any = None) -> Method:
     coefficients = dict(getattr(algorithm, "coeffs", {}))
 
     def outside(question: PosedQuestion, *, seed: int) -> Iterator[tuple[int, SparseScores]]:
+        question = question.uncut()  # PyG's random starts depend on the number of nodes and edges
         own: Any = copy.deepcopy(algorithm)
         if coefficients:
             own.coeffs = dict(coefficients)

@@ -11,7 +11,7 @@ from edgewise.arguments import one_of
 from edgewise.board.measures import METRICS, ORDERS
 from edgewise.board.summary import Standing, refusals, seconds_per_target, standings
 from edgewise.contract import checked
-from edgewise.errors import missing_extra
+from edgewise.errors import FileError, missing_extra
 from edgewise.files import write_whole
 from edgewise.text import columns, counted
 
@@ -87,7 +87,20 @@ class Board:
         ]
         schema = pa.schema([*kinds, *numbers, ("seconds", pa.float64())])
         table = pa.Table.from_pylist(list(self.rows()), schema=schema)
-        write_whole(Path(path), lambda file: pq.write_table(table, file))
+        write_whole(Path(path), lambda file: pq.write_table(table, file, compression="zstd"))
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Board":
+        """A board from its `results.parquet`: the same standings; what refused is not in that file."""
+        try:
+            import pyarrow.parquet as pq
+        except ImportError as error:
+            raise missing_extra("pyarrow", "table", "A parquet file") from error
+        try:
+            rows = pq.read_table(Path(path)).to_pylist()
+            return cls(_lines_of(rows))
+        except (OSError, ValueError, KeyError) as error:
+            raise FileError(f"{path} is not the results.parquet of a leaderboard: {error}.") from error
 
     def page(self, path: str | Path) -> None:
         """Write the page: one HTML file that needs nothing else."""
@@ -131,6 +144,19 @@ class Board:
         accuracy = sum(line["accuracy"] for line in seeds.values()) / len(seeds)
         targets = max(len(line["index"]) for line in seeds.values())
         return f"{counted(len(seeds), 'network')}, {counted(targets, 'target')} each, mean accuracy {accuracy:.1%}"
+
+
+def _lines_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines that rows were made from."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        same = {key: row[key] for key in ("data", "seed", "accuracy", "method", "kind", "seconds")}
+        line = found.setdefault((row["data"], row["seed"], row["method"]), {**same, "values": {}, "index": {}})
+        values = line["values"].setdefault(row["order"], {name: [] for name in NAMES})
+        for name in NAMES:
+            values[name].append(row[name])
+        line["index"][row["target"]] = None  # once, though there is a row for each order
+    return [{**line, "index": list(line["index"])} for line in found.values()]
 
 
 def _span(low: float, high: float) -> str:

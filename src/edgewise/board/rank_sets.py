@@ -27,26 +27,28 @@ class RankSet(NamedTuple):
         return str(self.best) if self.best == self.worst else f"{self.best}–{self.worst}"
 
 
-def rank_sets(means: Tensor, confidence: float = 0.95) -> list[RankSet]:
-    """The set of each method; `means` `[methods, networks]` are higher for better ones, NaN where there is none.
+def rank_sets(values: Tensor, confidence: float = 0.95) -> list[RankSet]:
+    """The set of each method; `values` `[methods, networks, targets]` are higher for better ones, NaN where there is none.
+
+    Two methods are compared on the targets that both have a number for: one that is undefined on the hard ones gains nothing.
 
     >>> apart = torch.tensor([[0.9, 0.8, 0.9, 0.85], [0.2, 0.1, 0.25, 0.2], [0.21, 0.1, 0.24, 0.2]])
-    >>> [str(found) for found in rank_sets(apart)]
+    >>> [str(found) for found in rank_sets(apart.unsqueeze(2))]
     ['1', '2–3', '2–3']
     """
-    count = len(means)
-    better = _surely_better(means, confidence)
+    count = len(values)
+    better = _surely_better(values, confidence)
     return [RankSet(1 + int(better[:, i].sum()), count - int(better[i].sum())) for i in range(count)]
 
 
-def _surely_better(means: Tensor, confidence: float) -> Tensor:
+def _surely_better(values: Tensor, confidence: float) -> Tensor:
     """`[methods, methods]`: whether the first is better than the second for sure."""
-    count = len(means)
+    count = len(values)
     chance = torch.ones(count, count, dtype=torch.double)
     for a in range(count):
         for b in range(count):
             if a != b:
-                chance[a, b] = p_value(means[a] - means[b])
+                chance[a, b] = p_value((values[a] - values[b]).nanmean(dim=1))
     pairs = [(a, b) for a in range(count) for b in range(count) if a != b]
     kept = holm([float(chance[a, b]) for a, b in pairs], 1 - confidence)
     found = torch.zeros(count, count, dtype=torch.bool)

@@ -65,20 +65,28 @@ def _family(data: str, lines: Iterable[Mapping[str, Any]], order: str, metric: M
         numbers = line["values"].get(order, {}).get(metric.name)
         if numbers is None:
             continue
-        known = torch.tensor([v for v in numbers if v is not None], dtype=torch.double)
-        if len(known):
-            values.setdefault(line["method"], {})[line["seed"]] = known
+        found = torch.tensor([math.nan if v is None else v for v in numbers], dtype=torch.double)
+        if not bool(found.isnan().all()):
+            values.setdefault(line["method"], {})[line["seed"]] = found
             kinds[line["method"]] = line["kind"]
     seeds = sorted({seed for found in values.values() for seed in found})
-    nothing = torch.tensor(math.nan, dtype=torch.double)
-    means = [[found[seed].mean() if seed in found else nothing for seed in seeds] for found in values.values()]
     ranks: Sequence[RankSet | None] = [None] * len(values)
     if len(seeds) >= 3:
-        ranks = rank_sets(torch.tensor(means, dtype=torch.double), CONFIDENCE)
+        most = max(len(one) for found in values.values() for one in found.values())
+        ranks = rank_sets(torch.stack([_padded(found, seeds, most) for found in values.values()]), CONFIDENCE)
     return [
-        _standing(data, method, kinds[method], order, metric, list(found.values()), rank)
+        _standing(data, method, kinds[method], order, metric, [one[~one.isnan()] for one in found.values()], rank)
         for (method, found), rank in zip(values.items(), ranks, strict=True)
     ]
+
+
+def _padded(found: Mapping[int, Tensor], seeds: Sequence[int], targets: int) -> Tensor:
+    """`[networks, targets]`: NaN where there is no number."""
+    whole = torch.full((len(seeds), targets), math.nan, dtype=torch.double)
+    for row, seed in enumerate(seeds):
+        if seed in found:
+            whole[row, : len(found[seed])] = found[seed]
+    return whole
 
 
 def _standing(

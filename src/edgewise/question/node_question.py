@@ -75,6 +75,20 @@ class NodeQuestion(PosedQuestion):
         other._choose()
         return other
 
+    def uncut(self) -> "NodeQuestion":
+        """The same question, run on the whole graph."""
+        if self.cut.is_whole:
+            return self
+        check_values(self._graph)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._engine, other.cut, other.locality = None, whole(self._graph), "whole graph"
+        asked = (self.asked.output, self.asked.mode)
+        other.node_model = NodeModel(self.subject, self._graph, asked, self.node_model.known)
+        other._read_off()
+        other._choose()
+        return other
+
     def check_fresh(self) -> None:
         """Refuse if the model, or the data of the cut, have changed since."""
         self.subject.check_fresh()

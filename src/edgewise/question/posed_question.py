@@ -209,6 +209,10 @@ class PosedQuestion(ABC):
         """The model, ours for a while; calls may nest."""
         return self.loan.taken()
 
+    def uncut(self) -> "PosedQuestion":
+        """The same question, run on the whole graph: for explainers to which its size matters."""
+        return self
+
     def columns(self, local: Tensor) -> Tensor:
         """Columns of the user's graph, from columns of the graph that is run."""
         return local

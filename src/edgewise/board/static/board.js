@@ -148,7 +148,7 @@ function placed(marks, width, height, margin) {
   const boxes = marks.map((one) => ({ x: one.x - 6, y: one.y - 6, w: 12, h: 12 }));
   const meets = (a, b) => a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
   return marks.map((one, place) => {
-    const size = 6.6 * one.name.length + 4;
+    const size = 7.2 * one.name.length + 4;
     const tries = [[9, -7], [-9 - size, -7], [9, 7], [-9 - size, 7], [9, -21], [-9 - size, -21], [-size / 2, -24], [-size / 2, 10], [9, 21], [-9 - size, 21]];
     const box = tries.map(([dx, dy]) => ({ x: one.x + dx, y: one.y + dy, w: size, h: 14 }))
       .find((b) => b.x > margin.left && b.x + b.w < width - 4 && b.y > 2 && b.y + 14 < height - margin.bottom && !boxes.some((other, number) => number !== place && meets(b, other)));
