@@ -7,6 +7,7 @@ first, second, …".
 
 from typing import Any, SupportsIndex, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -78,7 +79,7 @@ def positions_of(index: Tensor, asked: Any) -> list[int]:
     numbers = asked if isinstance(asked, (tuple, list)) else [asked.item() if _is_one(asked) else asked]
     if len(numbers) != (2 if index.dim() == 2 else 1) or (index.dim() == 1 and numbers is asked):
         return []
-    if not all(isinstance(one, SupportsIndex) and not isinstance(one, (bool, Tensor)) for one in numbers):
+    if not all(isinstance(one, SupportsIndex) and not isinstance(one, (bool, Tensor, np.ndarray)) for one in numbers):
         return []
     same = index.view(len(index), -1) == torch.tensor([min(int(one), 2**62) for one in numbers])
     found: list[int] = same.all(dim=1).nonzero().view(-1).tolist()

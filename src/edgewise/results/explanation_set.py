@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, SupportsIndex, TypeAlias, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -76,7 +77,7 @@ class ExplanationSet(ResultVerbs):
         """One explanation by position, or a smaller set by slice, list or mask of positions."""
         if (
             type(item) is int
-            or (isinstance(item, SupportsIndex) and not isinstance(item, (bool, Tensor)))
+            or (isinstance(item, SupportsIndex) and not isinstance(item, (bool, Tensor, np.ndarray)))
             or _is_number(item)
         ):
             return self._one(self._position(int(item)))

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -114,8 +115,7 @@ class FeatureScores:
         place, score = self._nodes_of_scores() if self.stored is None else self.stored
         strong = strength(score, by)
         order = strong.argsort(descending=True, stable=True)[:k]
-        order = order[strong[order] > 0]
-        return Ranked(self._entry(int(place[i]), float(score[i])) for i in order)
+        return Ranked(self._entry(int(place[i]), float(score[i])) for i in order[strong[order] > 0])
 
     @checked
     def of_node(self, node: int, k: int = 5) -> list[tuple[float, str, float | None]]:
@@ -208,7 +208,7 @@ class FeatureSet:
     def __getitem__(self, item: Any) -> "FeatureSet": ...
     def __getitem__(self, item: Any) -> "FeatureScores | FeatureSet":
         """One by position, or a smaller set by slice, list or mask of positions."""
-        if isinstance(item, SupportsIndex) and not isinstance(item, (bool, Tensor)):
+        if isinstance(item, SupportsIndex) and not isinstance(item, (bool, Tensor, np.ndarray)):
             position = int(item)
             if not -len(self) <= position < len(self):
                 raise PositionError(
