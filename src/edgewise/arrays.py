@@ -86,6 +86,19 @@ def positions_of(index: Tensor, asked: Any) -> list[int]:
     return found
 
 
+def is_position(item: Any) -> bool:
+    """Whether this is one whole number, also as a tensor or an array without dimensions; True and False are none.
+
+    >>> [is_position(item) for item in (3, True, torch.tensor(3), np.array([3]), np.array("three"), 1.5)]
+    [True, False, True, False, False, False]
+    """
+    if isinstance(item, Tensor):
+        return item.dim() == 0 and not item.is_floating_point() and item.dtype != torch.bool
+    if isinstance(item, np.ndarray):
+        return item.ndim == 0 and item.dtype.kind in "iu"
+    return isinstance(item, SupportsIndex) and not isinstance(item, bool)
+
+
 def _is_one(asked: Any) -> bool:
     return (
         isinstance(asked, Tensor) and asked.dim() == 0 and not asked.is_floating_point() and asked.dtype != torch.bool

@@ -7,14 +7,13 @@ looked at.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, SupportsIndex, TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from edgewise.arguments import shown
-from edgewise.arrays import chosen_positions, index_keys, plain_index
+from edgewise.arrays import chosen_positions, index_keys, is_position, plain_index
 from edgewise.contract import checked
 from edgewise.errors import InputError, PositionError
 from edgewise.graph.type_table import TypeTable
@@ -75,11 +74,7 @@ class ExplanationSet(ResultVerbs):
     def __getitem__(self, item: Any) -> "ExplanationSet": ...
     def __getitem__(self, item: Any) -> "Explanation | ExplanationSet":
         """One explanation by position, or a smaller set by slice, list or mask of positions."""
-        if (
-            type(item) is int
-            or (isinstance(item, SupportsIndex) and not isinstance(item, (bool, Tensor, np.ndarray)))
-            or _is_number(item)
-        ):
+        if type(item) is int or is_position(item):
             return self._one(self._position(int(item)))
         return self._some(chosen_positions(item, len(self)))
 
@@ -220,10 +215,6 @@ class ExplanationSet(ResultVerbs):
 
 
 Sequence.register(ExplanationSet)  # not a base class: its method `index` would stand in the way of the field
-
-
-def _is_number(item: Any) -> bool:
-    return isinstance(item, Tensor) and item.dim() == 0 and item.dtype != torch.bool
 
 
 Explained: TypeAlias = Explanation | ExplanationSet

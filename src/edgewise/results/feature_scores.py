@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, shown, whole_number
-from edgewise.arrays import chosen_positions, plain_index
+from edgewise.arrays import chosen_positions, is_position, plain_index
 from edgewise.contract import checked
 from edgewise.errors import InputError, PositionError
 from edgewise.results.explanation import ORDERS, strength
@@ -208,7 +207,7 @@ class FeatureSet:
     def __getitem__(self, item: Any) -> "FeatureSet": ...
     def __getitem__(self, item: Any) -> "FeatureScores | FeatureSet":
         """One by position, or a smaller set by slice, list or mask of positions."""
-        if isinstance(item, SupportsIndex) and not isinstance(item, (bool, Tensor, np.ndarray)):
+        if is_position(item):
             position = int(item)
             if not -len(self) <= position < len(self):
                 raise PositionError(
