@@ -12,7 +12,7 @@ from edgewise.question import PosedQuestion, sub_target
 from edgewise.question.memory import walk_counts
 from edgewise.score import CopyScores, RowScores, Score, at_level, has_own_terms
 
-_BYTES_AN_EDGE = 64  # of an entry that is found, with its copies
+_BYTES_AN_EDGE = 64  # of an edge in a layer: its entry, twice as much room, and a copy while the room grows
 
 
 def weight_gradients(score: Score, weight: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -56,7 +56,8 @@ def lowered_gradient(question: PosedQuestion, level: str, memory: int) -> Iterat
         return None
     seen = walk_counts(lowering.in_edges, lowering.program.num_calls)[nodes]  # [T], at most
     loops = TargetGradients.of(lowering, len(nodes), int(seen.sum()))
-    return None if loops is None else _blocks_of_targets(question, loops, nodes, level, seen * _BYTES_AN_EDGE / memory)
+    bytes_each = _BYTES_AN_EDGE * (lowering.program.num_calls if level == "layer" else 1)
+    return None if loops is None else _blocks_of_targets(question, loops, nodes, level, seen * bytes_each / memory)
 
 
 @torch.no_grad()

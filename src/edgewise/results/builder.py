@@ -158,20 +158,13 @@ class SetBuilder:
     def _entries(self, parts: list[Part], rows: list[RowScores]) -> Entries:
         """The parts as rows; a method that works on blocks of edges spreads a target over parts, so `top` cuts again."""
         if rows:
-            count = torch.cat([part.begin.diff() for part in rows])
-            begin = torch.cat([count.new_zeros(1), count.cumsum(0)])
-            place, score = (rows[0].place, rows[0].score) if len(rows) == 1 else _joined(rows)
-            return Entries.of_rows(begin, place, score)
+            return Entries.of_blocks([(part.begin, part.place, part.score) for part in rows])
         if self.top is not None and len(parts) > 1 and (self.method.lowered or self.method.walking):
             together = [torch.cat(column) for column in zip(*((p.row, p.place, p.score) for p in parts), strict=True)]
             parts = [self._strongest(*together)]
         nothing = torch.empty(0, dtype=torch.long)  # a graph without edges
         like = self.question.target.truth.detach().cpu()
         return Entries(parts or [Part(nothing, nothing, like.new_empty(0))], len(self.question.index))
-
-
-def _joined(rows: list[RowScores]) -> tuple[Tensor, Tensor]:
-    return torch.cat([part.place for part in rows]), torch.cat([part.score for part in rows])
 
 
 def _nonzero(positions: Tensor, owner: Tensor, column: Tensor, width: Tensor, rows: Tensor) -> tuple[Tensor, ...]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -17,6 +18,10 @@ class Part:
     row: Tensor
     place: Tensor
     score: Tensor
+
+
+Block: TypeAlias = tuple[Tensor, Tensor, Tensor]
+"""Rows in order: where each begins and the end of the last `[rows + 1]`, places and scores `[n]`."""
 
 
 def _zeros(size: int, like: Tensor) -> Tensor:
@@ -36,6 +41,7 @@ class Entries:
 
     def __init__(self, parts: list[Part], num_rows: int) -> None:
         self._parts, self.num_rows = parts, num_rows
+        self._blocks: list[Block] = []
 
     @staticmethod
     def of_rows(start: Tensor, place: Tensor, score: Tensor) -> "Entries":
@@ -44,9 +50,23 @@ class Entries:
         entries.__dict__["_ordered"] = (start, place, score)
         return entries
 
+    @staticmethod
+    def of_blocks(blocks: "list[Block]") -> "Entries":
+        """Entries that are in order already, in blocks of rows, which are joined when first looked at."""
+        if len(blocks) == 1:
+            return Entries.of_rows(*blocks[0])
+        entries = Entries([], sum(len(begin) - 1 for begin, _, _ in blocks))
+        entries._blocks = blocks
+        return entries
+
     @cached_property
     def _ordered(self) -> tuple[Tensor, Tensor, Tensor]:
         """`start` `[rows + 1]`, `place` and `score` `[entries]`; the parts are freed."""
+        if self._blocks:
+            count = torch.cat([begin.diff() for begin, _, _ in self._blocks])
+            place, score = (torch.cat([block[part] for block in self._blocks]) for part in (1, 2))
+            self._blocks = []
+            return torch.cat([count.new_zeros(1), count.cumsum(0)]), place, score
         if self.num_rows == 1:
             place, score = (torch.cat([getattr(p, name) for p in self._parts]) for name in ("place", "score"))
             self._parts = []
@@ -86,7 +106,8 @@ class Entries:
         return self._ordered[2]
 
     def __len__(self) -> int:
-        return sum(len(part.score) for part in self._parts) if self._parts else len(self.score)
+        parts = [part.score for part in self._parts] or [score for _, _, score in self._blocks]
+        return sum(map(len, parts)) if parts else len(self.score)
 
     def rows(self) -> Tensor:
         """`[entries]`: the row of each entry."""
