@@ -2,14 +2,14 @@
 
 Our own draws come from a counter-based generator: every number is a hash of its coordinates. So results do not depend on
 `batch_size`, on the order of `index` or on the device, nothing has to be stored, and the global random state is not touched.
-For code that does draw from the global generators, `seeded` starts them and puts them back; `one_thread` does so for threads.
+For code that does draw from the global generators, `seeded` starts them and puts them back; `torch_threads` sees to threads.
 """
 
 import math
 import random
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import torch
@@ -96,11 +96,19 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Run a block on one torch thread: on small graphs more threads are slower, and sums depend on their number."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def torch_threads(count: int) -> Iterator[None]:
+    """Run a block on so many torch threads; afterwards there are as many as before."""
+    before = torch.get_num_threads()
+    if before == count:  # setting it costs more than looking
+        yield
+        return
+    torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """Run a block on one torch thread: on small graphs more threads are slower, and sums depend on their number."""
+    return torch_threads(1)

@@ -94,6 +94,20 @@ def test_graphs_without_edges_and_other_models_take_the_other_way():
         assert_same(fast, slow)
 
 
+@pytest.mark.parametrize("level", ["input", "layer"])
+def test_any_number_of_threads_gives_the_same_bits(level):
+    torch.manual_seed(6)
+    model, data = MixedChain(["sage", "gcn", "graph"], torch.relu).double(), chain_data(6, nodes=40, edges=160)
+    before = torch.get_num_threads()
+    one, three = (ew.explain(model, data, level=level, threads=threads) for threads in (1, 3))
+    assert torch.get_num_threads() == before
+    assert torch.equal(one.edges.score, three.edges.score)
+    assert torch.equal(one.edges.place, three.edges.place)
+    assert torch.equal(one.own.score, three.own.score)
+    with pytest.raises(ew.SettingError, match="threads"):
+        ew.explain(model, data, threads=0)
+
+
 def test_the_loops_leave_no_trace():
     torch.manual_seed(4)
     model, data = MixedChain(["sage", "gcn"], torch.relu).double(), chain_data(4)

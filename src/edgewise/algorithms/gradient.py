@@ -72,10 +72,10 @@ def _blocks_of_targets(
     block = share.cumsum(0).long()
     for positions in torch.arange(len(nodes)).split(torch.bincount(block)[block.unique()].tolist()):
         slope = sub_target(question, positions).slope
-        of_edges, of_own = loops.run(nodes[positions], slope, numbers, widths, by_layer=level == "layer")
-        yield len(positions), RowScores(*of_edges, of_self=False)
-        if any(question.separable):
-            yield 0, RowScores(*of_own, of_self=True)
+        for of_edges, of_own in loops.run(nodes[positions], slope, numbers, widths, by_layer=level == "layer"):
+            yield len(of_edges[0]) - 1, RowScores(*of_edges, of_self=False)
+            if any(question.separable):
+                yield 0, RowScores(*of_own, of_self=True)
 
 
 def positive_gradient(score: Score, level: str, *, epsilon: float) -> CopyScores:

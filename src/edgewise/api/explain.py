@@ -1,9 +1,10 @@
 """explain(): the front door for edge scores."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from edgewise.algorithms.method_settings import read_settings
@@ -13,12 +14,15 @@ from edgewise.contract import checked
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory, room
+from edgewise.random_numbers import torch_threads
 from edgewise.results.builder import SetBuilder
 from edgewise.results.explanation import Explanation
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.score import CopyScores, RowScores, Score, SparseScores
 
 log = logging.getLogger("edgewise")
+_FEW_TARGETS = 16
+"""Fewer than this are explained on one thread, unless `threads` says otherwise."""
 
 
 @checked
@@ -39,6 +43,7 @@ def explain(
     top: int | None = None,
     memory: Any = None,
     batch_size: int | None = None,
+    threads: int | None = None,
     device: Any = None,
     seed: int = 0,
     progress: bool = False,
@@ -67,6 +72,7 @@ def explain(
         top: Keep only the strongest entries of each target.
         memory: A ceiling for the memory of the work, such as `"2GB"`; blocks are made to fit.
         batch_size: Targets in a block, instead of `memory`.
+        threads: How many cores to use; `None`: one for a few targets, for more of them as many as torch has.
         device: Where to compute, such as `"cuda"`; the model and the data stay where they are.
         seed: Random seed; results do not depend on the order of targets.
         progress: Show a progress bar.
@@ -97,8 +103,24 @@ def explain(
     sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
     own: dict[str, Any] = {"seed": seed, "top": top, "progress": progress, "stopped": stopped}
     _check(method, level, settings, **own, **sizes)
-    question = pose(model, data, index, **asked)
-    return explain_question(question, method=method, level=level, **own, **sizes, **settings)
+    with torch_threads(_threads_for(threads, index)):
+        question = pose(model, data, index, **asked)
+        return explain_question(question, method=method, level=level, threads=threads, **own, **sizes, **settings)
+
+
+def _threads_for(threads: Any, index: Any) -> int:
+    """The number of threads that was asked for; otherwise one for few targets: more of them would wait for each other."""
+    whole_number("threads", threads, at_least=1, or_none="for one or all, by the size of the work")
+    few = isinstance(index, (int, tuple)) or (isinstance(index, Sized) and _length(index) < _FEW_TARGETS)
+    return (1 if few else torch.get_num_threads()) if threads is None else int(threads)
+
+
+def _length(index: Sized) -> int:
+    """How many targets; a tensor without dimensions is one."""
+    try:
+        return len(index)
+    except TypeError:
+        return 1
 
 
 @checked
@@ -110,12 +132,33 @@ def explain_question(
     top: int | None = None,
     memory: Any = None,
     batch_size: int | None = None,
+    threads: int | None = None,
     seed: int = 0,
     progress: bool = False,
     stopped: str | None = None,
     **settings: Any,
 ) -> Explanation | ExplanationSet:
     """The same for a question that is posed already."""
+    with torch_threads(_threads_for(threads, question.index)):
+        return _explained(
+            question, method, level, settings, top=top, memory=memory, batch_size=batch_size, seed=seed, progress=progress,
+            stopped=stopped,
+        )  # fmt: skip
+
+
+def _explained(
+    question: PosedQuestion,
+    method: str | Method,
+    level: str,
+    settings: dict[str, Any],
+    *,
+    top: int | None,
+    memory: Any,
+    batch_size: int | None,
+    seed: int,
+    progress: bool,
+    stopped: str | None,
+) -> Explanation | ExplanationSet:
     chosen, own_settings = _check(method, level, settings, seed, top, stopped, memory, batch_size, progress=progress)
     if chosen.chooses:
         chosen = chosen_method(question)

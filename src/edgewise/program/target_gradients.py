@@ -5,6 +5,7 @@ same for everything else, and a test compares the two.
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -50,8 +51,8 @@ class TargetGradients:
         widths: list[int],
         *,
         by_layer: bool,
-    ) -> tuple[Found, Found]:
-        """Of the edges and of the own terms of nodes `[T]`: where each target's entries begin `[T + 1]`, places, scores.
+    ) -> list[tuple[Found, Found]]:
+        """Of the edges and of the own terms of nodes `[T]`, in parts of consecutive targets, one for each of torch's threads.
 
         `of_rows` gives the gradients of the explained numbers by the rows of the output, `[T, columns]` both. `numbers` `[E]`
         and `[N]` say what columns and nodes are called in the result, and `widths` how many it has: a place is
@@ -59,12 +60,20 @@ class TargetGradients:
         """
         lowering = self._lowering
         rows = of_rows(lowering.known[lowering.program.output].index_select(0, nodes)).contiguous()
-        edges = (self.in_edges.start, self.in_edges.edge, self.in_edges.sender)
-        found = self._kernels.target_gradients(
-            *arrays(nodes, rows, *edges), *self._parts, *arrays(*numbers), tuple(widths), by_layer
-        )
-        (begin, place, score), (own_begin, own_place, own_score) = (map(torch.from_numpy, kind) for kind in found)
-        return (begin, place, score), (own_begin, own_place, own_score)
+        edges = arrays(self.in_edges.start, self.in_edges.edge, self.in_edges.sender)
+        known = (*edges, *self._parts, *arrays(*numbers), tuple(widths), by_layer)
+
+        def of_some(part: tuple[Tensor, Tensor]) -> Any:
+            return self._kernels.target_gradients(*arrays(*part), *known)
+
+        threads = min(torch.get_num_threads(), max(len(nodes) // _MANY, 1))
+        parts = list(zip(nodes.tensor_split(threads), rows.tensor_split(threads), strict=True))
+        if threads == 1:
+            found = [of_some(parts[0])]
+        else:
+            with ThreadPoolExecutor(threads) as pool:  # the loops let go of the interpreter
+                found = list(pool.map(of_some, parts))
+        return [(_tensors(edges), _tensors(own)) for edges, own in found]
 
 
 def _chain(lowering: Lowering) -> list[Any]:
@@ -94,6 +103,11 @@ def _chain(lowering: Lowering) -> list[Any]:
         )
     filled = rows + [[nothing] * 4 + [none] * 2] * (_MOST_CALLS - len(rows))
     return [*(tuple(call[kind] for call in filled) for kind in range(6)), scalar]
+
+
+def _tensors(found: Any) -> Found:
+    begin, place, score = map(torch.from_numpy, found)
+    return begin, place, score
 
 
 def _source(source: Any) -> int:

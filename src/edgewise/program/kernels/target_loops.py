@@ -137,7 +137,7 @@ def grown(array: Array, size: int) -> Array:
     return longer
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def target_gradients(
     targets: Array, rows: Array, start: Array, edge: Array, sender: Array, sent: Any, matrix: Any, slope: Any, own: Any,
     coefficient: Any, loop: Any, scalar: Array, edge_number: Array, node_number: Array, widths: Any, by_layer: bool,
