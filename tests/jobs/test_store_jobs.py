@@ -1,5 +1,7 @@
 """Jobs over a graph on disk: the numbers of explain, the same bytes whoever does the shards, another graph refused."""
 
+import pickle
+
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -8,6 +10,8 @@ from torch_geometric.nn import GCN
 import edgewise as ew
 from edgewise.graph.neighbour_sample import Bounds
 from edgewise.jobs import plan, store_shards
+from edgewise.jobs.digests import digest_of_model
+from edgewise.jobs.live_store import LiveStore, live_store_work
 from edgewise.question import moved_model
 
 pytest.importorskip("pyarrow")
@@ -161,3 +165,30 @@ def test_sizes_of_samples_are_checked(tmp_path, model, hub, neighbors):
     store = ew.GraphStore.build(tmp_path / "store", hub)
     with pytest.raises(ew.SettingError, match="neighbors"):
         ew.jobs.run(model, store, [5], out=tmp_path / "job", neighbors=neighbors)
+
+
+def test_the_work_travels_to_a_worker_by_the_path_of_the_store(tmp_path, model, small_shards):
+    store = ew.GraphStore.build(tmp_path / "store", random_graph())
+    job = ew.jobs.run(model, store, INDEX, out=tmp_path / "job", top=8)
+    found = job.part(job.shards[2])
+    costs = plan.costs_of(store, job.index, "node")
+    asked = {
+        "task": "node",
+        "mode": None,
+        "of": "logit",
+        "output": None,
+        "forward": None,
+        "device": None,
+        "without_itself": False,
+    }
+    how = {"method": "gradient", "level": "input", "top": 8, "seed": 0, "memory": None, "batch_size": None}
+    question = LiveStore(model, store, job.index, costs, None, None, asked, how, 1, ())
+    sent = pickle.dumps(question)
+    assert len(sent) < 50_000
+    hashes = {"model": digest_of_model(model), "data": store.digest}
+    work = live_store_work(pickle.loads(sent), "gradient", "input", hashes)  # noqa: S301 (our own bytes)
+    again = work.compute(job.shards[2])
+    assert torch.equal(again.value, found.value)
+    assert torch.equal(again.edges.in_order().score, found.edges.in_order().score)
+    with pytest.raises(ew.FileError, match="another graph"):
+        live_store_work(question, "gradient", "input", hashes | {"data": "0"})

@@ -17,10 +17,11 @@ from edgewise.contract import checked
 from edgewise.errors import InputError, SettingError
 from edgewise.files import versions
 from edgewise.jobs.digests import digest_of_index, digest_of_model, digest_of_tensors
-from edgewise.jobs.explanation_job import JobQuestion, work_off
+from edgewise.jobs.explanation_job import JobQuestion, TolerantWork, work_off
 from edgewise.jobs.job import Job, open_job
 from edgewise.jobs.job_folder import refuse_other_folder
 from edgewise.jobs.live_question import LiveQuestion, live_work
+from edgewise.jobs.live_store import LiveStore, live_store_work
 from edgewise.jobs.plan import costs_of
 from edgewise.jobs.posed_targets import is_each, posed_targets
 from edgewise.jobs.shard_run import Remake, engine_named
@@ -155,11 +156,12 @@ def run(
     name = find_method(method, level).name
     live = LiveQuestion(model, data, targets, target, types, {**asked, **how, **sizes})
     work: Callable[[slice], Any] = live.explain
-    remake: Remake[Any] | None = None  # a graph on disk is opened by the command line alone
+    again: Callable[[], TolerantWork] = partial(live_work, live, name, level, identity["hashes"]["model"])
     if isinstance(posed, SourceQuestion):
         work = StoreShards(posed, targets, costs, target, how | sizes, audit, hops)
-    else:
-        remake = Remake(partial(live_work, live, name, level, identity["hashes"]["model"]), from_files=False)
+        stored = LiveStore(model, data, targets, costs, target, types, asked, how | sizes, audit, hops)
+        again = partial(live_store_work, stored, name, level, identity["hashes"])
+    remake: Remake[Any] = Remake(again, from_files=False)
     question = JobQuestion(identity, targets, costs, name, level, work, remake=remake)
     with progress_bar(progress, len(targets), f"{question.method} ({level})") as advance:
         work_off(folder, question, shards_go_to, _counting(advance), retry=retry)

@@ -27,7 +27,7 @@ class TypedSourceQuestion(SourceQuestion):
     types: TypeTable
 
     def __init__(self, model: Any, store: GraphStore, index: Any, asked: Asked) -> None:
-        self._hetero, self._own_asked, self._store = copy.copy(store.data), asked, store
+        self._hetero, self._own_asked, self._stored = copy.copy(store.data), asked, store
         name, inside = read_typed_index(index, self._hetero)
         if asked.device is not None and torch.device(asked.device).type != "cpu":
             raise InputError(f"A typed graph store is explained on the CPU, got device={asked.device!r}. Leave it out.")
@@ -42,7 +42,7 @@ class TypedSourceQuestion(SourceQuestion):
         name, inside = read_typed_index(index, self._hetero)
         if name != self.types.explained:
             asked = replace(self._own_asked, target=target)
-            return TypedSourceQuestion(self.subject.user_model, self._store, index, asked)
+            return TypedSourceQuestion(self.subject.user_model, self._stored, index, asked)
         return super().of(inside, target)
 
     def labels(self) -> Tensor | None:
