@@ -20,11 +20,11 @@ from edgewise.jobs.digests import digest_of_index, digest_of_model, digest_of_te
 from edgewise.jobs.explanation_job import JobQuestion, work_off
 from edgewise.jobs.job import Job, open_job
 from edgewise.jobs.job_folder import refuse_other_folder
-from edgewise.jobs.live_question import LiveQuestion, live_work
+from edgewise.jobs.live_question import LiveQuestion, StoredQuestion, live_work, stored_work
 from edgewise.jobs.plan import costs_of
 from edgewise.jobs.posed_targets import is_each, posed_targets
 from edgewise.jobs.shard_run import Remake, engine_named
-from edgewise.jobs.store_shards import StoreShards, read_neighbors
+from edgewise.jobs.store_shards import read_neighbors
 from edgewise.progress import progress_bar
 from edgewise.question.source_question import SourceQuestion
 from edgewise.results.container import as_jsonable
@@ -153,13 +153,15 @@ def run(
 
     costs = costs_of(posed.source if isinstance(posed, SourceQuestion) else data, targets, task)
     name = find_method(method, level).name
-    live = LiveQuestion(model, data, targets, target, types, {**asked, **how, **sizes})
-    work: Callable[[slice], Any] = live.explain
-    remake: Remake[Any] | None = None  # a graph on disk is opened by the command line alone
+    digests = identity["hashes"]["model"], identity["hashes"]["data"]
     if isinstance(posed, SourceQuestion):
-        work = StoreShards(posed, targets, costs, target, how | sizes, audit, hops)
+        stored = StoredQuestion(model, data, index, target, asked, costs, how | sizes, audit, hops)
+        work: Callable[[slice], Any] = stored.shards(posed, targets)
+        make = partial(stored_work, stored, name, level, *digests)
     else:
-        remake = Remake(partial(live_work, live, name, level, identity["hashes"]["model"]), from_files=False)
+        live = LiveQuestion(model, data, targets, target, types, {**asked, **how, **sizes})
+        work, make = live.explain, partial(live_work, live, name, level, digests[0])
+    remake = Remake(make, from_files=False)
     question = JobQuestion(identity, targets, costs, name, level, work, remake=remake)
     with progress_bar(progress, len(targets), f"{question.method} ({level})") as advance:
         work_off(folder, question, shards_go_to, _counting(advance), retry=retry)

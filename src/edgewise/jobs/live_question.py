@@ -1,5 +1,6 @@
 """LiveQuestion: what a job from Python asks, with model and graph in memory; it can go to another process as a message."""
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,13 +9,17 @@ from torch import Tensor, nn
 
 from edgewise.api.explain import explain
 from edgewise.arrays import plain_index
-from edgewise.errors import ClusterError
+from edgewise.errors import ClusterError, FileError
 from edgewise.graph.type_table import TypeTable
 from edgewise.jobs.digests import digest_of_model
 from edgewise.jobs.explanation_job import TolerantWork
 from edgewise.jobs.gpu_claim import on_own_gpu
-from edgewise.jobs.posed_targets import classes_of
+from edgewise.jobs.posed_targets import classes_of, posed_targets
+from edgewise.jobs.store_shards import StoreShards
+from edgewise.question import PosedQuestion
+from edgewise.question.source_question import SourceQuestion
 from edgewise.results.explanation_set import ExplanationSet
+from edgewise.store.graph_store import GraphStore
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +47,48 @@ class LiveQuestion:
 
 def live_work(question: LiveQuestion, method: str, level: str, model: str) -> TolerantWork:
     """The work of a job in a worker of a cluster; `model` is the digest that the model has where the job was begun."""
-    if digest_of_model(question.model) != model:
-        raise ClusterError(
-            f"{type(question.model).__name__} is another model in the worker: its class there makes something else. Give all "
-            "workers the same files."
-        )
+    _refuse_other(question.model, model)
     explain = on_own_gpu(question.explain, question.options.get("device"))
     return TolerantWork(explain, question.index, method, level, ".parquet")
+
+
+@dataclass(frozen=True, eq=False)
+class StoredQuestion:
+    """What a job over a graph on disk asks: the arguments of `ew.jobs.run` that count, and what follows from them."""
+
+    model: nn.Module
+    data: GraphStore
+    """It travels by its path."""
+    index: Any
+    target: Any
+    asked: dict[str, Any]
+    costs: Tensor
+    how: Mapping[str, Any]
+    audit: int
+    neighbors: tuple[int, ...]
+
+    def shards(self, posed: PosedQuestion, targets: Tensor) -> StoreShards:
+        """What explains the targets, once the question was posed."""
+        assert isinstance(posed, SourceQuestion)
+        return StoreShards(posed, targets, self.costs, self.target, self.how, self.audit, self.neighbors)
+
+
+def stored_work(question: StoredQuestion, method: str, level: str, model: str, data: str) -> TolerantWork:
+    """The same over a graph on disk, which the worker opens itself; `data` is its digest."""
+    _refuse_other(question.model, model)
+    if question.data.digest != data:
+        raise FileError(
+            f"{question.data.path} is another graph on {socket.gethostname()}. Give all workers the same one."
+        )
+    posed, targets = posed_targets(question.model, question.data, question.index, question.target, question.asked)
+    explain = on_own_gpu(question.shards(posed, targets), question.asked.get("device"))
+    return TolerantWork(explain, targets, method, level, ".parquet")
+
+
+def _refuse_other(model: nn.Module, digest: str) -> None:
+    """Refuse a model that is not the one that was sent."""
+    if digest_of_model(model) != digest:
+        raise ClusterError(
+            f"{type(model).__name__} is another model in the worker: its class there makes something else. Give all workers "
+            "the same files."
+        )
