@@ -20,7 +20,7 @@ from edgewise.jobs.digests import digest_of_index, digest_of_model, digest_of_te
 from edgewise.jobs.explanation_job import JobQuestion, work_off
 from edgewise.jobs.job import Job, open_job
 from edgewise.jobs.job_folder import refuse_other_folder
-from edgewise.jobs.live_question import LiveQuestion, StoredQuestion, live_work, stored_work
+from edgewise.jobs.live_question import LiveQuestion, StoreJobQuestion, live_work, stored_work
 from edgewise.jobs.plan import costs_of
 from edgewise.jobs.posed_targets import is_each, posed_targets
 from edgewise.jobs.shard_run import Remake, engine_named
@@ -155,7 +155,7 @@ def run(
     name = find_method(method, level).name
     digests = identity["hashes"]["model"], identity["hashes"]["data"]
     if isinstance(posed, SourceQuestion):
-        stored = StoredQuestion(model, data, index, target, asked, costs, how | sizes, audit, hops)
+        stored = StoreJobQuestion(model, data, index, target, asked, costs, how | sizes, audit, hops)
         work: Callable[[slice], Any] = stored.shards(posed, targets)
         make = partial(stored_work, stored, name, level, *digests)
     else:

@@ -53,7 +53,7 @@ def live_work(question: LiveQuestion, method: str, level: str, model: str) -> To
 
 
 @dataclass(frozen=True, eq=False)
-class StoredQuestion:
+class StoreJobQuestion:
     """What a job over a graph on disk asks: the arguments of `ew.jobs.run` that count, and what follows from them."""
 
     model: nn.Module
@@ -73,7 +73,7 @@ class StoredQuestion:
         return StoreShards(posed, targets, self.costs, self.target, self.how, self.audit, self.neighbors)
 
 
-def stored_work(question: StoredQuestion, method: str, level: str, model: str, data: str) -> TolerantWork:
+def stored_work(question: StoreJobQuestion, method: str, level: str, model: str, data: str) -> TolerantWork:
     """The same over a graph on disk, which the worker opens itself; `data` is its digest."""
     _refuse_other(question.model, model)
     if question.data.digest != data:
