@@ -105,7 +105,7 @@ def cluster(workers: int):
     begin = [sys.executable, "-m"]
     processes = [start([*begin, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", *shared])]
     try:
-        while not file.exists():
+        while not file.exists() or not file.read_text().rstrip().endswith("}"):
             time.sleep(0.1)
         one = [*begin, "distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny", *shared]
         processes += [start(one) for _ in range(workers)]

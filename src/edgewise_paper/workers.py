@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from edgewise.jobs.passage import Answer
+from edgewise.jobs.passage import WorkerAnswer
 from edgewise.jobs.worker_pool import LostWorkerError
 from edgewise_paper.registry import find
 from edgewise_paper.task import PaperOptions, Task
@@ -63,7 +63,7 @@ def paper_work(options: PaperOptions) -> Callable[[Task], dict[str, Any]]:
     return reported
 
 
-def report_of(task: Task, answer: Answer) -> TaskReport:
+def report_of(task: Task, answer: WorkerAnswer) -> TaskReport:
     """What a worker said about a task; one that died, or could not begin, is a problem of its task."""
     if isinstance(answer.error, LostWorkerError):
         return TaskReport(task, 0.0, f"Its worker process ended unexpectedly ({answer.error}).")

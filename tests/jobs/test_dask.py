@@ -118,6 +118,15 @@ def test_a_live_model_goes_to_every_worker_and_shards_have_the_same_bytes(cluste
     assert shard_bytes("there") == shard_bytes("here")
 
 
+def test_a_graph_on_disk_goes_to_the_workers_by_its_path(cluster):
+    store = ew.GraphStore.build("graph.store", ring(20))
+    asked = {"index": range(12), "level": "layer", "top": 5}
+    ew.jobs.run(model(), store, out="store-here", **asked)
+    ew.jobs.run(model(), store, out="store-there", engine="dask", scheduler=cluster.address, **asked)
+    assert shard_bytes("store-there") == shard_bytes("store-here")
+    assert len(shard_bytes("store-here")) > 1
+
+
 def test_the_command_line_sends_paths_alone(cluster):
     asked = ("job", "run", *MINE, "--method", "occlusion", "--quiet", "--out")
     call(*asked, "one")

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from command_line import read_until, running
 from edgewise.cli.app import app
-from edgewise.jobs.passage import Answer
+from edgewise.jobs.passage import WorkerAnswer
 from edgewise_paper import node_classification, runner
 from edgewise_paper.context import Context
 from edgewise_paper.node_classification import parts_on_nodes
@@ -90,7 +90,7 @@ class Inline:
     def answers(self, take):
         while (task := take()) is not None:
             report = work(task, self.context)
-            yield task, Answer({"seconds": report.seconds, "problem": report.problem}, [])
+            yield task, WorkerAnswer({"seconds": report.seconds, "problem": report.problem}, [])
 
 
 @pytest.fixture

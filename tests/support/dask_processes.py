@@ -32,12 +32,13 @@ class DaskProcesses:
         self.joined = 0
         self.workers = [self._fork(number) for number in range(workers + spare)]
         self.scheduler = self._start_scheduler()
-        until = time.monotonic() + 60
-        while not self.file.exists():
+        until, said = time.monotonic() + 60, ""
+        while not said.rstrip().endswith("}"):  # it is there a moment before it is written
             assert time.monotonic() < until
             assert self.scheduler.poll() is None
             time.sleep(0.02)
-        self.address = json.loads(self.file.read_text())["address"]
+            said = self.file.read_text() if self.file.exists() else ""
+        self.address = json.loads(said)["address"]
         for _ in range(workers):
             self.add_worker()
 

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from edgewise.errors import ClusterError, EdgewiseError, ModelError, missing_extra
 from edgewise.files import versions
-from edgewise.jobs.passage import Answer, Done, Passage, Task
+from edgewise.jobs.passage import Done, Passage, Task, WorkerAnswer
 from edgewise.jobs.plan import Shard
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ class DaskCluster:
 
         if remake is None:
             raise ClusterError(
-                "engine='dask' cannot send method 'auto', which was decided in this process: name the method that it chose. "
-                "Nor a graph store from Python: use edgewise job run --engine dask."
+                "engine='dask' cannot send method 'auto', which was decided in this process. Name the method that it chose."
             )
         packed(remake)
 
@@ -115,7 +114,7 @@ class _Flow:
     def __init__(self, client: "Client", name: str, shards: Sequence[Shard]) -> None:
         self.client, self.name = client, name
         self.waiting = deque(shards)
-        self.running: dict[str, tuple[Shard, Future[Answer]]] = {}
+        self.running: dict[str, tuple[Shard, Future[WorkerAnswer]]] = {}
         self.tried: defaultdict[str, list[str]] = defaultdict(list)
         self.ended: SimpleQueue[str] = SimpleQueue()
         self.threads, self.looked, self.seen = 1, 0.0, time.monotonic()
@@ -153,7 +152,7 @@ class _Flow:
                 self.running[key] = shard, future
                 future.add_done_callback(lambda one: self.ended.put(one.key))
 
-    def _ended(self) -> list[tuple[Shard, Answer]]:
+    def _ended(self) -> list[tuple[Shard, WorkerAnswer]]:
         """What has ended since the last look; waits for one, but not for long. Answers are fetched together."""
         try:
             keys = [self.ended.get(timeout=_LOOK)]
@@ -168,7 +167,7 @@ class _Flow:
         answers = self.client.gather([future for _, future in some])
         return [(shard, answer) for (shard, _), answer in zip(some, answers, strict=True)]
 
-    def _another(self, shard: Shard, answer: Answer) -> bool:
+    def _another(self, shard: Shard, answer: WorkerAnswer) -> bool:
         """Whether a shard that failed is tried again, in another worker."""
         tried = self.tried[shard.name]
         tried.append(answer.told["worker"])
@@ -195,7 +194,7 @@ class _Flow:
             )
 
 
-def _failure(shard: Shard, future: "Future[Answer]") -> EdgewiseError:
+def _failure(shard: Shard, future: "Future[WorkerAnswer]") -> EdgewiseError:
     """Why a task ended without an answer, as an error of ours."""
     from distributed import KilledWorker
 

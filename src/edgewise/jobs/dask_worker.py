@@ -12,7 +12,7 @@ from distributed import Worker, WorkerPlugin, get_worker
 
 from edgewise.errors import ClusterError
 from edgewise.files import versions
-from edgewise.jobs.passage import Answer, Task, answered
+from edgewise.jobs.passage import Task, WorkerAnswer, answered
 from edgewise.jobs.plan import Shard
 
 _SCRIPT = b"\x8c\x08__main__"
@@ -37,7 +37,7 @@ class Arrival(WorkerPlugin):
         """Called by Dask in the worker."""
         self.address, self.one_at_a_time = worker.address, Lock()
 
-    def answer(self, shard: Shard) -> Answer:
+    def answer(self, shard: Shard) -> WorkerAnswer:
         """Do a shard; a worker with several threads waits for its turn: torch's threads belong to the process."""
         with self.one_at_a_time:
             torch.set_num_threads(1)
@@ -63,10 +63,10 @@ class Arrival(WorkerPlugin):
         return make()
 
 
-def done_by_worker(name: str, shard: Shard) -> Answer:
+def done_by_worker(name: str, shard: Shard) -> WorkerAnswer:
     """Do a shard of a job; Dask calls this in some worker."""
     arrival: Any = get_worker().plugins[name]
-    answer: Answer = arrival.answer(shard)
+    answer: WorkerAnswer = arrival.answer(shard)
     return answer
 
 

@@ -42,10 +42,15 @@ class LiveQuestion:
 
 def live_work(question: LiveQuestion, method: str, level: str, model: str) -> TolerantWork:
     """The work of a job in a worker of a cluster; `model` is the digest that the model has where the job was begun."""
-    if digest_of_model(question.model) != model:
-        raise ClusterError(
-            f"{type(question.model).__name__} is another model in the worker: its class there makes something else. Give all "
-            "workers the same files."
-        )
+    refuse_other_model(question.model, model)
     explain = on_own_gpu(question.explain, question.options.get("device"))
     return TolerantWork(explain, question.index, method, level, ".parquet")
+
+
+def refuse_other_model(model: nn.Module, digest: str) -> None:
+    """Refuse a model in a worker that is not the one that was sent."""
+    if digest_of_model(model) != digest:
+        raise ClusterError(
+            f"{type(model).__name__} is another model in the worker: its class there makes something else. Give all workers "
+            "the same files."
+        )

@@ -7,11 +7,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from edgewise.arrays import plain_index
-from edgewise.errors import ClusterError, FileError
+from edgewise.errors import FileError
 from edgewise.graph.type_table import TypeTable
-from edgewise.jobs.digests import digest_of_model
 from edgewise.jobs.explanation_job import TolerantWork
 from edgewise.jobs.gpu_claim import on_own_gpu
+from edgewise.jobs.live_question import refuse_other_model
 from edgewise.jobs.posed_targets import posed_targets
 from edgewise.jobs.store_shards import StoreShards
 from edgewise.question.source_question import SourceQuestion
@@ -47,11 +47,7 @@ class LiveStore:
 
 def live_store_work(question: LiveStore, method: str, level: str, hashes: Mapping[str, str]) -> TolerantWork:
     """The work of a job in a worker of a cluster; `hashes` are those of model and store where the job was begun."""
-    if digest_of_model(question.model) != hashes["model"]:
-        raise ClusterError(
-            f"{type(question.model).__name__} is another model in the worker: its class there makes something else. Give all "
-            "workers the same files."
-        )
+    refuse_other_model(question.model, hashes["model"])
     if question.store.digest != hashes["data"]:
         raise FileError(f"{question.store.path} is another graph in the worker. Use a path that all workers share.")
     explain = on_own_gpu(question.shards(), question.asked.get("device"))

@@ -28,7 +28,7 @@ class Passage(NamedTuple):
     """What makes the task in a process that shares nothing with this one but files; None: there is no such thing."""
 
 
-class Answer(NamedTuple):
+class WorkerAnswer(NamedTuple):
     """What a worker says about a shard."""
 
     told: dict[str, Any]
@@ -44,11 +44,11 @@ class Answer(NamedTuple):
         return self.told
 
 
-def answered(arrive: Callable[[], Task], piece: Any) -> Answer:
+def answered(arrive: Callable[[], Task], piece: Any) -> WorkerAnswer:
     """Do a piece of work in a worker; whatever happens becomes an answer. `arrive` gives the task.
 
     >>> answered(lambda: lambda shard: {"seconds": len(shard)}, Shard("shard-00000", 0, 2))
-    Answer(told={'seconds': 2}, warned=[], error=None)
+    WorkerAnswer(told={'seconds': 2}, warned=[], error=None)
     """
     told: dict[str, Any] = {}
     error: BaseException | None = None
@@ -59,7 +59,7 @@ def answered(arrive: Callable[[], Task], piece: Any) -> Answer:
             told = arrive()(piece)
         except BaseException as caught:
             error = _portable(caught)
-    return Answer(told, [(str(one.message), one.category) for one in warned], error)
+    return WorkerAnswer(told, [(str(one.message), one.category) for one in warned], error)
 
 
 def _portable(error: BaseException) -> BaseException:

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from edgewise.errors import SettingError
-from edgewise.jobs.passage import Answer, Passage, Task, answered
+from edgewise.jobs.passage import Passage, Task, WorkerAnswer, answered
 
 Piece = TypeVar("Piece")
 _WATCH = 0.2  # seconds between two looks whether the parent is alive
@@ -40,7 +40,7 @@ class WorkerPool(Generic[Piece]):
     def __init__(self, passage: Passage, workers: int, patience: float = 0.0) -> None:
         self.passage, self.workers, self.patience = passage, workers, patience
 
-    def answers(self, take: Callable[[], Piece | None]) -> Generator[tuple[Piece, Answer], None, None]:
+    def answers(self, take: Callable[[], Piece | None]) -> Generator[tuple[Piece, WorkerAnswer], None, None]:
         """Do the pieces that `take` gives until it gives None and nothing is under way; each with its answer.
 
         A piece whose process died is answered by a `LostWorkerError`; the next piece gets a new process. `take` may give None
@@ -89,14 +89,14 @@ class _Worker(Generic[Piece]):
         with suppress(OSError):
             self.connection.send(piece)
 
-    def answer(self) -> tuple[Piece, Answer]:
+    def answer(self) -> tuple[Piece, WorkerAnswer]:
         """The piece, and what became of it."""
         piece, self.piece = self.piece, None
         assert piece is not None
         try:
-            found: Answer = self.connection.recv()
+            found: WorkerAnswer = self.connection.recv()
         except (EOFError, OSError):
-            return piece, Answer({}, [], LostWorkerError(self.end()))
+            return piece, WorkerAnswer({}, [], LostWorkerError(self.end()))
         return piece, found
 
     def end(self) -> int | None:
