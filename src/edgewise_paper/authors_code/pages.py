@@ -12,9 +12,9 @@ from edgewise.files import write_whole
 from edgewise_paper.authors_code import audit
 from edgewise_paper.authors_code.summary import SeededNumber, Summary, read
 from edgewise_paper.data import NODE_SETS
-from edgewise_paper.report.document import Block, Document, Heading, Paragraph, TableBlock, as_markdown, number
+from edgewise_paper.report.document import Block, Document, Heading, Items, Paragraph, TableBlock, as_markdown, number
 from edgewise_paper.training.networks import LINEAR
-from edgewise_paper.verdicts import TOO_WIDE, ShareOfNetworks
+from edgewise_paper.verdicts import LEAST_SEEDS, TOO_WIDE, ShareOfNetworks
 
 DATA_FILE = "published.json"
 GROUPS: tuple[tuple[str, dict[str, object]], ...] = (
@@ -40,7 +40,8 @@ def write_pages(summary: Summary, out: Path) -> list[Path]:
 
 def published_page(summary: Summary) -> str:
     """The page of verdicts."""
-    parts = [*_head(summary), *_shares(summary), *_rebuilt(summary), *_linear(summary), *_curves(summary)]
+    parts = [*_head(summary), *_shares(summary), *_missing(summary)]
+    parts += [*_rebuilt(summary), *_linear(summary), *_curves(summary)]
     return as_markdown(Document(parts))
 
 
@@ -80,6 +81,23 @@ def _shares(summary: Summary) -> Iterator[Block]:
         ("networks", "quantity", "networks", "points", "inside the interval (95 % expected)",
          "between lowest and highest (expected)", "no verdict", "mean distance"), rows,
     )  # fmt: skip
+
+
+def _missing(summary: Summary) -> Iterator[Block]:
+    """Which published networks have no ten seeds here, so that nobody takes what is shown for all there is."""
+    seeds = {one.network: len(one.values) for one in summary.numbers if one.quantity in ("accuracy", "AUROC")}
+    lacking: dict[str, list[str]] = {}
+    for dataset in (*NODE_SETS, "MUTAG", "PROTEINS", "Graph-SST2"):
+        for architecture in ("GCN", "GAT", "GIN"):
+            few = [str(depth) for depth in range(1, 6) if seeds.get((dataset, architecture, depth), 0) < LEAST_SEEDS]
+            if few:
+                lacking.setdefault(architecture, []).append(
+                    dataset + ("" if len(few) == 5 else " ({', '.join(few)} layers)")
+                )
+    if lacking:
+        texts = [f"{architecture}: {', '.join(names)}" for architecture, names in lacking.items()]
+        yield Paragraph("Published networks without ten seeds here, and so without a verdict:")
+        yield Items(texts)
 
 
 def _sets(summary: Summary) -> Iterator[tuple[str, dict[str, object]]]:
@@ -205,7 +223,8 @@ def depth_table(found: Sequence[SeededNumber]) -> TableBlock:
             continue
         digits = 3 if (one.published is not None and one.published >= 0.001) or one.published == 0 else 6
         span = "" if len(judged.values) < 2 else f" [{number(judged.low, digits)}, {number(judged.high, digits)}]"
-        seeds = "" if len(judged.values) >= 10 else f" ({len(judged.values)} seeds)"
+        few = len(judged.values)
+        seeds = "" if few >= LEAST_SEEDS else f" ({few} seed{'s' if few > 1 else ''})"
         cell = f"{number(judged.published, digits)}: {number(judged.mean, digits)}{span}{seeds} {MARKS[judged.verdict]}"
         lines.setdefault(_label(one), {})[one.layers] = cell.strip()
     rows = [(name, *(cells.get(depth, "") for depth in depths)) for name, cells in lines.items()]
