@@ -110,7 +110,7 @@ def _proofs(rows: list[Row]) -> str:
     return f"Proven: {min(share):.1%} of the nodes or more, on every one of {len(share)} networks."
 
 
-STUDY = Study("exact_walks", (__doc__ or "").splitlines()[0], items, measure, 36, tables)
+STUDY = Study("exact_walks", (__doc__ or "").splitlines()[0], items, measure, 30, tables)
 
 if __name__ == "__main__":
     STUDY.run()

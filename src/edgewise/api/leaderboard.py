@@ -16,11 +16,11 @@ from edgewise.board.entrants import read_entrants
 from edgewise.contract import checked
 from edgewise.datasets.phrase_trees import FOLDER
 from edgewise.errors import SettingError
-from edgewise.files import VARIABLE, is_folder
+from edgewise.files import VARIABLE, is_folder, versions
 from edgewise.jobs.shard_run import engine_named
 from edgewise.progress import progress_bar
 
-NETWORKS = {"infection": 50}
+NETWORKS = {"infection": 50, "sentiment_trees": 10}
 """Networks of a data set; `OTHERS` for the rest."""
 OTHERS, TARGETS = 20, 10
 QUICK_DATA = ("infection", "negative_evidence", "ba_shapes")
@@ -55,7 +55,7 @@ def leaderboard(
         methods: Names of `ew.methods()`, registered ones among them, pairs of a name and its settings, what `ew.from_pyg` made,
             `"PyG"` for explainers of PyG, `"walks"` or `"walks:exact"` for searches of walks; without it, all. The yardsticks
             `random`, `full` and `node_degree` always take part.
-        networks: How many of each data set; without it, 50 of Infection and 20 of the others.
+        networks: How many of each data set; without it, 50 of Infection, 10 of the sentiment trees, 20 of the others.
         targets: How many of each network, 10 without it.
         quick: A small board in two minutes: three data sets, three networks each, and the faster methods.
         engine: `"here"`, or `"processes"` of this machine.
@@ -83,7 +83,7 @@ def leaderboard(
         with progress_bar(progress, len(run.networks), "leaderboard", "network") as advance:
             advance(sum(not run.missing(planned) for planned in run.networks))
             run.run(shards_go_to, lambda _: advance(1))
-        board = Board(run.lines(), notes)
+        board = Board(run.lines(), notes, versions())
         board.to_parquet(folder.path / "results.parquet")
         board.page(folder.path / "index.html")
     return board
@@ -93,7 +93,7 @@ def _read_data(
     given: Sequence[str] | None, networks: int | None, *, quick: bool
 ) -> tuple[dict[str, int], tuple[str, ...]]:
     """How many networks of which data sets, and what was left out, in words."""
-    networks = whole_number("networks", networks, at_least=1, or_none="for 50 or 20", such_as=20)
+    networks = whole_number("networks", networks, at_least=1, or_none="for 50, 20 or 10", such_as=20)
     if isinstance(given, str):
         raise SettingError(f"`data` must be a list of names, got {given!r}. Use data=[{given!r}].")
     notes: tuple[str, ...] = ()

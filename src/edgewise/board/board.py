@@ -1,8 +1,8 @@
 """Board: what a leaderboard found, as a table for people, rows for programs, and a page."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ class Board:
     """A line for each data set, network and entrant: its numbers for every target, or why it refused."""
     notes: tuple[str, ...] = ()
     """What was left out, in words."""
+    made_with: Mapping[str, str] = field(default_factory=dict)
+    """The versions that measured it; none are known of a board that was read from a file."""
 
     @cached_property
     def standings(self) -> list[Standing]:

@@ -10,7 +10,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from edgewise.board.measures import METRICS, ORDERS
-from edgewise.files import versions
 from edgewise.report.page.html import as_script, number
 from edgewise.text import html_table
 
@@ -28,7 +27,7 @@ def board_html(board: Board) -> str:
         "data": as_script(page_data(board)),
         "script": _file("board.js"),
         "refused": _refused(board),
-        "versions": escape(", ".join(f"{name} {version}" for name, version in versions().items())),
+        "versions": escape(", ".join(f"{name} {version}" for name, version in board.made_with.items()) or "not known"),
     }
     page = _file("board.html")
     for name, text in parts.items():

@@ -40,7 +40,7 @@ def leaderboard(
             help="Methods, with commas; also PyG, walks or walks:exact. Without it, all. Yardsticks always run."
         ),
     ] = None,
-    networks: Annotated[int | None, typer.Option(help="Networks of each data set; without it, 50 or 20.")] = None,
+    networks: Annotated[int | None, typer.Option(help="Networks of each data set; without it, 50, 20 or 10.")] = None,
     targets: Annotated[int | None, typer.Option(help="Targets of each network; without it, 10.")] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Three data sets, three networks each, the faster methods: two minutes.")
