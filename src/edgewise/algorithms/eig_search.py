@@ -20,6 +20,7 @@ from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory
 from edgewise.results.explanation import Explanation
 from edgewise.results.explanation_set import ExplanationSet
+from edgewise.results.typed_explanation import TypedExplanation
 from edgewise.score import CopyScores, Score, SparseScores
 from edgewise.text import counted
 
@@ -121,6 +122,7 @@ def read_scores(found: Any) -> KnownScores:
         raise InputError(
             f"`found` must have one score per edge, got level {found.level!r}. Use ew.explain(..., level='input')."
         )
+    found = found.flat if isinstance(found, TypedExplanation) else found  # columns are then those of the union
     if isinstance(found, Explanation):
         column = found.scores.nonzero().view(-1).cpu()
         index, target = torch.tensor([found.index]), torch.tensor([found.target])
