@@ -8,7 +8,7 @@ from typing import Any
 
 import edgewise as ew
 from benchmarks.findings.study import Row, Study, markdown, spanned
-from edgewise.board.entrants import Answer
+from edgewise.board.entrants import EntrantAnswer
 from edgewise.board.measures import measured
 from edgewise.board.trained_network import make_network
 from edgewise.random_numbers import one_thread
@@ -42,7 +42,7 @@ def measure(item: tuple[str, int]) -> list[Row]:
             run: network.ask.explain(method, seed=start, **settings) for run, (method, start, settings) in RUNS.items()
         }
         cosines = {" | ".join(pair): float(ew.similarity(found[pair[0]], found[pair[1]]).nanmean()) for pair in PAIRS}
-        aurocs = {run: _mean(measured(network, Answer(one), "support")["auroc"]) for run, one in found.items()}
+        aurocs = {run: _mean(measured(network, EntrantAnswer(one), "support")["auroc"]) for run, one in found.items()}
     return [{"data": name, "seed": seed, "cosines": cosines, "auroc": aurocs}]
 
 

@@ -9,7 +9,7 @@ from edgewise import datasets
 from edgewise.algorithms.registry import built_in_methods
 from edgewise.algorithms.registry import methods as known_methods
 from edgewise.arguments import one_of, whole_number
-from edgewise.board.board import Board
+from edgewise.board.board import Board, need_parquet
 from edgewise.board.board_folder import BoardFolder
 from edgewise.board.board_run import BoardRun, plan_networks
 from edgewise.board.entrants import read_entrants
@@ -63,7 +63,8 @@ def leaderboard(
         progress: Show a progress bar.
 
     Returns:
-        A `Board`: print it for the tables; `board.of("infection")` gives standings with intervals and sets of ranks.
+        A `Board`: print it for the tables; `board.of("infection")` gives standings with intervals and sets of ranks. Needs
+        `edgewise[table]`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -71,6 +72,7 @@ def leaderboard(
     >>> [(one.method, round(one.mean, 2)) for one in board.of("negative_evidence")][0]
     ('gradient', 1.0)
     """
+    need_parquet()
     counts, notes = _read_data(data, networks, quick=quick)
     number = whole_number("targets", targets, at_least=2, or_none="for 10", such_as=10)
     number = number or (QUICK_TARGETS if quick else TARGETS)

@@ -73,11 +73,10 @@ class Board:
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the rows; needs `edgewise[table]`."""
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ImportError as error:
-            raise missing_extra("pyarrow", "table", "A parquet file") from error
+        need_parquet()
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         numbers = [(name, pa.float64()) for name in NAMES]
         texts = [(name, pa.string()) for name in ("method", "kind", "order")]
         kinds = [
@@ -94,10 +93,9 @@ class Board:
     @classmethod
     def read(cls, path: str | Path) -> "Board":
         """A board from its `results.parquet`: the same standings; what refused is not in that file."""
-        try:
-            import pyarrow.parquet as pq
-        except ImportError as error:
-            raise missing_extra("pyarrow", "table", "A parquet file") from error
+        need_parquet()
+        import pyarrow.parquet as pq
+
         try:
             rows = pq.read_table(Path(path)).to_pylist()
             return cls(_lines_of(rows))
@@ -146,6 +144,14 @@ class Board:
         accuracy = sum(line["accuracy"] for line in seeds.values()) / len(seeds)
         targets = max(len(line["index"]) for line in seeds.values())
         return f"{counted(len(seeds), 'network')}, {counted(targets, 'target')} each, mean accuracy {accuracy:.1%}"
+
+
+def need_parquet() -> None:
+    """Refuse, before any work, where parquet files cannot be written."""
+    try:
+        import pyarrow  # noqa: F401 - whether it is there
+    except ImportError as error:
+        raise missing_extra("pyarrow", "table", "A parquet file") from error
 
 
 def _lines_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

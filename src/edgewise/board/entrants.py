@@ -34,7 +34,7 @@ PYG_EPOCHS = 100
 
 
 @dataclass(frozen=True)
-class Answer:
+class EntrantAnswer:
     """What an entrant says about the targets of a network: scores of edges, or a walk for each target."""
 
     explained: ExplanationSet | None = None
@@ -50,7 +50,7 @@ class Entrant:
     """`"method"`, `"registered"`, `"PyG"`, `"walks"` or `"yardstick"`."""
     key: str
     """Of what was computed: another key is another entrant, whatever its name."""
-    answer: Callable[[Question, int], Answer]
+    answer: Callable[[Question, int], EntrantAnswer]
     """`(question, seed)` ↦ what it says."""
 
 
@@ -122,10 +122,10 @@ def _of_method(label: str, method: Method, settings: dict[str, Any]) -> Entrant:
     own = method.outside is None and method.name not in built_in_methods()
     kind = "PyG" if method.outside else "registered" if own else "yardstick" if label in YARDSTICKS else "method"
 
-    def answer(ask: Question, seed: int) -> Answer:
+    def answer(ask: Question, seed: int) -> EntrantAnswer:
         if "input" not in method.levels:
             raise SettingError(f"{method.name} has no level 'input', which the leaderboard needs.")
-        return Answer(as_set(ask.explain(method, seed=seed, **settings), "leaderboard"))
+        return EntrantAnswer(as_set(ask.explain(method, seed=seed, **settings), "leaderboard"))
 
     source = fingerprint(method.function) if own and method.function else ""
     story = {**method.settings, **settings, **method.notes}
@@ -133,9 +133,9 @@ def _of_method(label: str, method: Method, settings: dict[str, Any]) -> Entrant:
 
 
 def _of_search(search: str) -> Entrant:
-    def answer(ask: Question, seed: int) -> Answer:
+    def answer(ask: Question, seed: int) -> EntrantAnswer:
         found: Any = ask.walks(k=1, search=search)
-        return Answer(walks=[without_loops(one[0].nodes) if len(one) else () for one in found])
+        return EntrantAnswer(walks=[without_loops(one[0].nodes) if len(one) else () for one in found])
 
     label = f"{WALKS}:{search}"
     return Entrant(label, "walks", digest(label), answer)
@@ -178,7 +178,7 @@ def fingerprint(function: Callable[..., Any]) -> str:
 # --- The yardstick of degrees -------------------------------------------------------------------------------------------
 
 
-def _node_degree(ask: Question, seed: int) -> Answer:
+def _node_degree(ask: Question, seed: int) -> EntrantAnswer:
     """The edges of the computation graph, each with the number of edges at both its ends."""
     full = as_set(ask.explain("full"), "leaderboard")
     rows = rows_of(full)
@@ -190,7 +190,7 @@ def _node_degree(ask: Question, seed: int) -> Answer:
     start = torch.cat([torch.zeros(1, dtype=torch.long), rows.count().cumsum(0)])
     score = degree[shift[row] + column].to(full.value.dtype)
     assert int(widths(full).min()) > 0 or not len(row), plain_index(full.index)
-    return Answer(replace(full, method="node_degree", edges=Entries.of_rows(start, column, score)))
+    return EntrantAnswer(replace(full, method="node_degree", edges=Entries.of_rows(start, column, score)))
 
 
 def _edge_degrees(edge_index: Tensor, num_nodes: int) -> Tensor:

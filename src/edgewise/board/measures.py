@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.board.entrants import Answer
+from edgewise.board.entrants import EntrantAnswer
 from edgewise.board.trained_network import BoardNetwork
 from edgewise.metrics.faithfulness import fidelity, fidelity_curve
 from edgewise.metrics.formulas import Ranking
@@ -61,7 +61,7 @@ METRICS = (
 )
 
 
-def measured(network: BoardNetwork, answer: Answer, order: str) -> dict[str, list[float]]:
+def measured(network: BoardNetwork, answer: EntrantAnswer, order: str) -> dict[str, list[float]]:
     """Every metric for every target; NaN where it has no meaning."""
     nothing = torch.full((len(network.index),), torch.nan)
     found: dict[str, Tensor] = {metric.name: nothing for metric in METRICS}
