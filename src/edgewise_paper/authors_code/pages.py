@@ -197,7 +197,8 @@ def _linear(summary: Summary) -> Iterator[Block]:
     if found:
         yield Heading("The linear network on Cora")
         yield Paragraph(
-            "One `SGConv` a layer, 2000 epochs, all 497 test nodes. Flips are divided by their own depth's gradients here."
+            "One `SGConv` a layer, 2000 epochs, all 497 test nodes. Flips are divided by their own depth's "
+            "gradients; published ones by those of five layers."
         )
         yield depth_table(found)
 
