@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, FeatureStore, HeteroData, TensorAttr
 from torch_geometric.data import GraphStore as PyGGraphStore
+from torch_geometric.data.data import BaseData
 from torch_geometric.data.remote_backend_utils import num_nodes
 
 from edgewise.errors import InputError
@@ -28,6 +29,8 @@ _PLAIN = ("", "", "")
 def is_pyg_stores(data: Any) -> bool:
     """Whether a pair of PyG's stores came."""
     both = isinstance(data, (tuple, list)) and len(data) == 2
+    if both and any(isinstance(part, BaseData) for part in data):  # two graphs: PyG's graphs are stores, too
+        return False
     return both and isinstance(data[0], FeatureStore) and isinstance(data[1], PyGGraphStore)
 
 
