@@ -54,8 +54,12 @@ class DaskProcesses:
         self.workers.remove(process)
 
     def dead_workers(self) -> list[int]:
-        """Those that ended by themselves."""
-        found = [process for process in self.workers if os.waitpid(process, os.WNOHANG)[0]]
+        """Those that ended by themselves; the first may need a moment."""
+        found: list[int] = []
+        until = time.monotonic() + 10
+        while not found and time.monotonic() < until:
+            found = [process for process in self.workers if os.waitpid(process, os.WNOHANG)[0]]
+            time.sleep(0.02)
         self.workers = [process for process in self.workers if process not in found]
         return found
 

@@ -68,14 +68,17 @@ class DaskCluster:
         assert passage.message is not None  # `check` has seen to that
         arrival = Arrival(f"edgewise-{uuid4().hex}", packed(passage.message), versions())
         with self._client() as client:
+            flow = _Flow(client, arrival.name, shards)
             try:
                 client.register_plugin(arrival)
-                yield from _Flow(client, arrival.name, shards).done()
+                yield from flow.done()
             except (OSError, TimeoutError, *_CANCELLED) as error:  # a comm that is closed is an OSError
+                flow.lost = True
                 raise _lost(self.scheduler) from error
             finally:
-                if client.status == "running":
-                    client.unregister_worker_plugin(arrival.name)
+                if not flow.lost and client.status == "running":
+                    with suppress(OSError, TimeoutError, *_CANCELLED):  # it may be lost in this moment
+                        client.unregister_worker_plugin(arrival.name)
 
     @contextmanager
     def _client(self) -> Iterator["Client"]:
@@ -117,6 +120,8 @@ class _Flow:
         self.running: dict[str, tuple[Shard, Future[WorkerAnswer]]] = {}
         self.tried: defaultdict[str, list[str]] = defaultdict(list)
         self.ended: SimpleQueue[str] = SimpleQueue()
+        self.lost = False
+        """Whether the scheduler is known to be gone: nothing is asked of it then."""
         self.threads, self.looked, self.seen = 1, 0.0, time.monotonic()
 
     def done(self) -> Done:
@@ -132,7 +137,7 @@ class _Flow:
                         continue
                     yield shard, {**answer.heard(), "workers": self.threads}
         finally:
-            if self.client.status == "running":
+            if self.running and not self.lost and self.client.status == "running":
                 self.client.cancel([future for _, future in self.running.values()])
 
     def _submit(self, shards: list[Shard]) -> None:
@@ -163,6 +168,7 @@ class _Flow:
         some = [self.running.pop(key) for key in keys]
         for shard, future in some:
             if future.status != "finished":
+                self.lost = future.status != "error"
                 raise _failure(shard, future)
         answers = self.client.gather([future for _, future in some])
         return [(shard, answer) for (shard, _), answer in zip(some, answers, strict=True)]
@@ -182,6 +188,7 @@ class _Flow:
         if now - self.looked < _LOOK:
             return
         if self.client.status != "running":
+            self.lost = True
             raise _lost(None)
         found = sum(self.client.nthreads().values())
         self.looked, self.threads = now, max(found, 1)
