@@ -158,8 +158,7 @@ class KeptTensors:
                 return all(map(torch.equal, (before for before, _, _ in self._kept), now))
             if [tensor.shape for tensor in now] != self._shapes:
                 return False
-            with torch.no_grad():
-                flat = torch.cat([tensor.reshape(-1) for tensor in now])
+            flat = torch.cat([tensor.detach().reshape(-1) for tensor in now])
             return flat.dtype == self._flat.dtype and torch.equal(self._flat, flat)
         except (RuntimeError, TypeError, AttributeError):  # another dtype or device, a sparse one, or no tensor at all
             return False
