@@ -64,7 +64,7 @@ class TypedExplanation(Explanation):
     >>> why.scores["user", "sees", "movie"], why.index
     (tensor([-2.]), ('movie', 0))
     >>> why.top(1)
-    [(0.5, ('user', 0), ('movie', 0), 0, ('user', 'rates', 'movie'))]
+    [(0.5, ('user', 0), ('movie', 0), 0)]
     """
 
     flat: Explanation
