@@ -121,6 +121,8 @@ def test_every_experiment_has_tasks_of_its_own_name_in_both_sizes(tmp_path):
     for quick in (False, True):
         options = PaperOptions(tmp_path, quick=quick)
         for name, experiment in EXPERIMENTS.items():
+            if name == "sentiment-trees":  # only where the treebank lies, and never quick: test_sentiment.py
+                continue
             found = experiment.tasks(options)
             assert found, name
             assert {one.experiment for one in found} == {name}
@@ -162,7 +164,8 @@ def test_an_unknown_experiment_lists_the_known_ones_and_guesses():
 
 def test_experiments_are_chosen_in_the_order_of_the_table():
     assert [one.name for one in choose(["beyond", "infection"])] == ["infection", "beyond"]
-    assert [one.name for one in choose(["all"])] == list(EXPERIMENTS) == [one.name for one in choose([])]
+    of_the_text = [name for name in EXPERIMENTS if not name.startswith("published-")]
+    assert [one.name for one in choose(["all"])] == of_the_text == [one.name for one in choose([])]
 
 
 def test_time_left_shrinks_with_work_and_grows_with_slowness():
