@@ -21,7 +21,7 @@ from edgewise.algorithms.walk_sums import goat_walks, lrp
 from edgewise.arguments import one_of
 from edgewise.contract import checked
 from edgewise.errors import SettingError
-from edgewise.score import LEVELS, CopyScores, Score, SparseScores, in_computation_graph
+from edgewise.score import LEVELS, CopyScores, RowScores, Score, SparseScores, in_computation_graph
 from edgewise.text import columns
 
 
@@ -46,7 +46,7 @@ class Method:
     """Whether it draws random numbers: then it takes `seed` too."""
     by_edge: bool = False
     """Whether it takes a pass for each edge of the largest target of a block: graphs of like size belong together."""
-    lowered: Callable[..., Iterator[tuple[int, Any]] | None] | None = None
+    lowered: Callable[..., Iterator[tuple[int, SparseScores | RowScores]] | None] | None = None
     """`(question, level, memory, **settings)` for a lowered model: all targets at once, as `SparseScores` or `RowScores`; it
     returns None where it cannot."""
     walking: Callable[..., Iterator[tuple[int, SparseScores]]] | None = None

@@ -53,10 +53,7 @@ class NodeQuestion(PosedQuestion):
         self._received: Tensor | None = None
         example = self._tiny() if worth_cutting(graph) else graph
         check_values(example)
-        if subject is None:
-            self.subject = Subject(model, asked.forward, asked.device, example)
-        else:
-            self.subject = subject.called_as(asked.forward, example)
+        self.subject = Subject.asked_about(model, asked, example, subject)
         self._cut_and_prove(None)
         self._choose()
 

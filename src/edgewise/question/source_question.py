@@ -56,10 +56,7 @@ class SourceQuestion(NodeQuestion):
         self._kept, self._true_output = {}, []
         (example,) = on_device([tiny_cut(source, self.index, _TINY, self._strangers()).data], asked.device)
         check_values(example)
-        if subject is None:
-            self.subject = Subject(model, asked.forward, asked.device, example)
-        else:
-            self.subject = subject.called_as(asked.forward, example)
+        self.subject = Subject.asked_about(model, asked, example, subject)
         self._cut_and_prove(None)
         self._choose()
 

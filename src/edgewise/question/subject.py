@@ -97,6 +97,13 @@ class Subject:
             other.first = record(other.call, self.layers, example)
         return other
 
+    @staticmethod
+    def asked_about(model: nn.Module, asked: Any, example: Data, known: "Subject | None") -> "Subject":
+        """The subject of a question; `known` is what another question has of the same model, called as this one asks."""
+        if known is not None:
+            return known.called_as(asked.forward, example)
+        return Subject(model, asked.forward, asked.device, example)
+
     def recorded(self, graph: Data) -> Trace:
         """A pass on a graph, written down; the first one is not made again."""
         if graph is self.example:

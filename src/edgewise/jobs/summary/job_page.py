@@ -17,14 +17,13 @@ from edgewise.jobs.summary.job_bins import Bin, bin_table, bins_of_counts, bins_
 from edgewise.jobs.summary.job_doubts import Doubts
 from edgewise.jobs.summary.job_facts import NOT_SHARES
 from edgewise.jobs.summary.job_picture import EDGES, picture_svg
+from edgewise.jobs.summary.job_tables import lines_table, share_cells, short_number
 from edgewise.report.appearance import signed_colour
 from edgewise.report.page.html import static_file
 from edgewise.report.scene import strongest_edges, task_of
 from edgewise.text import counted, html_table, plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import Tensor
 
     from edgewise.jobs.job import Job
@@ -176,19 +175,20 @@ class JobPage:
             )
         graph, total = self.facts.sample.graphs[0][0].cpu(), len(self.facts.targets.value)
         edges = [
-            [self.names.edge(column, *graph[:, column].tolist()), *_share(count, total)]
+            [self.names.edge(column, *graph[:, column].tolist()), *share_cells(count, total)]
             for column, count in self.facts.edges[:, :FREQUENT].t().tolist()
         ]
         nodes = [
-            [self.names.node(node), *_share(count, total)]
+            [self.names.node(node), *share_cells(count, total)]
             for node, count in self.facts.nodes[:, :FREQUENT].t().tolist()
         ]
         note = "Of how many targets it is among the edges that make up 95 % of the magnitude"
         return (
             "<section class='two'>"
-            f"<div><h2>Most frequent edges</h2><p class='note'>{note}.</p>{_lines(('Edge', 'Targets', 'Share'), edges)}</div>"
+            f"<div><h2>Most frequent edges</h2><p class='note'>{note}.</p>"
+            f"{lines_table(('Edge', 'Targets', 'Share'), edges)}</div>"
             f"<div><h2>Most frequent nodes</h2><p class='note'>{note}, at either end.</p>"
-            f"{_lines(('Node', 'Targets', 'Share'), nodes)}</div></section>"
+            f"{lines_table(('Node', 'Targets', 'Share'), nodes)}</div></section>"
         )
 
     # --- targets --------------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class JobPage:
         rows = "".join(
             f"<tr><th><a href='#target-{int(facts.position[at])}'>{escape(self._target(int(facts.position[at])))}</a></th>"
             f"<td>{escape(self.names.of_class(int(facts.target[at])))}</td>"
-            f"<td class='number'>{_number(float(facts.value[at]))}</td>"
+            f"<td class='number'>{short_number(float(facts.value[at]))}</td>"
             f"<td class='number wide'>{int(facts.size[at])}</td>"
             f"<td>{escape(self._words(at))}</td></tr>"
             for at in self._chosen
@@ -253,10 +253,10 @@ class JobPage:
         rows = "".join(
             f"<tr><td>{escape(self._edge(step.column, step.source, step.receiver))}</td><td class='number'>"
             f"<span class='signed' style='width:{max(2, round(60 * abs(step.score) / strongest.largest))}px;"
-            f"background:{signed_colour(step.score, strongest.largest)}'></span>{_number(step.score)}</td></tr>"
+            f"background:{signed_colour(step.score, strongest.largest)}'></span>{short_number(step.score)}</td></tr>"
             for step in reversed(strongest.steps)
         )
-        said = f"{self.names.of_class(why.target)}, {why.settings.get('of', 'value')} {_number(why.value)}"
+        said = f"{self.names.of_class(why.target)}, {why.settings.get('of', 'value')} {short_number(why.value)}"
         return (
             f"<article class='own' id='target-{position}'><h3>{escape(self._target(position))}: {escape(said)}"
             f"<a class='back' href='#first'>back to the list</a></h3><p>{escape(self._words(at).capitalize())}. "
@@ -282,23 +282,3 @@ class JobPage:
             f"<p class='note'>{counted(len(self.job.shards), 'shard')}. Any other target in Python: <code>{escape(one)}</code>."
             "</p></section>"
         )
-
-
-def _share(count: int, total: int) -> tuple[str, str]:
-    return f"{count:,}", f"{count / total:.1%}"
-
-
-def _lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first column is text and whose others are numbers."""
-    head = "".join(f"<th{' class=number' if at else ''}>{escape(name)}</th>" for at, name in enumerate(heads))
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td{' class=number' if at else ''}>{escape(cell)}</td>" for at, cell in enumerate(row))
-        + "</tr>"
-        for row in rows
-    )
-    return f"<table class='lines'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−")
