@@ -51,11 +51,11 @@ def lowered_gradient(question: PosedQuestion, level: str, memory: int) -> Iterat
     """The same for many targets of a lowered model, target after target in compiled loops; None where these cannot do it."""
     lowering = question.lowering
     assert lowering is not None
-    nodes = question.places(torch.arange(len(question.index)))
-    if nodes.is_cuda:
+    if question.device.type == "cuda" or not TargetGradients.suits(lowering, len(question.index)):
         return None
+    nodes = question.places(torch.arange(len(question.index)))
     seen = walk_counts(lowering.in_edges, lowering.program.num_calls)[nodes]  # [T], at most
-    loops = TargetGradients.of(lowering, len(nodes), int(seen.sum()))
+    loops = TargetGradients.of(lowering, int(seen.sum()))
     bytes_each = _BYTES_AN_EDGE * (lowering.program.num_calls if level == "layer" else 1)
     return None if loops is None else _blocks_of_targets(question, loops, nodes, level, seen * bytes_each / memory)
 

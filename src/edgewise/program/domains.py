@@ -10,8 +10,8 @@
 A new arithmetic is a class with `constant` and `operation`, and `messages` if it goes through the calls.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
@@ -96,3 +96,12 @@ class RowNumbers(Domain[Tensor]):
     def operation(self, step: RowStep, sources: list[Tensor]) -> Tensor:
         """The operation itself."""
         return step.run(sources)
+
+
+def run_rows(segment: Sequence[RowStep], source: int, rows: Tensor) -> Tensor:
+    """What row-wise steps make of the one value that they read, and of nothing else."""
+
+    def nothing(asked: Any) -> Tensor:
+        raise AssertionError(f"an element-wise segment reads no constants and no residuals, got {asked}")
+
+    return interpret(segment, RowNumbers(nothing, nothing), {source: rows})[segment[-1].output]

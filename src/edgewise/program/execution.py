@@ -5,6 +5,7 @@ batch of graphs. What a step needs is always the beginning of an array of pairs 
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +18,7 @@ from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.base import joined
 from edgewise.program.levels import Levels
 from edgewise.program.reverse import ReversePass, Slope
+from edgewise.program.small_forward import small_outputs
 from edgewise.program.small_reverse import is_small, small_gradients
 
 if TYPE_CHECKING:
@@ -84,9 +86,23 @@ class LoweredEngine:
             return None
         known = (self.program, self.levels, self.prepared, self._known, self._slopes)
         with torch.no_grad():
-            if is_small(self.program, self.levels, self._known, self._slopes):
+            if self._is_small:
                 return small_gradients(*known, slope)
             return ReversePass(*known).run(slope)
+
+    @cached_property
+    def _is_small(self) -> bool:
+        return self._known is not None and is_small(self.program, self.levels, self._known, self._slopes)
+
+    def double_outputs(self, weight: Tensor, own: Tensor) -> Tensor | None:
+        """The target's row in float64, `[points, columns]`, under ω `[points, L, M]` and s `[points, L, S]`.
+
+        For one target with few neighbours and a program that numpy can run; None for everything else.
+        """
+        if self.num_targets != 1 or not self._is_small:
+            return None
+        found = small_outputs(self.program, self.levels, self.prepared, self._slopes, weight.numpy(), own.numpy())
+        return torch.from_numpy(found)[:, 0]
 
 
 class LoweredGraphs(LoweredEngine):

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from edgewise.program.bends import rectifier
-from edgewise.program.domains import RowNumbers, interpret
+from edgewise.program.domains import RowNumbers, interpret, run_rows
 from edgewise.program.ir import MessageStep, Program, Ref, RowStep, Source
 from edgewise.program.layers.base import Tables
 from edgewise.program.levels import Levels
@@ -35,6 +35,8 @@ class Slope:
     output: int
     derivative: Tensor
     """`[N, width]`; for a ReLU 1 where the input is positive, otherwise 0."""
+    below: float | None = None
+    """The slope below zero, if the segment is a ReLU or leaky ReLU."""
 
 
 def find_slopes(program: Program, known: dict[int, Tensor]) -> dict[tuple[int, int], Slope]:
@@ -55,19 +57,15 @@ def find_slopes(program: Program, known: dict[int, Tensor]) -> dict[tuple[int, i
             below = rectifier(segment)
             if below is not None:  # by far the most common one: no need of autograd
                 slope = torch.full_like(known[value], below).masked_fill_(known[value] > 0, 1.0)
-                found[number] = Slope(value, segment[-1].output, slope)
+                found[number] = Slope(value, segment[-1].output, slope, below)
                 continue
             with torch.enable_grad():
                 rows = known[value].detach().requires_grad_()
-                last = interpret(segment, RowNumbers(_nothing, _nothing), {value: rows})[segment[-1].output]
+                last = run_rows(segment, value, rows)
                 if last.shape == rows.shape and last.requires_grad:
                     (slope,) = torch.autograd.grad(last.sum(), rows)
                     found[number] = Slope(value, segment[-1].output, slope)
     return found
-
-
-def _nothing(asked: Any) -> Tensor:
-    raise AssertionError(f"an element-wise segment reads no constants and no residuals, got {asked}")
 
 
 class ReversePass:

@@ -34,13 +34,16 @@ class TargetGradients:
         self._parts = _chain(lowering)
 
     @staticmethod
-    def of(lowering: Lowering, num_targets: int, work: int) -> "TargetGradients | None":
-        """None where the loops are not there, cannot do it or are not worth it; `work` is about how many edges are seen."""
-        if num_targets < _MANY or work < _WORK or lowering.program.num_calls > _MOST_CALLS:
-            return None
-        if not is_affine_chain(lowering.program, lowering.known, lowering.slopes):
-            return None
-        kernels = kernels_for(work, lowering.known[lowering.program.output])
+    def suits(lowering: Lowering, num_targets: int) -> bool:
+        """Whether the loops can do it, for so many targets that it may be worth it."""
+        if num_targets < _MANY or lowering.program.num_calls > _MOST_CALLS:
+            return False
+        return is_affine_chain(lowering.program, lowering.known, lowering.slopes)
+
+    @staticmethod
+    def of(lowering: Lowering, work: int) -> "TargetGradients | None":
+        """None where the loops are not there or not worth it; `work` is about how many edges are seen."""
+        kernels = None if work < _WORK else kernels_for(work, lowering.known[lowering.program.output])
         return None if kernels is None else TargetGradients(lowering, kernels)
 
     def run(

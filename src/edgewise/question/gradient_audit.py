@@ -74,7 +74,11 @@ def audit_slopes(question: PosedQuestion, position: int = 0) -> AuditedSlope | N
     found: AuditedSlope | None = None
     for along in directions:
         try:
-            values = _lowered_values(question, positions, ids, along) or _values_along(question, positions, ids, along)
+            values = (
+                _small_values(question, engine, positions, along)
+                or _lowered_values(question, positions, ids, along)
+                or _values_along(question, positions, ids, along)
+            )
         except StaleQuestionError:
             raise
         except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
@@ -141,6 +145,19 @@ def _values_along(
         if not is_true(values[0], question, positions):  # features that are mixed before the first layer
             values = run(question.whole_copies(positions) * len(STEPS))
     return values
+
+
+def _small_values(question: PosedQuestion, engine: Engine, positions: Tensor, along: Direction) -> list[float]:
+    """The same through the engine of one target with few neighbours; empty for others."""
+    if not isinstance(engine, LoweredEngine):
+        return []
+    steps = torch.tensor(STEPS, dtype=torch.float64).view(-1, 1, 1)
+    with question.borrowed(), torch.no_grad():
+        rows = engine.double_outputs(*(1 + steps * part.double().cpu() for part in along))
+        if rows is None:
+            return []
+        found: list[float] = as_logit(sub_target(question, positions.repeat(len(STEPS)))).value(rows).tolist()
+    return found if is_true(found[0], question, positions) else []
 
 
 def _lowered_values(

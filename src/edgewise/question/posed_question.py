@@ -170,7 +170,7 @@ class PosedQuestion(ABC):
         """Why gradients cannot be trusted; empty if they can, or if that could not be decided."""
         from edgewise.question.gradient_audit import audit_slopes
 
-        with torch.inference_mode(mode=False):
+        with torch.inference_mode(mode=False), self.borrowed():
             return self._judged(audit_slopes(self))
 
     def check_feature_slopes(self) -> None:

@@ -65,7 +65,9 @@ class AffineLayer(Layer):
     @cached_property
     def as_arrays(self) -> "AffineLayer":
         """The same with numpy arrays, as small passes read them."""
-        parts: dict[str, Any] = {name: getattr(self, name) for name in ("coefficient", "matrix", "loop", "root")}
+        parts: dict[str, Any] = {
+            name: getattr(self, name) for name in ("coefficient", "matrix", "loop", "root", "bias")
+        }
         parts = {name: part.numpy() if isinstance(part, Tensor) else part for name, part in parts.items()}
         return replace(self, **parts)
 
