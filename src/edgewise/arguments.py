@@ -36,7 +36,7 @@ def whole_number(
         return int(value)
     wanted = "an integer" if at_least is None else f"an integer ≥ {at_least}"
     wanted += f", or None {or_none}" if or_none else ""
-    raise error(f"`{name}` must be {wanted}, got {value!r}.{_example(name, such_as)}")
+    raise error(f"`{name}` must be {wanted}, got {shown(value)}.{_example(name, such_as)}")
 
 
 def real_number(
@@ -63,7 +63,7 @@ def real_number(
     bound = bound if at_least is None else f" ≥ {at_least:g}"
     bound += "" if at_most is None else f"{' and' if bound else ''} ≤ {at_most:g}"
     raise SettingError(
-        f"`{name}` must be a number{bound}, got {value!r}.{_example(name, such_as)}{hint and ' ' + hint}"
+        f"`{name}` must be a number{bound}, got {shown(value)}.{_example(name, such_as)}{hint and ' ' + hint}"
     )
 
 
@@ -76,7 +76,7 @@ def share(name: str, value: Any, *, such_as: float) -> float:
     """
     if isinstance(value, float) and 0 < value < 1:
         return value
-    raise SettingError(f"`{name}` must be between 0 and 1, got {value!r}.{_example(name, such_as)}")
+    raise SettingError(f"`{name}` must be between 0 and 1, got {shown(value)}.{_example(name, such_as)}")
 
 
 def one_of(
@@ -92,7 +92,7 @@ def one_of(
     if isinstance(value, str) and value in known:
         return value
     listed = ", ".join(known) + (f", {also}" if also else "")
-    raise error(f"Unknown {name} {value!r}. Choose one of: {listed}.{did_you_mean(value, known)}")
+    raise error(f"Unknown {name} {shown(value)}. Choose one of: {listed}.{did_you_mean(value, known)}")
 
 
 def did_you_mean(value: Any, choices: Collection[str]) -> str:

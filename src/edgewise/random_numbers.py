@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.errors import SettingError
+
 _GOLDEN = -0x61C8864680B583EB  # 2^64 / golden ratio, as a signed 64-bit number
 _MIX1, _MIX2 = -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15  # the two multipliers of splitmix64
 _BITS = 53  # what a float64 holds exactly
@@ -81,6 +83,10 @@ def seeded(seed: int) -> Iterator[None]:
     >>> torch.equal(first, again)
     True
     """
+    if not 0 <= seed < 2**32:
+        raise SettingError(
+            f"`seed` must be between 0 and 2**32 - 1, as numpy's generator wants it, got {seed}. Use seed=0."
+        )
     python_state, numpy_state = random.getstate(), np.random.get_state()
     torch_state = torch.default_generator.get_state()
     try:

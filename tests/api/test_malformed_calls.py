@@ -56,3 +56,29 @@ def test_a_malformed_call_is_refused_by_an_exception_of_ours(problem, data):
     junk = {key: data.draw(st.sampled_from(sorted(JUNK)), label=key) for key in wrong}
     text = refusal(function, {**arguments, **{key: JUNK[kind]() for key, kind in junk.items()}})
     assert text is None or (text and len(text) < 1500), (name, junk, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "kind"),
+    [("Question.explain", "method", "an unprintable object"), ("area", "x", "a mask"), ("datasets.load", "seed", "-1")],
+)
+def test_a_call_that_once_raised_a_foreign_error_is_refused(problem, name, argument, kind):
+    function, arguments = problem.calls()[name]
+    assert refusal(function, {**arguments, argument: JUNK[kind]()})
+
+
+@pytest.mark.slow
+def test_every_argument_with_every_kind_of_junk_is_refused_or_answered(problem):
+    calls, shard, shards = problem.calls(), *map(int, os.environ.get("EDGEWISE_SHARD", "0/1").split("/"))
+    every = [(name, key, kind) for name in sorted(calls) for key in parameters(calls[name][0]) for kind in sorted(JUNK)]
+    foreign = []
+    for name, key, kind in every[shard::shards]:
+        function, arguments = problem.calls()[name]
+        try:
+            text = refusal(function, {**arguments, key: JUNK[kind]()})
+        except Exception as error:
+            foreign.append((name, key, kind, repr(error)[:200]))
+        else:
+            if text is not None and not 0 < len(text) < 1500:
+                foreign.append((name, key, kind, "no text"))
+    assert not foreign, foreign

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from edgewise import random_numbers
 from edgewise.algorithms.captured_step import repeat
+from edgewise.arguments import shown
 from edgewise.errors import InputError
 from edgewise.score import CopyScores, Score
 
@@ -167,7 +168,7 @@ def _given_start(score: Score, level: str, init: Any) -> Tensor:
         return torch.cat(parts, dim=1)[:, order]
     if not isinstance(init, Tensor) and not hasattr(init, "__array__"):
         raise InputError(
-            f"`init` must be a tensor of start logits, got {init!r}. Use init=torch.zeros(E), for example."
+            f"`init` must be a tensor of start logits, got {shown(init)}. Use init=torch.zeros(E), for example."
         )
     init = torch.as_tensor(init)
     edges = int(score.num_edges.max())

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgewise.algorithms.registry import Method
-from edgewise.arguments import did_you_mean, real_number, whole_number
+from edgewise.arguments import did_you_mean, real_number, shown, whole_number
 from edgewise.errors import SettingError
 
 _OPTIONS = (
@@ -58,10 +58,10 @@ def _checked(name: str, value: Any, default: Any) -> Any:
     if name in _NUMBERS:
         real_number(name, value, such_as=default, **_RANGES.get(name, {}))
     if name in _SWITCHES and not isinstance(value, bool):
-        raise SettingError(f"`{name}` must be True or False, got {value!r}. Use {name}={default}, for example.")
+        raise SettingError(f"`{name}` must be True or False, got {shown(value)}. Use {name}={default}, for example.")
     if name == "w_base" and value == 1:
         raise SettingError(
-            f"`w_base` must differ from 1, the weight that every edge has already, got {value!r}. "
+            f"`w_base` must differ from 1, the weight that every edge has already, got {shown(value)}. "
             f"Use w_base={default}, for example."
         )
     return value

@@ -13,9 +13,10 @@ from torch import Tensor
 from edgewise.arrays import LayerWeight, occurrence
 from edgewise.program.perturbation import Differences, MissingMessages
 from edgewise.program.perturbation_output import drops
+from edgewise.program.slot_drops import SlotDrops
 from edgewise.question import PosedQuestion
 from edgewise.question.memory import growing_blocks, walk_counts
-from edgewise.score import CopyScores, Score, SparseScores, has_own_terms, in_computation_graph
+from edgewise.score import CopyScores, RowScores, Score, SparseScores, has_own_terms, in_computation_graph
 
 
 def one_per_target(candidates: Tensor, owner: Tensor) -> Iterator[Tensor]:
@@ -131,27 +132,73 @@ def _without_self(score: Score, value: Tensor, row: list[int]) -> Callable[[Tens
     return evaluate
 
 
+_BYTES_AN_ENTRY = 80  # of the loss of a target: position, slot and number, twice as much room, and the same by targets
 _BYTES_A_PAIR = 256  # of a (slot, node) pair: its change, with what a call makes of it
 _SLOT_TABLE = 2**21  # slots × nodes in a block: small enough to stay in the cache
 
 
-def lowered_occlusion(question: PosedQuestion, level: str, memory: int) -> Iterator[tuple[int, SparseScores]]:
-    """Occlusion for all targets of a lowered model: differences instead of forward passes, in blocks of edges."""
-    return lowered_drops(question, level, memory, of_self=(False, True) if any(question.separable) else (False,))
+def lowered_occlusion(
+    question: PosedQuestion, level: str, memory: int
+) -> Iterator[tuple[int, SparseScores | RowScores]]:
+    """Occlusion for all targets of a lowered model: differences instead of forward passes, slot by slot or in blocks."""
+    differences = _differences(question)
+    of_self = (False, True) if any(question.separable) else (False,)
+    loops = _loops(differences, level, memory)
+    if loops is None:
+        return _block_drops(question, differences, level, memory, of_self)
+    return _slot_rows(question, differences, loops, level, of_self)
 
 
-@torch.no_grad()
 def lowered_drops(
     question: PosedQuestion, level: str, memory: int, of_self: tuple[bool, ...]
 ) -> Iterator[tuple[int, SparseScores]]:
-    """Drops of a lowered model, block by block: of edges (`of_self=(False,)`), of own terms (`(True,)`), or of both.
+    """Drops of a lowered model, block by block: of edges (`of_self=(False,)`), of own terms (`(True,)`), or of both."""
+    return _block_drops(question, _differences(question), level, memory, of_self)
 
-    A slot is one occlusion: an edge or a node's own term, in one layer or in all. Each block comes with how many targets'
-    worth of work is done since the last one, for progress bars.
-    """
+
+@torch.no_grad()
+def _differences(question: PosedQuestion) -> Differences:
     lowering = question.lowering
     assert lowering is not None
-    differences = Differences(lowering, question.places(torch.arange(len(question.index))), question.target)
+    return Differences(lowering, question.places(torch.arange(len(question.index))), question.target)
+
+
+def _loops(differences: Differences, level: str, memory: int) -> SlotDrops | None:
+    """The compiled loops, if they can do it and if what they find fits into memory before it is sorted by targets."""
+    if not SlotDrops.suits(differences):
+        return None
+    calls = differences.program.num_calls
+    seen = int(walk_counts(differences.lowering.in_edges, calls)[differences.targets].sum())  # edges, at most
+    return (
+        None
+        if seen * _BYTES_AN_ENTRY * (calls if level == "layer" else 1) > memory
+        else SlotDrops.of(differences, seen)
+    )
+
+
+@torch.no_grad()
+def _slot_rows(
+    question: PosedQuestion, differences: Differences, loops: SlotDrops, level: str, of_self: tuple[bool, ...]
+) -> Iterator[tuple[int, RowScores]]:
+    """Drops target by target."""
+    graph = differences.lowering.in_edges
+    of_nodes, of_columns = question.sizes(torch.zeros(1, dtype=torch.long))
+    for kind in of_self:
+        lift = question.nodes if kind else question.columns
+        number = lift(torch.arange(graph.num_nodes if kind else len(graph.edge)))
+        found = loops.run(differences.slots(level, of_self=kind), number, int((of_nodes if kind else of_columns)[0]))
+        yield 0 if kind else len(question.index), RowScores(*found, of_self=kind)
+
+
+@torch.no_grad()
+def _block_drops(
+    question: PosedQuestion, differences: Differences, level: str, memory: int, of_self: tuple[bool, ...]
+) -> Iterator[tuple[int, SparseScores]]:
+    """Drops block by block: a slot is one occlusion, an edge or a node's own term, in one layer or in all.
+
+    Each block comes with how many targets' worth of work is done since the last one, for progress bars.
+    """
+    lowering = differences.lowering
     size = max(min(_SLOT_TABLE, memory // _BYTES_A_PAIR) // lowering.in_edges.num_nodes, 1)
     slots = [differences.slots(level, of_self=kind) for kind in of_self]
     total, done = max(sum(len(part) for part in slots), 1), 0

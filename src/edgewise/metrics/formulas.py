@@ -44,6 +44,8 @@ def area(x: Tensor, y: Tensor) -> Tensor:
     """
     if x.dim() != 1 or y.shape[-1:] != x.shape:
         raise InputError(f"`x` must be [points] and `y` [..., points], got shapes {list(x.shape)} and {list(y.shape)}.")
+    if any(part.dtype == torch.bool or part.is_complex() for part in (x, y)):
+        raise InputError(f"`x` and `y` must be real numbers, got {x.dtype} and {y.dtype}. Use x.float() and y.float().")
     if len(x) < 2 or bool((x.diff() <= 0).any()):
         raise InputError("`x` must have at least two points in ascending order. Use x.sort().")
     return torch.trapezoid(y, x.to(y.dtype)) / (x[-1] - x[0])

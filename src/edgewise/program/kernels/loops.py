@@ -2,11 +2,13 @@
 
 from edgewise.program.kernels.gradient_loops import grow, pull
 from edgewise.program.kernels.occlusion_loops import carry, carry_to_targets, rectify, spread
+from edgewise.program.kernels.slot_loops import by_target, slot_drops
 from edgewise.program.kernels.target_loops import target_gradients
 from edgewise.program.kernels.walk_loops import box_image, hull, pair_scores, rows_times, times_rows
 
 __all__ = [
     "box_image",
+    "by_target",
     "carry",
     "carry_to_targets",
     "grow",
@@ -15,6 +17,7 @@ __all__ = [
     "pull",
     "rectify",
     "rows_times",
+    "slot_drops",
     "spread",
     "target_gradients",
     "times_rows",

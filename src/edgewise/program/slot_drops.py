@@ -1,0 +1,154 @@
+"""Occlusion of many slots for many targets of one graph, slot after slot in compiled loops (`kernels/slot_loops.py`).
+
+For chains of affine layers with ReLUs between them, which is what most people train; `perturbation_output.drops` does the same
+for everything else, and a test compares the two.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.program.kernels import Array, arrays, kernels_for
+from edgewise.program.layers.affine import AffineLayer, Prepared
+from edgewise.program.perturbation import Differences, MissingMessages
+from edgewise.program.small_reverse import is_affine_chain
+
+_MOST_CALLS = 6
+"""Deeper models take the other way: there is one compiled loop for all up to that, with its arguments filled up."""
+_MANY, _WORK = 16, 50_000
+"""Targets, and edges that they see together, from which on it is worth loading the loops."""
+_LARGEST = 2**24
+"""Numbers of all nodes together: the loops have room for a row of each."""
+_SLOTS_A_THREAD = 256
+Found: TypeAlias = tuple[Tensor, Tensor, Tensor]
+"""Where each target's entries begin `[T + 1]`, their places and scores `[n]`."""
+
+
+class SlotDrops:
+    """value − value without, for slots and targets of a lowered graph."""
+
+    def __init__(self, differences: Differences, kernels: Any) -> None:
+        self._kernels, self._all = kernels, differences
+        self._layers = _layers(differences)
+
+    @staticmethod
+    def suits(differences: Differences) -> bool:
+        """Whether the loops can do it, for so many targets that it may be worth it."""
+        program, lowering = differences.program, differences.lowering
+        if len(differences.targets) < _MANY or program.num_calls > _MOST_CALLS or not differences.columns_only:
+            return False
+        if not is_affine_chain(program, differences.known, lowering.slopes):
+            return False
+        if [step.is_prepared for step in program.messages] != [True] + [False] * (program.num_calls - 1):
+            return False
+        if any(slope.below is None for slope in lowering.slopes.values()):
+            return False
+        widest = max(differences.known[step.output].size(1) for step in program.messages)
+        return lowering.in_edges.num_nodes * widest <= _LARGEST
+
+    @staticmethod
+    def of(differences: Differences, work: int) -> "SlotDrops | None":
+        """None where the loops are not there or not worth it; `work` is about how many edges are seen."""
+        kernels = None if work < _WORK else kernels_for(work, differences.known[differences.program.output])
+        return None if kernels is None else SlotDrops(differences, kernels)
+
+    def run(self, slots: MissingMessages, number: Tensor, width: int) -> Found:
+        """Entries of all targets.
+
+        `number` says what columns (or nodes) are called in the result, and `width` how many it has: a place is
+        layer · width + number.
+        """
+        every, out = self._all, self._all.out_edges
+        by_node = out.start.new_zeros(len(out.start))
+        by_node[1:] = torch.bincount(every.targets, minlength=len(by_node) - 1).cumsum(0)
+        column, sign = _columns(every)
+        edges = (*arrays(every.sender, every.receiver), *_near_edges(every), *arrays(every.distance))
+        of_targets = (by_node, every.targets.argsort(stable=True), column)
+        known = (*edges, *self._layers[slots.of_self], *arrays(*of_targets))
+
+        def of_some(part: tuple[Tensor, Tensor]) -> Any:
+            return self._kernels.slot_drops(*arrays(*part), slots.of_self, *known)
+
+        threads = min(torch.get_num_threads(), max(len(slots) // _SLOTS_A_THREAD, 1))
+        parts = list(zip(slots.item.tensor_split(threads), slots.call.tensor_split(threads), strict=True))
+        if threads == 1:
+            found = [of_some(parts[0])]
+        else:
+            with ThreadPoolExecutor(threads) as pool:  # the loops let go of the interpreter
+                found = list(pool.map(of_some, parts))
+        position, change = (np.concatenate([part[kind] for part in found]) for kind in (0, 2))
+        places = slots.call.clamp(min=0) * width + number[slots.item]  # [slots]
+        entry = np.concatenate([p.numpy()[f[1]] for p, f in zip(places.tensor_split(threads), found, strict=True)])
+        begin, place, score = map(
+            torch.from_numpy, self._kernels.by_target(position, entry, change, len(every.targets))
+        )
+        return begin, place, -score if sign is None else -score * torch.repeat_interleave(sign, begin.diff())
+
+
+def _columns(differences: Differences) -> tuple[Tensor, Tensor | None]:
+    """`[T]`: the explained column of the output of each target; and its sign, for one logit of two classes."""
+    target = differences.target
+    if target.mode != "binary":
+        return target.column, None
+    return torch.zeros_like(target.column), torch.where(target.column == 1, 1, -1).to(differences.value)
+
+
+def _near_edges(differences: Differences) -> list[tuple[Array, ...]]:
+    """The out-edges that still lead to a target, per call: where those of each node begin, their columns and receivers."""
+    out, calls = differences.out_edges, differences.program.num_calls
+    found = []
+    for call in range(_MOST_CALLS):
+        kept = (differences.distance[out.sender] < calls - call).nonzero().view(-1)
+        start = (
+            torch.searchsorted(kept, out.start) if call else out.start
+        )  # in the first call nothing has changed before
+        found.append(
+            arrays(start, out.edge[kept] if call else out.edge[:0], out.sender[kept] if call else out.sender[:0])
+        )
+    return [tuple(call[kind] for call in found) for kind in range(3)]
+
+
+def _layers(differences: Differences) -> dict[bool, list[Any]]:
+    """The arguments of the loop for edges and for own terms: per call its matrices, what nodes have and send."""
+    lowering, program = differences.lowering, differences.program
+    dtype = lowering.known[program.output].numpy().dtype
+    nothing, none = np.empty((0, 0), dtype), np.empty(0, dtype)
+    everyone = torch.arange(lowering.in_edges.num_nodes)
+    calls: list[list[Array]] = []
+    of_self: list[Array] = []
+    scalar, below = np.zeros(program.num_calls, dtype), np.ones(program.num_calls)
+    for step in program.messages:
+        layer: Any = step.layer
+        assert isinstance(layer, AffineLayer)
+        table: Any = lowering.prepared[step.output] if step.is_prepared else lowering.known[step.source.value]  # type: ignore[union-attr]
+        sent = table.sent if isinstance(table, Prepared) else table
+        sent = sent if isinstance(table, Prepared) and table.projected else layer.difference(sent)
+        if isinstance(layer.root, float):
+            scalar[step.call] = layer.root
+        slope = lowering.slopes.get((step.call, 0))
+        if slope is not None and slope.below is not None:
+            below[step.call] = slope.below
+        root = layer.root.t() if isinstance(layer.root, Tensor) else None
+        matrix = None if layer.matrix is None else layer.matrix.t()
+        after = None if slope is None else lowering.known[slope.output]
+        rows = [_array(part, nothing) for part in (matrix, root, lowering.known[step.output], after, sent)]
+        calls.append([*rows, *(_array(part, none) for part in (layer.coefficient, layer.loop))])
+        of_self.append(_array(layer.own_term(table, everyone), nothing))
+    filled = calls + [[nothing] * 5 + [none] * 2] * (_MOST_CALLS - len(calls))
+    matrix, root, before, after, message, coefficient, loop = (
+        tuple(call[kind] for call in filled) for kind in range(7)
+    )
+    last = [_array(part, nothing) for part in (layer.matrix, layer.root if isinstance(layer.root, Tensor) else None)]
+    own = (*of_self, *[nothing] * (_MOST_CALLS - len(of_self)))
+    return {
+        is_own: [matrix, root, before, after, own if is_own else message, coefficient, loop, scalar, below, *last]
+        for is_own in (False, True)
+    }
+
+
+def _array(part: Any, empty: Array) -> Array:
+    """A contiguous array of the same kind for every call; `empty` for None."""
+    return empty if part is None else np.ascontiguousarray(part.detach().numpy(), empty.dtype)

@@ -1,0 +1,99 @@
+"""Occlusion slot after slot in compiled loops, against the passes over blocks of slots that they stand for."""
+
+import importlib.util
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import edgewise as ew
+from chains import MixedChain, chain_data
+from checks import assert_close
+from edgewise.program import slot_drops
+from footprint import Footprint
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("numba") is None, reason="numba is not installed (extra `fast`)"
+)
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch):
+    """However little the work is."""
+    monkeypatch.setattr(slot_drops, "_MANY", 1)
+    monkeypatch.setattr(slot_drops, "_WORK", 0)
+    monkeypatch.setattr("edgewise.program.kernels._WORTH_IT", 0)
+
+
+def both(model, data, index, level, **options):
+    """By the loops, and with their door shut; and whether the loops were used."""
+    ask = ew.Question(model.double().eval(), data, index, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        used = []
+        run = slot_drops.SlotDrops.run
+        patch.setattr(slot_drops.SlotDrops, "run", lambda *a, **k: used.append(1) or run(*a, **k))
+        fast = ask.explain("occlusion", level=level)
+        patch.setattr(slot_drops.SlotDrops, "suits", staticmethod(lambda *a: False))
+        slow = ask.explain("occlusion", level=level)
+    return fast, slow, bool(used)
+
+
+def assert_same(fast, slow):
+    for one, other in zip(fast, slow, strict=True):
+        assert_close(one.scores, other.scores, 1e-9)
+        assert (one.self_scores is None) == (other.self_scores is None)
+        if one.self_scores is not None:
+            known = ~other.self_scores.isnan()
+            assert torch.equal(known, ~one.self_scores.isnan())
+            assert_close(one.self_scores[known], other.self_scores[known], 1e-9)
+
+
+@given(
+    st.lists(st.sampled_from(["gcn", "sage", "sum", "graph"]), min_size=1, max_size=4),
+    st.sampled_from([torch.relu, torch.nn.LeakyReLU(0.2), lambda h: h]),
+    st.sampled_from(["input", "layer"]),
+    st.integers(0, 10**6),
+)
+def test_the_loops_give_what_blocks_of_slots_give(names, between, level, seed):
+    data = chain_data(seed)
+    fast, slow, used = both(MixedChain(names, between), data, [3, 0, 3, 5], level)
+    assert used
+    assert_same(fast, slow)
+
+
+@pytest.mark.parametrize("level", ["input", "layer"])
+def test_a_node_that_is_asked_about_twice_with_other_classes(level):
+    fast, slow, used = both(MixedChain(["gcn", "gcn"], torch.relu), chain_data(1), [3, 3, 2], level, target=[0, 1, 1])
+    assert used
+    assert_same(fast, slow)
+
+
+@pytest.mark.parametrize(
+    ("names", "between", "options"),
+    [
+        (["gat", "gcn"], torch.relu, {}),
+        (["gcn", "gcn"], torch.tanh, {}),
+        (["gcn", "gcn"], torch.relu, {"of": "prob"}),
+        (["gcn"] * 7, torch.relu, {}),
+    ],
+    ids=["attention", "no ReLU", "a probability", "seven layers"],
+)
+def test_other_questions_take_the_other_way(names, between, options):
+    _, _, used = both(MixedChain(names, between), chain_data(0), [0, 1, 2], "input", **options)
+    assert not used
+
+
+def test_several_threads_give_the_same_bits(monkeypatch):
+    monkeypatch.setattr(slot_drops, "_SLOTS_A_THREAD", 2)
+    ask = ew.Question(MixedChain(["gcn", "sage"], torch.relu).double().eval(), chain_data(4), None)
+    one, three = (ask.explain("occlusion", level="layer", threads=n) for n in (1, 3))
+    for a, b in zip(one, three, strict=True):
+        assert torch.equal(a.scores, b.scores)
+
+
+def test_model_and_data_are_left_as_they_were():
+    model, data = MixedChain(["gcn", "sage"], torch.relu).double().eval(), chain_data(2)
+    before = Footprint(model, data)
+    ew.explain(model, data, [0, 1, 2], method="occlusion", level="layer")
+    before.assert_unchanged()
