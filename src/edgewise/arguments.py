@@ -101,7 +101,7 @@ def did_you_mean(value: Any, choices: Collection[str]) -> str:
     >>> did_you_mean("gradeint", ["gradient", "occlusion"])
     " Did you mean 'gradient'?"
     """
-    near = get_close_matches(str(value), list(choices), n=1)
+    near = get_close_matches(value, list(choices), n=1) if isinstance(value, str) else []
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
