@@ -75,6 +75,17 @@ def is_folder(path: Path) -> bool:
         return False
 
 
+def can_be_written(path: Path) -> bool:
+    """Whether a file of this name could be written: in a folder that is there and writable, under a name that can be."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError):  # too long, or a null in it
+        return False
+    return not is_folder(path) and is_folder(path.parent) and os.access(path.parent, os.W_OK)
+
+
 def _temporary(path: Path) -> tuple[int, str]:
     """A new file beside the final one, locked as long as it is open: so others see that somebody writes it."""
     while True:

@@ -60,7 +60,12 @@ def test_a_malformed_call_is_refused_by_an_exception_of_ours(problem, data):
 
 @pytest.mark.parametrize(
     ("name", "argument", "kind"),
-    [("Question.explain", "method", "an unprintable object"), ("area", "x", "a mask"), ("datasets.load", "seed", "-1")],
+    [
+        ("Question.explain", "method", "an unprintable object"),
+        ("area", "x", "a mask"),
+        ("datasets.load", "seed", "-1"),
+        ("Question.page", "path", "long text"),
+    ],
 )
 def test_a_call_that_once_raised_a_foreign_error_is_refused(problem, name, argument, kind):
     function, arguments = problem.calls()[name]

@@ -8,7 +8,7 @@ import torch
 import edgewise as ew
 import zoo
 from checks import LEVELS, assert_close, own_scores_of, scores_of
-from edgewise.algorithms import occlusion
+from edgewise.algorithms import occlusion_drops
 from edgewise.program import perturbation
 from edgewise.question.memory import read_memory
 
@@ -56,8 +56,8 @@ def test_the_first_block_keeps_to_the_budget_too(caplog, ring):
 
 def test_occlusion_keeps_to_the_budget_too(monkeypatch, ring):
     model, blocks = zoo.BY_NAME["gat"].build(), []
-    true = occlusion.drops
-    monkeypatch.setattr(occlusion, "drops", lambda all_, slots: blocks.append(len(slots)) or true(all_, slots))
+    true = occlusion_drops.drops
+    monkeypatch.setattr(occlusion_drops, "drops", lambda all_, slots: blocks.append(len(slots)) or true(all_, slots))
     ew.explain(model, ring, method="occlusion", level="layer", memory="4GB")
     large = len(blocks)
     ew.explain(model, ring, method="occlusion", level="layer", memory="10KB")
@@ -87,9 +87,9 @@ def test_occlusion_does_not_depend_on_its_blocks_of_edges(monkeypatch, ring, nam
     for level in LEVELS:
         expected = ew.explain(model, data, method="occlusion", level=level)
         with monkeypatch.context() as patch:
-            patch.setattr(occlusion, "_SLOT_TABLE", (1 if blocks == "of one slot" else 17) * data.num_nodes)
-            patch.setattr(occlusion, "_MANY", 1 if blocks.startswith("of") else 10**9)
-            patch.setattr(occlusion, "_FIRST", 5)
+            patch.setattr(occlusion_drops, "_SLOT_TABLE", (1 if blocks == "of one slot" else 17) * data.num_nodes)
+            patch.setattr(occlusion_drops, "_MANY", 1 if blocks.startswith("of") else 10**9)
+            patch.setattr(occlusion_drops, "_FIRST", 5)
             patch.setattr(perturbation, "_LARGEST_TABLE", 0 if "sorting" in blocks else 10**9)
             found = ew.explain(model, data, method="occlusion", level=level)
             strongest = ew.explain(model, data, method="occlusion", level=level, top=3)

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.algorithms.occlusion import Repeated, edge_drops, lowered_drops
+from edgewise.algorithms.occlusion import Repeated, edge_drops
+from edgewise.algorithms.occlusion_drops import lowered_drops
 from edgewise.arguments import whole_number
 from edgewise.arrays import asked_index, occurrence, plain_index
 from edgewise.contract import checked

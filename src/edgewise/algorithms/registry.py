@@ -14,7 +14,8 @@ from edgewise.algorithms.degree import degree
 from edgewise.algorithms.eig_search import eig_search, lowered_eig_search
 from edgewise.algorithms.gnn_explainer import gnn_explainer, gnn_explainer_fast
 from edgewise.algorithms.gradient import gradient, integrated_gradients, lowered_gradient, positive_gradient
-from edgewise.algorithms.occlusion import lowered_occlusion, occlusion
+from edgewise.algorithms.occlusion import occlusion
+from edgewise.algorithms.occlusion_drops import lowered_occlusion
 from edgewise.algorithms.shapley import shapley
 from edgewise.algorithms.subgraph_x import subgraph_scores
 from edgewise.algorithms.walk_sums import goat_walks, lrp

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch_geometric.data import Batch, Data, HeteroData
 
+from edgewise.arguments import shown
 from edgewise.contract import checked
 from edgewise.errors import FileError
-from edgewise.files import write_whole
+from edgewise.files import can_be_written, write_whole
 from edgewise.question import pose
 from edgewise.report.page.html import inline_script, page_html
 from edgewise.report.page.page_data import Names, contents
@@ -176,9 +176,10 @@ def _begin(path: Path) -> None:
 
 def _check_folder(path: Path) -> None:
     """Refuse a path that cannot be written, before the work."""
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+    if not can_be_written(path):
         raise FileError(
-            f"{path} cannot be written. Use the name of a file, such as why.html, in a folder that exists and is writable."
+            f"{shown(str(path))} cannot be written. Use the name of a file, such as why.html, in a folder that exists and is "
+            f"writable."
         )
 
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from edgewise.errors import FileError
-from edgewise.files import is_file, versions, write_whole
+from edgewise.files import is_file, is_folder, versions, write_whole
 from edgewise.jobs.journal import Journal
 from edgewise.jobs.lock import FolderLock
 
@@ -50,7 +50,7 @@ class BoardFolder:
     def _refuse_another(self) -> None:
         """Refuse a folder of something else, or of a leaderboard with other targets or versions."""
         if not is_file(self.path / MANIFEST):
-            if self.path.is_dir() and any(self.path.iterdir()):
+            if is_folder(self.path) and any(self.path.iterdir()):
                 raise FileError(f"{self.path} has other files in it. Use an empty folder, or a new name.")
             return
         try:

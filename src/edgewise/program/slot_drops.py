@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.graph.computation_graph import InEdges
 from edgewise.program.kernels import Array, arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer, Prepared
 from edgewise.program.perturbation import Differences, MissingMessages
@@ -67,7 +68,8 @@ class SlotDrops:
         column, sign = _columns(every)
         edges = (*arrays(every.sender, every.receiver), *_near_edges(every), *arrays(every.distance))
         of_targets = (by_node, every.targets.argsort(stable=True), column)
-        known = (*edges, *self._layers[slots.of_self], *arrays(*of_targets))
+        last = _last_edges(every, *of_targets[:2])
+        known = (*edges, *self._layers[slots.of_self], *arrays(*last, *of_targets))
 
         def of_some(part: tuple[Tensor, Tensor]) -> Any:
             return self._kernels.slot_drops(*arrays(*part), slots.of_self, *known)
@@ -97,18 +99,30 @@ def _columns(differences: Differences) -> tuple[Tensor, Tensor | None]:
 
 
 def _near_edges(differences: Differences) -> list[tuple[Array, ...]]:
-    """The out-edges that still lead to a target, per call: where those of each node begin, their columns and receivers."""
+    """The out-edges that still lead to a target, per call: where those of each node begin, their columns and receivers.
+
+    Only of calls in the middle: before the first one nothing has changed, and for the last one see `_last_edges`.
+    """
     out, calls = differences.out_edges, differences.program.num_calls
     found = []
     for call in range(_MOST_CALLS):
-        kept = (differences.distance[out.sender] < calls - call).nonzero().view(-1)
-        start = (
-            torch.searchsorted(kept, out.start) if call else out.start
-        )  # in the first call nothing has changed before
-        found.append(
-            arrays(start, out.edge[kept] if call else out.edge[:0], out.sender[kept] if call else out.sender[:0])
-        )
+        reach = calls - call if 0 < call < calls - 1 else 0
+        kept = (differences.distance[out.sender] < reach).nonzero().view(-1)
+        found.append(arrays(torch.searchsorted(kept, out.start), out.edge[kept], out.sender[kept]))
     return [tuple(call[kind] for call in found) for kind in range(3)]
+
+
+def _last_edges(differences: Differences, by_node: Tensor, position: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The out-edges that lead to targets, each as often as there are targets.
+
+    Where those of each node begin, their columns, the positions of the targets, and coefficients. The targets at node v are
+    `position[by_node[v] : by_node[v + 1]]`.
+    """
+    out, layer = differences.out_edges, differences.program.messages[-1].layer
+    assert isinstance(layer, AffineLayer)
+    entry, place = InEdges(by_node, position, position, len(by_node) - 1).of_nodes(out.sender)  # receivers
+    edge = out.edge[entry]
+    return torch.searchsorted(entry, out.start), edge, position[place], layer.coefficients(edge, differences.value)
 
 
 def _layers(differences: Differences) -> dict[bool, list[Any]]:
@@ -138,14 +152,11 @@ def _layers(differences: Differences) -> dict[bool, list[Any]]:
         calls.append([*rows, *(_array(part, none) for part in (layer.coefficient, layer.loop))])
         of_self.append(_array(layer.own_term(table, everyone), nothing))
     filled = calls + [[nothing] * 5 + [none] * 2] * (_MOST_CALLS - len(calls))
-    matrix, root, before, after, message, coefficient, loop = (
-        tuple(call[kind] for call in filled) for kind in range(7)
-    )
+    parts = [tuple(call[kind] for call in filled) for kind in range(7)]
     last = [_array(part, nothing) for part in (layer.matrix, layer.root if isinstance(layer.root, Tensor) else None)]
     own = (*of_self, *[nothing] * (_MOST_CALLS - len(of_self)))
     return {
-        is_own: [matrix, root, before, after, own if is_own else message, coefficient, loop, scalar, below, *last]
-        for is_own in (False, True)
+        is_own: [*parts[:4], own if is_own else parts[4], *parts[5:], scalar, below, *last] for is_own in (False, True)
     }
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.algorithms.occlusion import edge_drops, layer_groups, lowered_drops, players
+from edgewise.algorithms.occlusion import edge_drops, layer_groups, players
+from edgewise.algorithms.occlusion_drops import lowered_drops
 from edgewise.arrays import plain_index
 from edgewise.question import PosedQuestion
 from edgewise.results.entries import Entries, Part

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from edgewise.arguments import shown, whole_number
 from edgewise.errors import FileError, InputError
-from edgewise.files import write_whole
+from edgewise.files import can_be_written, write_whole
 from edgewise.jobs.job_folder import read_manifest
 from edgewise.jobs.summary.job_facts import JobFacts, facts_of
 from edgewise.jobs.summary.job_names import JobNames
@@ -30,8 +30,10 @@ def write_job_page(
 ) -> Path:
     """Write the page of a job; the arguments are those of `Job.page`."""
     first = whole_number("first", first, at_least=0, such_as=30)
-    if path.is_dir() or not path.parent.is_dir():
-        raise FileError(f"{path} cannot be written. Use the name of a file, such as job.html, in a folder that exists.")
+    if not can_be_written(path):
+        raise FileError(
+            f"{shown(str(path))} cannot be written. Use the name of a file, such as job.html, in a folder that exists."
+        )
     theirs = _opened(other)
     if theirs is not None and theirs.level != job.level:
         raise InputError(

@@ -15,14 +15,19 @@ from edgewise.program.kernels.target_loops import grown
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
-def row_through(row: Array, matrix: Array, width: int, found: Array) -> None:
-    """A row `[k]` times a matrix `[k, width]`, into `found`; without a matrix the row itself."""
+def row_through(rows: Array, i: int, matrix: Array, width: int, found: Array) -> None:
+    """Row i of `[n, k]` times a matrix `[k, width]`, into `found`; without a matrix the row itself.
+
+    Rows are addressed by their number in all of these loops: to make a view of one costs as much as to go through it.
+    """
     if not matrix.shape[0]:
-        found[:width] = row[:width]
+        for d in range(width):
+            found[d] = rows[i, d]
         return
-    found[:width] = 0
+    for d in range(width):
+        found[d] = 0
     for k in range(matrix.shape[0]):
-        number = row[k]
+        number = rows[i, k]
         if number != 0:  # behind a ReLU half of them are
             for d in range(width):
                 found[d] += number * matrix[k, d]
@@ -34,7 +39,8 @@ def row_of(node: int, place: Array, nodes: Array, rows: Array, width: int, count
     if place[node] >= 0:
         return count
     place[node], nodes[count] = count, node
-    rows[count, :width] = 0
+    for d in range(width):
+        rows[count, d] = 0
     return count + 1
 
 
@@ -45,21 +51,22 @@ def bend(nodes: Array, rows: Array, count: int, before: Array, after: Array, bel
     `before` and `after` `[N, d]` are what nodes had on its two sides (`after` is empty where there is no ReLU), `below` is the
     slope below zero: with 0, −1 + 3 changes by 2.
     """
-    kept, tilt = 0, rows.dtype.type(below)
+    kept, tilt, width = 0, rows.dtype.type(below), before.shape[1]
     for i in range(count):
-        node, some, row = nodes[i], 0, rows[i]
+        node, some = nodes[i], 0
         place[node] = -1
         if after.shape[0]:
-            old, had = before[node], after[node]
-            for d in range(before.shape[1]):
-                now = old[d] + row[d]
-                row[d] = max(now, tilt * now) - had[d]
-        for d in range(before.shape[1]):
-            some += row[d] != 0
+            for d in range(width):
+                now = before[node, d] + rows[i, d]
+                tilted = tilt * now
+                rows[i, d] = (now if now > tilted else tilted) - after[node, d]
+        for d in range(width):
+            some += rows[i, d] != 0
         if some:
             if kept < i:
                 nodes[kept] = node
-                rows[kept, : before.shape[1]] = row[: before.shape[1]]
+                for d in range(width):
+                    rows[kept, d] = rows[i, d]
             kept += 1
     return kept
 
@@ -79,74 +86,77 @@ def changed_rows(
     keeps = len(loop) > 0 or scalar != 0 or root.shape[0] > 0
     for i in range(count):
         node = nodes[i]
-        row_through(rows[i], matrix, width, moved)
+        row_through(rows, i, matrix, width, moved)
         if keeps and node != skip_self and near[node]:
             new = row_of(node, place, new_nodes, new_rows, width, new)
-            sums = new_rows[place[node]]
+            to = place[node]
             factor = moved.dtype.type(scalar + (loop[node] if len(loop) else 0.0))
             for d in range(width):
-                sums[d] += factor * moved[d]
+                new_rows[to, d] += factor * moved[d]
             if root.shape[0]:
-                row_through(rows[i], root, width, mine)
+                row_through(rows, i, root, width, mine)
                 for d in range(width):
-                    sums[d] += mine[d]
+                    new_rows[to, d] += mine[d]
         for j in range(start[node], start[node + 1]):
             if edge[j] != skip:
                 new = row_of(receiver[j], place, new_nodes, new_rows, width, new)
-                sums = new_rows[place[receiver[j]]]
+                to = place[receiver[j]]
                 factor = coefficient[edge[j]] if scaled else moved.dtype.type(1)
                 for d in range(width):
-                    sums[d] += factor * moved[d]
+                    new_rows[to, d] += factor * moved[d]
     return new
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
-def dot(row: Array, matrix: Array, column: int) -> Any:
-    """A row `[k]` times a column of a matrix that is given with columns as rows, `[width, k]`; without one, its own number."""
+def dot(rows: Array, i: int, matrix: Array, column: int) -> Any:
+    """Row i times a column of a matrix that is given with columns as rows, `[width, k]`; without one, its own number."""
     if not matrix.shape[0]:
-        return row[column]
-    found, with_it = row.dtype.type(0), matrix[column]
+        return rows[i, column]
+    found = rows.dtype.type(0)
     for k in range(matrix.shape[1]):
-        found += row[k] * with_it[k]
+        found += rows[i, k] * matrix[column, k]
     return found
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
 def changed_numbers(
     nodes: Array, rows: Array, count: int, touched: Array, reached: int, total: Array, seen: Array, skip: int, skip_self: int,
-    start: Array, edge: Array, receiver: Array, matrix: Array, columns: Array, root: Array, scalar: float, loop: Array,
-    coefficient: Array, target_start: Array, target: Array, wanted: Array, moved: Array,
+    start: Array, edge: Array, arrives: Array, factors: Array, columns: Array, root: Array, scalar: float, loop: Array,
+    target_start: Array, target: Array, wanted: Array, moved: Array, is_known: Array,
 ) -> int:  # fmt: skip
     """Through the last call, of which a target needs one number: `total[position]` gets what arrives at it.
 
-    Returns how many positions were `touched`; `seen` says which. `columns` are the matrix `[in, out]` with columns as rows.
+    Returns how many positions were `touched`; `seen` says which. Edges lead to positions (`arrives`) with coefficients
+    (`factors`). `columns` are the matrix with columns as rows: `moved[c]` is worked out once for each node, if it is needed.
     """
-    scaled = len(coefficient) > 0
     keeps = len(loop) > 0 or scalar != 0 or root.shape[0] > 0
     for i in range(count):
-        node, row = nodes[i], rows[i]
-        first, end = start[node], start[node + 1]
-        many = end - first > matrix.shape[1] and matrix.shape[0] > 0  # then all columns at once cost less
-        if many:
-            row_through(row, matrix, matrix.shape[1], moved)
-        for j in range(first - 1, end):  # the node itself, and its receivers
-            to, factor = node, moved.dtype.type(scalar + (loop[node] if len(loop) else 0.0))
-            if j >= first:
-                to, factor = receiver[j], coefficient[edge[j]] if scaled else moved.dtype.type(1)
-                if edge[j] == skip:
-                    continue
-            elif not keeps or node == skip_self:
+        node = nodes[i]
+        for column in range(len(is_known)):
+            is_known[column] = False
+        for j in range(start[node], start[node + 1]):
+            if edge[j] == skip:
                 continue
-            for p in range(target_start[to], target_start[to + 1]):
-                position = target[p]
-                if not seen[position]:
-                    seen[position], touched[reached], total[position] = True, position, 0
-                    reached += 1
-                column = wanted[position]
-                brought = moved[column] if many else dot(row, columns, column)
-                total[position] += factor * brought
-                if j < first and root.shape[0]:
-                    total[position] += dot(row, root, column)
+            position = arrives[j]
+            column = wanted[position]
+            if not is_known[column]:
+                is_known[column], moved[column] = True, dot(rows, i, columns, column)
+            if not seen[position]:
+                seen[position], touched[reached], total[position] = True, position, 0
+                reached += 1
+            total[position] += factors[j] * moved[column]
+        if not keeps or node == skip_self:
+            continue
+        factor = moved.dtype.type(scalar + (loop[node] if len(loop) else 0.0))
+        for p in range(target_start[node], target_start[node + 1]):
+            position, column = target[p], wanted[target[p]]
+            if not seen[position]:
+                seen[position], touched[reached], total[position] = True, position, 0
+                reached += 1
+            if factor != 0:
+                total[position] += factor * (moved[column] if is_known[column] else dot(rows, i, columns, column))
+            if root.shape[0]:
+                total[position] += dot(rows, i, root, column)
     return reached
 
 
@@ -154,7 +164,8 @@ def changed_numbers(
 def slot_drops(
     item: Array, call_of: Array, of_self: bool, sender: Array, receiver: Array, starts: Any, edges: Any, others: Any,
     distance: Array, matrix: Any, root: Any, before: Any, after: Any, message: Any, coefficient: Any, loop: Any,
-    scalar: Array, below: Array, columns: Array, root_columns: Array, target_start: Array, target: Array, wanted: Array,
+    scalar: Array, below: Array, columns: Array, root_columns: Array, last_start: Array, last_edge: Array, arrives: Array,
+    factors: Array, target_start: Array, target: Array, wanted: Array,
 ) -> Any:  # fmt: skip
     """What every target loses by each slot, one slot after another.
 
@@ -164,7 +175,7 @@ def slot_drops(
         of_self: See `item`.
         sender: `[E]`, of each column.
         receiver: `[E]`, of each column.
-        starts: Per call `[N + 1]`: the edges out of each node that still lead to a target.
+        starts: Per call but the last `[N + 1]`: the edges out of each node that still lead to a target.
         edges: Per call, their columns in that order.
         others: Per call, their receivers in that order.
         distance: `[N]`, hops to the nearest target.
@@ -179,6 +190,10 @@ def slot_drops(
         below: `[calls]`, the slope below zero of the ReLU behind.
         columns: `[out, in]`, the matrix of the last call; empty: none.
         root_columns: The same of its own term.
+        last_start: `[N + 1]`, the edges of the last call, one for each target at their receivers.
+        last_edge: Their columns in that order.
+        arrives: The positions of these targets.
+        factors: The coefficients of these edges.
         target_start: `[N + 1]`, the targets at node v are `target[target_start[v] : target_start[v + 1]]`.
         target: `[T]`, their positions.
         wanted: `[T]`, the explained column of each target.
@@ -190,6 +205,7 @@ def slot_drops(
     for call in range(calls):
         widest = max(widest, message[call].shape[1], before[call].shape[1])
     dtype, last = before[0].dtype, calls - 1
+    is_known = np.zeros(before[last].shape[1], np.bool_)
     place, nodes, new_nodes = np.full(size, -1), np.empty(size, np.int64), np.empty(size, np.int64)
     rows, new_rows = np.empty((size, widest), dtype), np.empty((size, widest), dtype)
     moved, mine = np.empty(widest, dtype), np.empty(widest, dtype)
@@ -220,9 +236,8 @@ def slot_drops(
                     total[target[p]] = -factor * message[call][source, wanted[target[p]]]
                     reached += 1
                 reached = changed_numbers(
-                    nodes, rows, count, touched, reached, total, seen, skip, skip_self, starts[call], edges[call], others[call],
-                    matrix[call], columns, root_columns, scalar[call], loop[call], coefficient[call], target_start, target,
-                    wanted, moved,
+                    nodes, rows, count, touched, reached, total, seen, skip, skip_self, last_start, last_edge, arrives, factors,
+                    columns, root_columns, scalar[call], loop[call], target_start, target, wanted, moved, is_known,
                 )  # fmt: skip
                 break
             new = 0
