@@ -18,6 +18,7 @@ from edgewise.contract import checked
 from edgewise.errors import InputError, ModelError
 from edgewise.graph.type_table import TypeTable
 from edgewise.program.execution import LoweredEngine
+from edgewise.program.order_values import OrderValues
 from edgewise.question import PosedQuestion, pose, sub_target
 from edgewise.question.link_engine import LinkEngine
 
@@ -162,6 +163,10 @@ class Score:
             return None
         with self._question.borrowed():
             return self._engine.gradients(self.target)
+
+    def growing(self, coalitions: int) -> OrderValues | None:
+        """The values of growing coalitions of edges, if they can be found one from another; for so many in all."""
+        return OrderValues.of(self._engine, self.target, coalitions)
 
     def stepwise(self, method: str) -> LoweredEngine:
         """The engine of a lowered program, for methods that interpret its steps; refused where the model itself is run."""

@@ -19,7 +19,7 @@ def engine_of(model, data, node):
 
 
 def both(engine, target):
-    known = (engine.program, engine.levels, engine.prepared, engine._known, engine._slopes)
+    known = (engine.program, engine.levels, engine.prepared, engine.known, engine.slopes)
     with torch.no_grad():
         return small_gradients(*known, target.slope), ReversePass(*known).run(target.slope)
 
@@ -33,7 +33,7 @@ def both(engine, target):
 def test_both_passes_give_the_same_gradients_of_edges_and_own_terms(names, between, seed, node):
     data = chain_data(seed)
     engine, target = engine_of(MixedChain(names, between), data, node)
-    if is_small(engine.program, engine.levels, engine._known, engine._slopes):
+    if is_small(engine.program, engine.levels, engine.known, engine.slopes):
         for small, usual in zip(*both(engine, target), strict=True):
             assert_close(small, usual, 1e-9)
     else:  # a network inside a GIN is no element-wise function
@@ -43,7 +43,7 @@ def test_both_passes_give_the_same_gradients_of_edges_and_own_terms(names, betwe
 def test_chains_of_affine_layers_take_it():
     for names in (["gcn", "gcn"], ["sage", "graph", "sum"]):
         engine, _ = engine_of(MixedChain(names, nn.ReLU()), chain_data(0), 1)
-        assert is_small(engine.program, engine.levels, engine._known, engine._slopes), names
+        assert is_small(engine.program, engine.levels, engine.known, engine.slopes), names
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_chains_of_affine_layers_take_it():
 )
 def test_other_programs_do_not(names, residual):
     engine, _ = engine_of(MixedChain(names, nn.Tanh(), residual=residual), chain_data(0), 1)
-    assert not is_small(engine.program, engine.levels, engine._known, engine._slopes)
+    assert not is_small(engine.program, engine.levels, engine.known, engine.slopes)
 
 
 def test_large_neighbourhoods_do_not():
     engine, _ = engine_of(MixedChain(["gcn"] * 4, nn.ReLU()), chain_data(0, nodes=5000, edges=100_000), 1)
-    assert not is_small(engine.program, engine.levels, engine._known, engine._slopes)
+    assert not is_small(engine.program, engine.levels, engine.known, engine.slopes)

@@ -10,7 +10,9 @@ Student's t allows, for more than a twentieth of the target's edges, the standar
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -23,6 +25,8 @@ from edgewise.student_intervals import student_quantile
 
 _ROUNDINGS = 4.0
 """Units in the last place of the largest number in a game by which samples differ although nothing differs."""
+_NUMBERS = 2**20
+"""Values of coalitions, and players in their orders, that are held at once."""
 _MANY = 40
 """Differences between halves, two for each player, from which on their twentieth largest says something."""
 
@@ -44,14 +48,14 @@ def shapley(score: Score, level: str, *, samples: int, seed: int) -> CopyScores:
     inside = players(score, level)
     orders = _Orders(score, inside, seed)
     steps = int(orders.count.max()) if orders.count.numel() else 0
-    repeated = Repeated(score, samples * max(steps - 1, 1))
-    at_once = max(1, repeated.times // max(steps - 1, 1))
+    values, fits = _evaluation(score, samples, steps)
+    at_once = max(1, fits // max(steps - 1, 1))
     zero = torch.zeros_like(inside, dtype=score.target.truth.dtype)
     halves = (_Moments(zero), _Moments(zero))  # of every other order
     largest = score.target.truth.new_zeros(score.num_targets)
     for sample in torch.arange(samples, device=inside.device).split(at_once) if steps else ():
         rank = orders.of(sample)
-        value = _values(repeated, inside, rank, steps)
+        value = values(inside, rank, steps)
         turn = torch.arange(len(sample), device=rank.device).view(-1, 1, 1)
         after, before = (value[turn, (rank + more).clamp(max=steps), score.owner] for more in (1, 0))
         added = torch.where(inside, after - before, 0.0)
@@ -121,6 +125,15 @@ class _Orders:
         rank = torch.empty_like(by_ticket)
         rank[by_ticket] = occurrence(game.expand(-1, groups, -1).reshape(-1)[by_ticket])
         return rank.view(len(sample), groups, -1)
+
+
+def _evaluation(score: Score, samples: int, steps: int) -> tuple[Callable[[Tensor, Tensor, int], Tensor], int]:
+    """How coalitions are evaluated (`_values`, or the same in compiled loops), and how many at once."""
+    loops = score.growing(samples * steps * score.num_targets)
+    if loops is not None:
+        return loops.run, _NUMBERS // score.num_targets
+    repeated = Repeated(score, samples * max(steps - 1, 1))
+    return partial(_values, repeated), repeated.times
 
 
 def _values(repeated: Repeated, inside: Tensor, rank: Tensor, steps: int) -> Tensor:

@@ -44,7 +44,7 @@ class LoweredEngine:
         slopes: dict[tuple[int, int], Slope] | None = None,
     ) -> None:
         self.program, self.levels = program, levels
-        self.prepared, self._known, self._slopes = prepared, known, slopes or {}
+        self.prepared, self.known, self.slopes = prepared, known, slopes or {}
         self.num_targets = levels.num_targets
         self._last: tuple[Any, tuple[LayerWeight, SelfWeight]] | None = None
         self.edge_id, self.owner = levels.edge_id, levels.owner[levels.head]
@@ -70,7 +70,7 @@ class LoweredEngine:
 
         Those of a single target are kept: the audit of a question asks for what its explanation asks for again.
         """
-        if self._known is None:
+        if self.known is None:
             return None
         key = (target.of, target.mode, target.column.tolist()) if self.num_targets == 1 else None
         if key is None or self._last is None or self._last[0] != key:
@@ -82,9 +82,9 @@ class LoweredEngine:
 
     def gradients_along(self, slope: Callable[[Tensor], Tensor]) -> tuple[LayerWeight, SelfWeight] | None:
         """The same of any numbers of the rows; `slope` gives their gradients by the rows, `[targets, columns]`."""
-        if self._known is None:
+        if self.known is None:
             return None
-        known = (self.program, self.levels, self.prepared, self._known, self._slopes)
+        known = (self.program, self.levels, self.prepared, self.known, self.slopes)
         with torch.no_grad():
             if self._is_small:
                 return small_gradients(*known, slope)
@@ -92,7 +92,7 @@ class LoweredEngine:
 
     @cached_property
     def _is_small(self) -> bool:
-        return self._known is not None and is_small(self.program, self.levels, self._known, self._slopes)
+        return self.known is not None and is_small(self.program, self.levels, self.known, self.slopes)
 
     def double_outputs(self, weight: Tensor, own: Tensor) -> Tensor | None:
         """The target's row in float64, `[points, columns]`, under ω `[points, L, M]` and s `[points, L, S]`.
@@ -101,7 +101,7 @@ class LoweredEngine:
         """
         if self.num_targets != 1 or not self._is_small:
             return None
-        found = small_outputs(self.program, self.levels, self.prepared, self._slopes, weight.numpy(), own.numpy())
+        found = small_outputs(self.program, self.levels, self.prepared, self.slopes, weight.numpy(), own.numpy())
         return torch.from_numpy(found)[:, 0]
 
 

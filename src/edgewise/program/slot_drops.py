@@ -15,7 +15,7 @@ from edgewise.graph.computation_graph import InEdges
 from edgewise.program.kernels import Array, arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer, Prepared
 from edgewise.program.perturbation import Differences, MissingMessages
-from edgewise.program.small_reverse import is_affine_chain
+from edgewise.program.small_reverse import is_rectified_chain
 
 _MOST_CALLS = 6
 """Deeper models take the other way: there is one compiled loop for all up to that, with its arguments filled up."""
@@ -41,11 +41,7 @@ class SlotDrops:
         program, lowering = differences.program, differences.lowering
         if len(differences.targets) < _MANY or program.num_calls > _MOST_CALLS or not differences.columns_only:
             return False
-        if not is_affine_chain(program, differences.known, lowering.slopes):
-            return False
-        if [step.is_prepared for step in program.messages] != [True] + [False] * (program.num_calls - 1):
-            return False
-        if any(slope.below is None for slope in lowering.slopes.values()):
+        if not is_rectified_chain(program, differences.known, lowering.slopes):
             return False
         widest = max(differences.known[step.output].size(1) for step in program.messages)
         return lowering.in_edges.num_nodes * widest <= _LARGEST

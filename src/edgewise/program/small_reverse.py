@@ -33,6 +33,14 @@ def is_affine_chain(program: Program, known: dict[int, Tensor], slopes: dict[tup
     return sum(map(bool, program.segments)) == len(slopes) and program.output in _last_values(program, slopes)
 
 
+def is_rectified_chain(program: Program, known: dict[int, Tensor], slopes: dict[tuple[int, int], Slope]) -> bool:
+    """The same with ReLUs (or nothing) between the layers, of which the first alone reads the features."""
+    prepared = [step.is_prepared for step in program.messages]
+    if not is_affine_chain(program, known, slopes) or prepared != [True] + [False] * (program.num_calls - 1):
+        return False
+    return all(slope.below is not None for slope in slopes.values())
+
+
 def is_small(program: Program, levels: Levels, known: dict[int, Tensor], slopes: dict[tuple[int, int], Slope]) -> bool:
     """Whether the pass below can do it, and is worth it."""
     if levels.whole or not is_affine_chain(program, known, slopes):

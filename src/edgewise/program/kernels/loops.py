@@ -2,6 +2,7 @@
 
 from edgewise.program.kernels.gradient_loops import grow, pull
 from edgewise.program.kernels.occlusion_loops import carry, carry_to_targets, rectify, spread
+from edgewise.program.kernels.order_loops import order_values
 from edgewise.program.kernels.slot_loops import by_target, slot_drops
 from edgewise.program.kernels.target_loops import target_gradients
 from edgewise.program.kernels.walk_loops import box_image, hull, pair_scores, rows_times, times_rows
@@ -13,6 +14,7 @@ __all__ = [
     "carry_to_targets",
     "grow",
     "hull",
+    "order_values",
     "pair_scores",
     "pull",
     "rectify",
