@@ -2,20 +2,24 @@
 
     python -m benchmarks.job_engines empty --workers 4 --tasks 100000     # tasks that do nothing and write nothing
     taskset -c 0,1 python -m benchmarks.job_engines run --engine dask --workers 4 --targets 40000
+    taskset -c 0,1 python -m benchmarks.job_engines compare --targets 6000 --shard 64 --steps 160 --rounds 3
 
 One JSON line each. `run` is a GCN 3×64, layer gradients, top 50, on a generated graph in which every node reads ten near it.
-`work` is the time without the start of the workers: from when the first shard was begun until the last was done.
+`work` is the time without the start of the workers: from when the first shard was begun until the last was done. `processor` is
+the processor time in between of this process and of all that it started, which counts where others use the machine, too.
+`compare` runs the same job in two processes and in four Dask workers, by turns, and prints the ratios of the medians.
 """
 
 import argparse
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -24,14 +28,18 @@ NEAR, FEATURES, WIDTH, CLASSES = 10, 64, 64, 8
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("empty", "run"))
+    parser.add_argument("what", choices=("empty", "run", "compare"))
     parser.add_argument("--engine", default="dask", choices=("here", "processes", "dask"))
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--tasks", type=int, default=100_000)
     parser.add_argument("--targets", type=int, default=40_000)
     parser.add_argument("--steps", type=int, default=0, help="integrated gradients of so many steps, not gradients")
     parser.add_argument("--shard", type=int, default=256, help="targets in a shard")
+    parser.add_argument("--rounds", type=int, default=3)
     asked = parser.parse_args()
+    if asked.what == "compare":
+        compare(asked)
+        return
     measured = empty(asked) if asked.what == "empty" else run(asked)
     load = [round(one, 1) for one in os.getloadavg()]
     cores = len(os.sched_getaffinity(0))
@@ -42,7 +50,7 @@ class Clock:
     """An engine that notes when each shard was done."""
 
     def __init__(self, engine) -> None:
-        self.engine, self.done, self.begun = engine, [], 0.0
+        self.engine, self.done, self.begun, self.processor = engine, [], 0.0, (0.0, 0.0)
 
     def check(self, remake) -> None:
         self.engine.check(remake)
@@ -51,6 +59,8 @@ class Clock:
         self.begun = time.perf_counter()
         for shard, told in self.engine.run(shards, task, passage):
             self.done.append((time.perf_counter(), told.get("seconds", 0.0)))
+            if len(self.done) in (1, len(shards)):
+                self.processor = self.processor[1], spent_by_all()
             yield shard, told
 
     def seconds(self) -> dict[str, float]:
@@ -61,6 +71,7 @@ class Clock:
             "whole": round(last - self.begun, 1),
             "work": round(last - first, 1),
             "computing": round(sum(spent for _, spent in self.done), 1),
+            "processor": round(self.processor[1] - self.processor[0], 1),
         }
 
 
@@ -123,6 +134,40 @@ def spent(process: int | None) -> float:
         return 0.0
     fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def spent_by_all() -> float:
+    """CPU seconds so far of this process and of those that it started, at any remove."""
+    rows = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            fields = path.read_text().rsplit(")", 1)[1].split()
+            rows[int(path.parent.name)] = int(fields[1]), int(fields[11]) + int(fields[12])
+    ours, more = set(), {os.getpid()}
+    while more:
+        ours |= more
+        more = {number for number, (parent, _) in rows.items() if parent in ours} - ours
+    return sum(rows[number][1] for number in ours if number in rows) / os.sysconf("SC_CLK_TCK")
+
+
+def compare(asked) -> None:
+    """The same job in two processes and in four Dask workers, by turns, each in a process of its own."""
+    same = ["--targets", asked.targets, "--steps", asked.steps, "--shard", asked.shard]
+    found: dict[str, list[dict]] = {"processes": [], "dask": []}
+    for _ in range(asked.rounds):
+        for engine, workers in (("processes", 2), ("dask", 4)):
+            command = ["run", "--engine", engine, "--workers", workers, *same]
+            said = subprocess.run(
+                [sys.executable, "-m", "benchmarks.job_engines", *map(str, command)], stdout=subprocess.PIPE, check=True
+            ).stdout.decode()
+            print(said, end="", flush=True)
+            found[engine].append(json.loads(said.splitlines()[-1]))
+    middle = {
+        engine: {name: statistics.median(one[name] for one in some) for name in ("work", "processor")}
+        for engine, some in found.items()
+    }
+    ratios = {name: round(middle["dask"][name] / middle["processes"][name], 3) for name in ("work", "processor")}
+    print(json.dumps({"medians": middle, "dask by processes": ratios}), flush=True)
 
 
 def question(targets: int):

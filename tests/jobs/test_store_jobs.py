@@ -1,6 +1,7 @@
 """Jobs over a graph on disk: the numbers of explain, the same bytes whoever does the shards, another graph refused."""
 
 import pickle
+import re
 
 import pytest
 import torch
@@ -127,9 +128,11 @@ def hub():
 
 def test_a_neighbourhood_beyond_the_memory_fails_alone_and_names_the_way_out(tmp_path, model, hub):
     store = ew.GraphStore.build(tmp_path / "store", hub)
-    job = ew.jobs.run(model, store, range(4, 8), out=tmp_path / "job", memory="44KB")
+    job = ew.jobs.run(model, store, range(4, 8), out=tmp_path / "job", memory="44KB", method="occlusion")
     assert list(job.failed) == [5]
     assert "neighbors=[25, 10]" in job.failed[5]
+    named = re.search(r"memory='(\d+KB)'", job.failed[5])[1]
+    assert not ew.jobs.run(model, store, [5, 4], out=tmp_path / "more", memory=named, method="occlusion").failed
 
 
 def test_a_neighbourhood_beyond_the_memory_is_sampled_where_that_was_asked_for(tmp_path, model, hub):

@@ -109,7 +109,8 @@ def _explaining_store(
     options = dict(question.options)
     memory, store = options.pop("memory"), question.graphs.data
     asked = {"forward": None, "without_itself": False, **options}
-    posed, targets = posed_targets(question.model, store, question.targets(slice(None)), question.classes, asked)
+    every = question.targets(slice(None))
+    posed, targets = posed_targets(question.model, store, every, question.classes, asked, memory)
     assert isinstance(posed, SourceQuestion)
     told = {"method": method, "level": how["level"], "top": how["top"], "seed": question.asked.seed, "memory": memory}
     costs = _costs(question)

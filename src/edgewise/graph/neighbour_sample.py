@@ -33,7 +33,7 @@ class Bounds:
         """Refuse a cut that is larger."""
         if not self.sizes and taken > self.most:
             raise LargeNeighbourhoodError(
-                f"The neighbourhood takes more than {self.most // 2**20} MB. Use a larger memory=, or neighbors=[25, 10] to "
+                f"The neighbourhood takes more than {self.most // 2**10} KB. Use a larger memory=, or neighbors=[25, 10] to "
                 f"explain a sample of such neighbourhoods."
             )
 

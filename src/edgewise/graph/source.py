@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from edgewise.graph.cut import Cut
 from edgewise.graph.neighbour_sample import Bounds, LargeNeighbourhoodError
 
-_EDGE_BYTES = 32  # a column and its ends, twice
+_EDGE_BYTES = 64  # a column and its ends, twice, and their order
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]
 """For each edge that was found: the position of its node in the list, its column, and the node at its other end."""
 
@@ -36,6 +36,12 @@ class GraphSource(ABC):
     @abstractmethod
     def edges_of(self, nodes: np.ndarray, flow: str) -> Found:
         """The edges along which messages come to some nodes, in any order; `flow` says which end sends."""
+
+    def some_edges_of(self, node: int, part: slice) -> tuple[np.ndarray, np.ndarray]:
+        """Columns and senders of some of the edges into one node, which are numbered by column."""
+        _, column, sender = self.edges_of(np.array([node]), "source_to_target")
+        order = column.argsort()[part]
+        return column[order], sender[order]
 
     @abstractmethod
     def counts(self, nodes: np.ndarray) -> np.ndarray:
@@ -105,7 +111,7 @@ def cut_from(
         nodes, found = [fresh], []
         for hop in range(hops):
             if bounds is not None:
-                taken += len(fresh) * source.row_bytes + int(source.counts(fresh).sum()) * _EDGE_BYTES
+                taken += size_of(source, len(fresh), int(source.counts(fresh).sum()))
                 _check(bounds, taken, table, nodes)
             column, sender, receiver = _edges_into(source, fresh, flow)
             kept = None if bounds is None else bounds.kept(hop, receiver, column)
@@ -132,6 +138,11 @@ def cut_from(
     tensors = [torch.from_numpy(part) for part in (node_id, edge_id, local)]
     part = source.part(*tensors)
     return Cut(part, source.num_nodes, source.num_edges, tensors[0], tensors[1], left_out)
+
+
+def size_of(source: GraphSource, nodes: int, edges: int) -> int:
+    """About how many bytes so many nodes and edges of a cut take."""
+    return nodes * source.row_bytes + edges * _EDGE_BYTES
 
 
 def _check(bounds: Bounds, taken: int, table: np.ndarray, nodes: list[np.ndarray]) -> None:

@@ -128,7 +128,7 @@ def run(
         raise InputError(
             "A job needs data that can be told from other data; PyG's stores cannot. Use ew.GraphStore.build(…)."
         )
-    posed, targets = posed_targets(model, data, index, target, asked)
+    posed, targets = posed_targets(model, data, index, target, asked, memory)
     if find_method(method, level).chooses:  # once, for all shards
         how["method"] = method = chosen_method(posed)
         own = read_settings(method, {})

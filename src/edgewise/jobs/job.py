@@ -22,7 +22,7 @@ from edgewise.jobs.journal import Journal
 from edgewise.jobs.lock import owner_of
 from edgewise.jobs.plan import Shard
 from edgewise.results.explanation import Explanation
-from edgewise.results.explanation_set import ExplanationSet
+from edgewise.results.explanation_set import MARKS, ExplanationSet
 from edgewise.results.score_table import pyarrow
 from edgewise.results.storage import load_part
 from edgewise.text import duration
@@ -175,8 +175,9 @@ class Job:
                     f"`filters` must be like [('index', '==', 42)] and `columns` names of columns: {error}."
                 ) from error
             frame["position"] = good_positions(shard, part.settings).numpy()[frame["position"].to_numpy()]
-            if told := part.settings.get("sampled"):
-                frame["sampled"] = np.isin(self.index.numpy()[frame["position"]], [int(one) for one in told])
+            for mark in MARKS:
+                if told := part.settings.get(mark):
+                    frame[mark] = np.isin(self.index.numpy()[frame["position"]], [int(one) for one in told])
             frames.append(frame if columns is None else frame[list(columns)])
         return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=columns)
 

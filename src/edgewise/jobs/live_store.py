@@ -40,7 +40,7 @@ class LiveStore:
         """Ask the question again, where this is, about the same first target."""
         index: Any = plain_index(self.index)
         index = index if self.types is None else self.types.asked(index)
-        posed, _ = posed_targets(self.model, self.store, index, self.target, dict(self.asked))
+        posed, _ = posed_targets(self.model, self.store, index, self.target, dict(self.asked), self.how.get("memory"))
         assert isinstance(posed, SourceQuestion)
         return StoreShards(posed, self.index, self.costs, self.target, self.how, self.audit, self.neighbors)
 

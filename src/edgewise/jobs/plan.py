@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgewise.graph.edge_blocks import edge_blocks
 from edgewise.graph.source import GraphSource
 from edgewise.store.graph_store import GraphStore
 from edgewise.store.store_source import source_of
@@ -15,7 +16,7 @@ from edgewise.store.store_source import source_of
 MOST_EDGES = 2**15
 """The cost of a shard: about so many edges in the neighbourhoods of its targets."""
 MOST_TARGETS = 1024
-_AT_ONCE = 2**14  # targets whose neighbours are read together
+_AT_ONCE = 2**18  # edges that are read together
 _STORED = 4  # a graph on disk is large, and its targets share little: so shards are smaller
 
 
@@ -94,12 +95,13 @@ def costs_of(data: Any, index: Tensor, task: str) -> Tensor:
 
 def _stored_costs(source: GraphSource, index: Tensor) -> Tensor:
     """The same of nodes of a graph on disk, of which only what is within two hops is read; each edge counts `_STORED` times."""
-    each = []
-    for some in index.cpu().split(_AT_ONCE):
-        position, _, sender = source.edges_of(some.numpy(), "source_to_target")
-        far = np.bincount(position, weights=source.counts(sender), minlength=len(some))
-        each.append(source.counts(some.numpy()) + far.astype(np.int64))
-    return _STORED * (1 + torch.from_numpy(np.concatenate(each)))
+    nodes = index.cpu().numpy()
+    near, far = source.counts(nodes), np.zeros(len(nodes))
+    for block in edge_blocks(source, nodes, _AT_ONCE):
+        heads = block.end - block.begin
+        behind = source.counts(block.node)[block.sender]
+        far[block.begin : block.end] += np.bincount(block.receiver, weights=behind, minlength=heads)
+    return _STORED * (1 + torch.from_numpy(near + far.astype(np.int64)))
 
 
 def _edges(graph: Any) -> int:

@@ -4,6 +4,7 @@ A question about all targets is refused as a whole if the model fails on one. A 
 single ones, all over the job, until the model answers; if it never does, the fault is not that of some targets.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,25 +13,33 @@ from torch_geometric.data import Data
 
 from edgewise.arrays import plain_index
 from edgewise.errors import EdgewiseError, InputError, ModelError
+from edgewise.graph.neighbour_sample import Bounds, LargeNeighbourhoodError
 from edgewise.graph.sample import seeds
 from edgewise.graph.type_table import read_typed_index
 from edgewise.jobs.plan import spread
 from edgewise.question import PosedQuestion, pose
+from edgewise.question.memory import LEAST_CEILING, read_memory
 from edgewise.question.pair_index import read_pairs
+from edgewise.question.source_question import SourceQuestion
 from edgewise.question.target import named_part, read_index
 from edgewise.store.graph_store import GraphStore
 
+NEIGHBOURHOOD_SHARE = 4
+"""A neighbourhood may take one part in so many of the memory: beside it there are activations and messages."""
+
 
 def posed_targets(
-    model: nn.Module, data: Any, index: Any, target: Any, asked: dict[str, Any]
+    model: nn.Module, data: Any, index: Any, target: Any, asked: dict[str, Any], memory: Any = None
 ) -> tuple[PosedQuestion, Tensor]:
     """A question that the model answers, and all targets, `[T]` or `[T, 2]`, whether it is about all of them or not.
+
+    Of a graph on disk the question is about a target whose neighbourhood fits into the memory, or else about another node.
 
     Raises:
         ModelError: If the model fails on all that is tried, or on some targets of a typed graph.
     """
     if isinstance(data, GraphStore):  # of a graph on disk, one target at a time is looked at
-        return _posed_on_one(model, data, index, target, asked)
+        return _posed_on_one(model, data, index, target, asked, memory)
     try:
         posed = pose(model, data, index, target=target, **asked)
     except ModelError as error:
@@ -57,24 +66,46 @@ def _read_stored(store: GraphStore, index: Any) -> Tensor:
 
 
 def _posed_on_one(
-    model: nn.Module, store: GraphStore, index: Any, target: Any, asked: dict[str, Any]
+    model: nn.Module, store: GraphStore, index: Any, target: Any, asked: dict[str, Any], memory: Any
 ) -> tuple[PosedQuestion, Tensor]:
-    """A question about the first target that the model answers, of some all over the job."""
+    """A question about the first target that the model answers, of some all over the job; others stand in for hubs."""
     targets = _read(store, index, asked["task"]) if asked["task"] == "node" else None
     if targets is None:
         return pose(model, store, index, **asked), torch.empty(0)  # refused in its own words
     name = read_typed_index(named_part(store.data, index, "node"), store.data)[0] if store.is_typed else None
+    bounds = Bounds(max(read_memory(memory), LEAST_CEILING) // NEIGHBOURHOOD_SHARE)
+    some = [slice(position, position + 1) for position in spread(len(targets))]
+    tried = [(targets[part], classes_of(target, part, len(targets))) for part in some]
+    found, failed = _first_answer(model, store, tried, asked, bounds, name)
+    if found is None and isinstance(failed, LargeNeighbourhoodError) and name is None:
+        others = torch.tensor(spread(store.num_nodes)).split(1)
+        found, _ = _first_answer(model, store, [(node, tried[0][1]) for node in others], asked, bounds, name)
+    if found is None:
+        assert failed is not None
+        raise failed
+    return found.within(None), targets
+
+
+def _first_answer(
+    model: nn.Module,
+    store: GraphStore,
+    tried: Sequence[tuple[Tensor, Any]],
+    asked: dict[str, Any],
+    bounds: Bounds,
+    name: str | None,
+) -> tuple[SourceQuestion | None, EdgewiseError | None]:
+    """A question about the first of some nodes `[1]`, each with its class, that the model answers, or why the first is none."""
     failed: EdgewiseError | None = None
-    for position in spread(len(targets)):
-        part = slice(position, position + 1)
-        some: Any = plain_index(targets[part])
-        some = some if name is None else (name, some)
+    for node, classes in tried:
+        index: Any = plain_index(node) if name is None else (name, plain_index(node))
         try:
-            return pose(model, store, some, target=classes_of(target, part, len(targets)), **asked), targets
+            posed = pose(model, store, index, target=classes, bounds=bounds, **asked)
         except (ModelError, InputError) as error:
             failed = failed or error
-    assert failed is not None
-    raise failed
+            continue
+        assert isinstance(posed, SourceQuestion)
+        return posed, None
+    return None, failed
 
 
 def classes_of(target: Any, part: slice, count: int) -> Any:

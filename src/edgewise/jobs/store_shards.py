@@ -17,10 +17,12 @@ from edgewise.arguments import shown
 from edgewise.arrays import plain_index
 from edgewise.errors import InputError, ModelError, SettingError
 from edgewise.graph.neighbour_sample import Bounds, LargeNeighbourhoodError
+from edgewise.jobs.hub_explanation import explained_in_parts
 from edgewise.jobs.plan import plan
-from edgewise.jobs.posed_targets import classes_of
-from edgewise.question.memory import read_memory
+from edgewise.jobs.posed_targets import NEIGHBOURHOOD_SHARE, classes_of
+from edgewise.question.memory import SmallBudgetError, read_memory
 from edgewise.question.moved_model import ModelNeeded
+from edgewise.question.piecewise_question import IN_PARTS
 from edgewise.question.source_question import SAMPLED, SourceQuestion
 from edgewise.results.concatenation import joined
 from edgewise.results.explanation import Settings
@@ -29,7 +31,6 @@ from edgewise.results.explanation_set import ExplanationSet
 BLOCK_COST = 2**14
 """The costs of the targets of a block."""
 BLOCK_TARGETS = 32
-_SHARE = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +61,10 @@ class StoreShards:
             for one in blocks
             for part in self._explained(slice(begin + one.begin, begin + one.end), compared=compared)
         ]
-        sampled = {index: told for part in parts for index, told in part.settings.get(SAMPLED, {}).items()}
-        marks = {"compared": compared} | ({SAMPLED: sampled} if sampled else {})
+        marks: dict[str, Any] = {"compared": compared}
+        for mark in (SAMPLED, IN_PARTS):
+            told = {index: said for part in parts for index, said in part.settings.get(mark, {}).items()}
+            marks |= {mark: told} if told else {}
         found = joined(parts)
         return replace(found, settings=Settings({**found.settings, **marks}))
 
@@ -75,8 +78,8 @@ class StoreShards:
 
     @cached_property
     def _bounded(self) -> SourceQuestion:
-        """The question, with neighbourhoods up to a share of the memory: beside them there are activations and messages."""
-        return self.asked.within(Bounds(read_memory(self.how.get("memory")) // _SHARE))
+        """The question, with neighbourhoods up to a share of the memory."""
+        return self.asked.within(Bounds(read_memory(self.how.get("memory")) // NEIGHBOURHOOD_SHARE))
 
     def _explained(self, positions: slice, *, compared: bool) -> list[ExplanationSet]:
         """A block; if it is too large, its targets one by one, and one that is too large by itself by a sample."""
@@ -87,9 +90,17 @@ class StoreShards:
                 alone = (slice(one, one + 1) for one in range(positions.start, positions.stop))
                 return [part for one in alone for part in self._explained(one, compared=compared)]
             if not self.neighbors:
-                raise
+                return [self._in_parts(positions)]
         sample = replace(self._bounded.bounds or Bounds(0), sizes=self.neighbors, seed=int(self.how.get("seed") or 0))
         return [self._block(self.asked.within(sample), positions, compared=None)]
+
+    def _in_parts(self, positions: slice) -> ExplanationSet:
+        """One target, in parts; refused where that cannot be done."""
+        classes = classes_of(self.classes, positions, len(self.targets))
+        try:
+            return explained_in_parts(self.asked, self.targets[positions], classes, self.how)
+        except InputError as error:
+            raise ModelError(str(error)) from error
 
     def _block(self, asked: SourceQuestion, positions: slice, *, compared: bool | None) -> ExplanationSet:
         """Some targets together; `compared=None` runs the model itself."""
@@ -104,6 +115,8 @@ class StoreShards:
                 found = explain_question(question.as_set(), **self.how)
             except ModelNeeded:
                 found = explain_question(asked.of(some, classes).as_set(), **self.how)
+        except SmallBudgetError as error:
+            raise LargeNeighbourhoodError(str(error)) from error
         except InputError as error:  # NaN in the features of this neighbourhood: the others can be explained
             raise ModelError(str(error)) from error
         assert isinstance(found, ExplanationSet)

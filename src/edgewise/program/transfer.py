@@ -104,15 +104,20 @@ class Transfer:
     def to(self, graph: Data, degree: Degrees) -> Program:
         """The program on another graph, whose nodes have these degrees in the whole graph."""
         degree = Degrees(*(part.to(graph.x.dtype) for part in degree))
-        formulas, steps = iter(self.formulas), list[RowStep | MessageStep]()
+        steps = list[RowStep | MessageStep]()
         for step in self.program.steps:
             if isinstance(step, MessageStep):
-                assert isinstance(step.layer, AffineLayer)
-                coefficient, loop = next(formulas)(graph.edge_index, degree)
                 source = Rows(graph.x) if isinstance(step.source, Rows) else step.source
-                step = replace(step, layer=replace(step.layer, coefficient=coefficient, loop=loop), source=source)
+                step = replace(step, layer=self.layer(step.call, graph.edge_index, degree), source=source)
             steps.append(step)
         return replace(self.program, steps=tuple(steps))
+
+    def layer(self, call: int, edge_index: Tensor, degree: Degrees) -> AffineLayer:
+        """The layer of a call on other edges `[2, E]`, whose nodes have these degrees, of the type of the features."""
+        layer = self.program.messages[call].layer
+        assert isinstance(layer, AffineLayer)
+        coefficient, loop = self.formulas[call](edge_index, degree)
+        return replace(layer, coefficient=coefficient, loop=loop)
 
     def agrees(self, moved: Program, columns: Tensor, nodes: Tensor) -> bool:
         """Whether a moved program has the recorded coefficients, at some `columns` and `nodes` of the recorded graph."""

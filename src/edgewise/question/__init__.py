@@ -8,6 +8,7 @@ from torch_geometric.data import HeteroData
 from edgewise.arguments import one_of
 from edgewise.errors import SettingError
 from edgewise.graph.inputs import TASKS
+from edgewise.graph.neighbour_sample import Bounds
 from edgewise.graph.type_table import is_typed
 from edgewise.model.call import Forward
 from edgewise.model.global_state import refuse_autocast, thread_kept
@@ -59,13 +60,14 @@ def pose(
     forward: Forward | None = None,
     device: Any = None,
     without_itself: bool = False,
+    bounds: Bounds | None = None,
 ) -> PosedQuestion:
     """The question, checked and proved before any long work."""
     one_of("task", task, TASKS)
     refuse_autocast()
     if without_itself and task != "link":
         raise SettingError(f"`without_itself` must be left out for a {task} task: it takes links out. Use task='link'.")
-    asked = Asked(target, mode, of, check_output(output), forward, device, without_itself)
+    asked = Asked(target, mode, of, check_output(output), forward, device, without_itself, bounds)
     index = named_part(data.data if isinstance(data, GraphStore) else data, index, task)
     with thread_kept(), torch.inference_mode(mode=False):  # what is kept must be usable for gradients
         if isinstance(data, GraphStore) or is_pyg_stores(data):

@@ -28,6 +28,10 @@ LEAST_CEILING = 128 * 2**20
 """The smallest budget that is a ceiling: below it the libraries and the graph itself count, and blocks are merely small."""
 
 
+class SmallBudgetError(SettingError):
+    """A budget that is too small for one target."""
+
+
 def read_memory(memory: Any) -> int:
     """Bytes of `"2GB"`, `"500MB"`, or a number of bytes.
 
@@ -75,7 +79,7 @@ def room(question: PosedQuestion, memory: Any, more: int = 0, what: str = "") ->
             if question.engine_lowering is not None
             else "one pass over the graph that the targets see"
         )
-        raise SettingError(
+        raise SmallBudgetError(
             f"memory is {amount(given)}, but {what or alone} takes about {amount(needed)}, with the graph. "
             f"Use memory={amount(needed, quoted=True)}."
         )

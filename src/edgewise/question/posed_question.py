@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from edgewise.engines import Engine
 from edgewise.errors import ModelError
 from edgewise.graph.copies import Copies
+from edgewise.graph.neighbour_sample import Bounds
 from edgewise.graph.type_table import TypeTable
 from edgewise.model.call import ModelCall
 from edgewise.model.head import ModelOutput
@@ -45,6 +46,7 @@ class Asked:
     device: Any = None
     without_itself: bool = False
     """Links: whether each pair's own link is taken out of the graph first."""
+    bounds: Bounds | None = None  # of neighbourhoods in a graph on disk
 
 
 class PosedQuestion(ABC):
@@ -186,9 +188,8 @@ class PosedQuestion(ABC):
     def _judged(self, slope: "AuditedSlope | None") -> str:
         """Why gradients cannot be trusted, by a slope that was found in two ways; empty if they can."""
         if slope is None or not slope.decided:
-            self.audit.undecided.append(
-                "the slope: the model cannot be run in float64" if slope is None else "the slope at a kink"
-            )
+            why = "the slope: the model cannot be run in float64" if slope is None else "the slope at a kink"
+            self.audit.undecided.append(why)
             return ""
         self.audit.targets, self.audit.slope_error = 1, slope.error
         if slope.error <= SLOPE_TOLERANCE:
@@ -196,9 +197,8 @@ class PosedQuestion(ABC):
         stops = [name for name in self.trace.operation_names if name in ("detach", "detach_", "no_grad", "checkpoint")]
         named = ", ".join(dict.fromkeys(stops)) or "no_grad, detach or a checkpoint"
         return (
-            f"Gradients of this model are not the derivative of what it computes: {named} in forward stops "
-            f"them (off by {slope.error:.1%}). "
-            f"Use method='occlusion', or stopped='keep' for autograd's number."
+            f"Gradients of this model are not the derivative of what it computes: {named} in forward stops them (off by "
+            f"{slope.error:.1%}). Use method='occlusion', or stopped='keep' for autograd's number."
         )
 
     def labels(self) -> Tensor | None:

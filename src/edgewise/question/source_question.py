@@ -27,6 +27,9 @@ from edgewise.store.stored_graph import StoredGraph
 _STRANGERS, _TINY = 5, 48
 SAMPLED = "sampled"
 """The setting that says which targets were explained on a sample of their neighbourhood, by number, and what it left out."""
+_RECORDED = 1
+"""Of the messages of all layers, what a cut may have at most, in shares of what its nodes and edges may take: a pass that is
+recorded keeps them twice, and is compared with another one."""
 _SMALL = 2**26
 """Bytes of a graph that is read as a whole where a model is not known to be local."""
 
@@ -53,7 +56,7 @@ class SourceQuestion(NodeQuestion):
     ) -> None:
         self.asked, self.source, self._data = asked, source, source.data
         self.index, self.single = read_index(index, self._num_targets(source.num_nodes), "node")
-        self._kept, self._true_output = {}, []
+        self._kept, self._true_output, self.bounds = {}, [], asked.bounds
         (example,) = on_device([tiny_cut(source, self.index, _TINY, self._strangers()).data], asked.device)
         check_values(example)
         self.subject = Subject.asked_about(model, asked, example, subject)
@@ -85,12 +88,17 @@ class SourceQuestion(NodeQuestion):
         other._choose()
         return other
 
-    def within(self, bounds: Bounds) -> "SourceQuestion":
+    def within(self, bounds: Bounds | None) -> "SourceQuestion":
         """The same question, whose neighbourhoods have bounds from now on."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.bounds = bounds
         return other
+
+    @property
+    def message_bytes(self) -> int:
+        """Of the widest message."""
+        return max(call.message_width for call in self.trace.calls) * self.trace.output.element_size()
 
     @property
     def notes(self) -> dict[str, Any]:
@@ -138,13 +146,12 @@ class SourceQuestion(NodeQuestion):
         check_values(cut.data)
         targets = self.index.to(cut.node_id.device).unique()
         degrees = self._degrees(cut)
+        if compared and self.bounds is not None:
+            self.bounds.check(int(degrees.edges.sum()) * self.message_bytes)
         program = transfer.to(cut.data, degrees)
         with self.loan.taken():
             model = MovedModel(base, cut.data, cut.places(targets), program)
         if compared:
-            if self.bounds is not None:
-                widest = max(call.message_width for call in self.trace.calls) * base.trace.output.element_size()
-                self.bounds.check(int(degrees.edges.sum()) * widest)
             true = with_degrees(cut.data, degrees) if rim_of(self.subject.first) else cut.data
             if not model.compare(true):
                 return False
@@ -179,6 +186,9 @@ class SourceQuestion(NodeQuestion):
         first = self.subject.first
         rim = rim_of(first) if self.types is None or not rim_of(first) else "nodes"  # a far node has one type
         cut = cut_from(self.source, self.index, first.num_layers, flow=first.flow, rim=rim, bounds=self.bounds)
+        if self.bounds is not None:  # the model is run on it, and what it computes is recorded
+            messages = _RECORDED * sum(call.message_width for call in first.calls) * first.output.element_size()
+            self.bounds.check(cut.data.edge_index.size(1) * messages)
         return self._moved(cut)
 
     def _moved(self, cut: Cut) -> Cut:

@@ -25,6 +25,8 @@ from edgewise.results.result_verbs import ResultVerbs
 from edgewise.results.typed_explanation import TypedExplanation
 from edgewise.text import by_auto
 
+MARKS = ("sampled", "in_parts")
+"""Settings that speak of single targets of a graph on disk, by number."""
 MOST_FIGURES = 20
 """Pictures that a set draws at once."""
 
@@ -149,12 +151,13 @@ class ExplanationSet(ResultVerbs):
         return flat if types is None else TypedExplanation.of(flat, types, self.n_id, self.e_id)
 
     def _settings_of(self, index: Any) -> Mapping[str, Any]:
-        """The settings; what is said about single targets (samples of a graph on disk), of this one alone."""
-        if "sampled" not in self.settings:
+        """The settings; what is said about single targets of a graph on disk, of this one alone."""
+        marks = [name for name in MARKS if name in self.settings]
+        if not marks:
             return self.settings
-        rest = {name: value for name, value in self.settings.items() if name != "sampled"}
-        told = self.settings["sampled"].get(str(index))
-        return Settings(rest if told is None else {**rest, "sampled": told})
+        rest = {name: value for name, value in self.settings.items() if name not in marks}
+        told = {name: self.settings[name].get(str(index)) for name in marks}
+        return Settings({**rest, **{name: said for name, said in told.items() if said is not None}})
 
     def _scores(self, position: int, shape: tuple[int, ...]) -> Tensor:
         """`[E]` or `[L, E]`: the scores of one target, with their zeros."""

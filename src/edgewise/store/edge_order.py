@@ -47,17 +47,31 @@ class EdgeOrder:
         end = int((begin + count).max(initial=0))
         if len(count) and (int(count.min()) < 0 or int(begin.min()) < 0 or end > len(self.column)):
             raise _altered()
-        total = int(count.sum())
         position = np.repeat(np.arange(len(nodes)), count)
-        place = np.arange(total) + (begin - count.cumsum() + count)[position]
+        place = np.arange(int(count.sum())) + (begin - count.cumsum() + count)[position]
+        return position, *self._at(place)
+
+    def some(self, node: int, part: slice) -> tuple[np.ndarray, np.ndarray]:
+        """Columns and other ends of some of the edges of one node.
+
+        >>> order = EdgeOrder(np.array([0, 0, 1, 3]), np.array([2, 0, 1]), np.array([0, 1, 0]), 3)
+        >>> column, other = order.some(2, slice(1, 9))
+        >>> column.tolist(), other.tolist()
+        ([1], [0])
+        """
+        place = range(int(self.start[node]), int(self.start[node + 1]))[part]
+        return self._at(np.arange(place.start, place.stop))
+
+    def _at(self, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Columns and other ends at some places, checked."""
         column, other = self.column[place].astype(np.int64), self.other[place].astype(np.int64)
-        if total and (
+        if len(place) and (
             min(int(column.min()), int(other.min())) < 0
             or int(other.max()) >= self.others
             or int(column.max()) >= len(self.column)
         ):
             raise _altered()
-        return position, column, other
+        return column, other
 
     def counts(self, nodes: np.ndarray) -> np.ndarray:
         """`[listed]`: how many edges each listed node has."""

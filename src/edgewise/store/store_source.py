@@ -37,6 +37,10 @@ class StoreSource(GraphSource):
             )
         return self._edges.out_of.of(nodes)
 
+    def some_edges_of(self, node: int, part: slice) -> tuple[np.ndarray, np.ndarray]:
+        """These alone are read."""
+        return self._edges.into.some(node, part)
+
     def counts(self, nodes: np.ndarray) -> np.ndarray:
         """By where the edges of each node begin and end."""
         return self._edges.into.counts(nodes)
