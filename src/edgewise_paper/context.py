@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 import edgewise as ew
+from edgewise.datasets.infection import TrainedInfection, infection_model
 from edgewise_paper.data import NODE_SETS, GraphSet, NodeSet, Source, read_graph_set, read_node_set
 from edgewise_paper.store import Store
 from edgewise_paper.task import PaperOptions, fingerprint
@@ -27,6 +28,7 @@ class Context:
         self.options = options
         self.store = Store(options.out)
         self._sets: dict[str, NodeSet | GraphSet] = {}
+        self._infections: dict[int, TrainedInfection] = {}
 
     @cached_property
     def source(self) -> Source:
@@ -50,6 +52,12 @@ class Context:
         found = self.read(name)
         assert isinstance(found, GraphSet)
         return found
+
+    def infection(self, seed: int) -> TrainedInfection:
+        """The network of a seed on its own Infection graphs, trained once."""
+        if seed not in self._infections:
+            self._infections[seed] = infection_model(seed)
+        return self._infections[seed]
 
     def trained(self, recipe: Recipe) -> tuple[nn.Module, float]:
         """The network of a recipe: read from the store, or trained and kept there.

@@ -16,6 +16,7 @@ from edgewise.algorithms.gnn_explainer import loss_gradient
 from edgewise.results.entries import Entries, Part
 from edgewise.score import Score
 from edgewise_paper.context import Context
+from edgewise_paper.infection import QUICK_EVERY
 from edgewise_paper.similarity import Average, cosines, model_graph_and_nodes
 from edgewise_paper.task import PaperOptions, Row, Task, TaskOutcome
 from edgewise_paper.training.networks import NODE_EPOCHS, Recipe
@@ -27,8 +28,10 @@ REGIMES = {
     "entropy": {"edge_size": 0.0, "edge_ent": 1.0},
     "both": {"edge_size": 0.005, "edge_ent": 1.0},
 }
-EPOCHS = (1, 2, 5, 10, 20, 35, 50, 75, 100)
+EPOCHS, QUICK_EPOCHS = (1, 2, 5, 10, 20, 35, 50, 75, 100), (1, 10, 100)
 """After how many epochs masks are looked at."""
+EARLY = 10
+"""An epoch, one of these, that is early."""
 SHOWN = 60  # masks in a figure
 PICTURE = "mask trajectories"
 
@@ -42,12 +45,14 @@ def tasks(options: PaperOptions) -> list[Task]:
             "architecture": "GraphSAGE",
             "layers": 4,
             "seed": 0,
-            "every": 8 if options.quick else 1,
+            "every": QUICK_EVERY if options.quick else 1,
         },
         {"dataset": "Cora", "architecture": "GCN", "layers": 2, "seed": 0, "training": cora.plain},
     ]
+    epochs = list(QUICK_EPOCHS if options.quick else EPOCHS)
+    seconds = 3.0 if options.quick else 10.0
     return [
-        Task(NAME, regime, about | {"epochs": list(EPOCHS), **terms}, 15.0 if about["dataset"] == "Infection" else 10.0)
+        Task(NAME, regime, about | {"epochs": epochs, **terms}, seconds)
         for about in networks
         for regime, terms in REGIMES.items()
     ]
@@ -63,8 +68,9 @@ def run(task: Task, context: Context) -> TaskOutcome:
     def masks(epochs: int, **more: Any) -> ew.ExplanationSet:
         return context.explain(model, data, index, method="gnn_explainer", epochs=epochs, **terms, **more)
 
-    points = [masks(epochs, **middle) for epochs in EPOCHS]
-    drawn = masks(EPOCHS[-1])
+    looked_at = task.settings["epochs"]
+    points = [masks(epochs, **middle) for epochs in looked_at]
+    drawn = masks(looked_at[-1])
     path = torch.stack([_values(point, points[-1]) for point in points])  # [epochs, entries]
     positive = context.explain(model, data, index, method="positive_gradient")
     cosine = Average.of(cosines(drawn, positive))
@@ -74,7 +80,7 @@ def run(task: Task, context: Context) -> TaskOutcome:
         _cosine_row(task, cosine, time.perf_counter() - start),
     ]
     chosen = torch.randperm(path.size(1), generator=torch.Generator().manual_seed(0))[:SHOWN]
-    picture = {"epochs": [0, *EPOCHS], "masks": [[0.5, *line] for line in path[:, chosen].t().tolist()]}
+    picture = {"epochs": [0, *looked_at], "masks": [[0.5, *line] for line in path[:, chosen].t().tolist()]}
     return TaskOutcome(rows, {f"{PICTURE}: {task.settings['dataset']}, {task.part}": picture})
 
 
@@ -100,11 +106,11 @@ def _shares(task: Task, path: Tensor, foreseen: Tensor, drawn: Tensor) -> Iterat
 
     Args:
         task: Makes the rows.
-        path: Masks from ω = ½ after each of `EPOCHS`, `[epochs, entries]`.
+        path: Masks from ω = ½ after each of the task's `epochs`, `[epochs, entries]`.
         foreseen: What the appendix expects, `[entries]`.
         drawn: Masks from PyG's random start at the end, `[entries]`.
     """
-    first, early, end = path[0] > 0.5, path[EPOCHS.index(10)] > 0.5, path[-1] > 0.5
+    first, early, end = path[0] > 0.5, path[task.settings["epochs"].index(EARLY)] > 0.5, path[-1] > 0.5
     shares = {
         ("decided by the first step", "from ½"): first == end,
         ("decided by the first step", "from PyG's random start"): first == (drawn > 0.5),

@@ -86,7 +86,7 @@ def _trained(task: Task, graphs: list[Data]) -> nn.Module:
     """train/train_sst2.py, with trees in place of its graphs."""
     with seeded(task.settings["seed"]):
         model: Any = graph_network(task.settings["architecture"], graphs[0].num_features, task.settings["layers"], None)
-        orders = batch_orders(len(graphs), 1, BATCH, task.settings["epochs"])
+        orders = batch_orders(len(graphs), task.settings["epochs"])
         optimizer = torch.optim.Adam(model.parameters(), lr=0.003, weight_decay=1e-6, fused=True)
         collated = Collated.of([Data(x=g.x, edge_index=g.edge_index, y=g.y) for g in graphs], "cpu")
 

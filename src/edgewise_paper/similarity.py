@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 import edgewise as ew
-from edgewise.datasets.infection import infection_model
 from edgewise_paper.code_habits import full_as_coded, magnitudes, neighbourhood
 from edgewise_paper.context import Context
 from edgewise_paper.task import Row, Task
@@ -153,7 +152,7 @@ def model_graph_and_nodes(task: Task, context: Context) -> tuple[nn.Module, Any,
     a trained network on a real graph with its test nodes.
     """
     if task.settings["dataset"] == "Infection":
-        trained = infection_model(task.settings["seed"])
+        trained = context.infection(task.settings["seed"])
         nodes = trained.graphs.test.edge_index.unique()
         return trained.model, trained.graphs.test, nodes[:: task.settings.get("every", 1)]
     recipe = Recipe.read(task.settings)

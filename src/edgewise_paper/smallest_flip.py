@@ -38,7 +38,7 @@ GREEDY = "greedy search"
 
 def tasks(options: PaperOptions) -> list[Task]:
     """Two tasks for each network and seed."""
-    nodes, seconds = (8, 1.0) if options.quick else (NODES, SECONDS)
+    nodes, seconds = (5, 1.0) if options.quick else (NODES, SECONDS)
     epochs = 100 if options.quick else NODE_EPOCHS
     about: list[dict[str, Any]] = []
     for seed in options.seeds_of(at_least=SEEDS, at_most=SEEDS):

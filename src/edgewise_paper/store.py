@@ -57,10 +57,11 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError):  # absent, or not ours: computed again
             return None
 
-    def keep_result(self, task: Task, outcome: TaskOutcome) -> None:
-        """Write a result; NaN in a row becomes null, which is JSON."""
+    def keep_result(self, task: Task, outcome: TaskOutcome, seconds: float = 0.0) -> None:
+        """Write a result, and the seconds that it took; NaN in a row becomes null, which is JSON."""
         rows = [for_json(row.plain()) for row in outcome.rows]
-        text = json.dumps({"task": task.title, "rows": rows, "pictures": outcome.pictures}, allow_nan=False)
+        kept = {"task": task.title, "seconds": round(seconds, 2), "rows": rows, "pictures": outcome.pictures}
+        text = json.dumps(kept, allow_nan=False)
         write_whole(self.path("results", task.key), lambda file: file.write(text.encode()))
 
     # --- tensors and explanations -------------------------------------------------------------------------------------

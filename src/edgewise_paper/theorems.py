@@ -28,7 +28,7 @@ TRIALS, QUICK_TRIALS = 50, 5
 def tasks(options: PaperOptions) -> list[Task]:
     """One task for each statement."""
     trials = QUICK_TRIALS if options.quick else TRIALS
-    return [Task(NAME, name, {"trials": trials, "seed": 0}, 5.0) for name in CHECKS]
+    return [Task(NAME, name, {"trials": trials, "seed": 0}, trials / 10) for name in CHECKS]
 
 
 def run(task: Task, _context: Context) -> TaskOutcome:

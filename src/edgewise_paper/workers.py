@@ -41,7 +41,7 @@ def work(task: Task, context: Any) -> TaskReport:
     start = time.monotonic()
     try:
         outcome = find(task.experiment).run(task, context)
-        context.store.keep_result(task, outcome)
+        context.store.keep_result(task, outcome, time.monotonic() - start)
         return TaskReport(task, time.monotonic() - start)
     except Stopped:
         return TaskReport(task, time.monotonic() - start, "stopped")

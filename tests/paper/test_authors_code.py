@@ -6,6 +6,7 @@ import random
 import pytest
 import torch
 from torch.nn import functional
+from torch.utils.data import DataLoader
 from torch_geometric.data import Batch, Data
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import GCN, GIN, MessagePassing, SGConv, global_mean_pool
@@ -238,10 +239,16 @@ def test_the_split_and_the_batches_are_those_of_the_scripts_stream():
         torch.manual_seed(0)
         order = torch.randperm(188)
         assert torch.equal(torch.cat([training, validation, test]), order)
-        orders = list(batch_orders(5, 2, 2, 3))
-        torch.manual_seed(0)
-        assert not torch.equal(torch.stack(orders), torch.stack(list(batch_orders(5, 2, 2, 3))))
-    assert all(order.sort().values.tolist() == list(range(5)) for order in orders)
+        torch.manual_seed(3)
+        shuffled, plain = DataLoader(range(70), batch_size=32, shuffle=True), DataLoader(range(23), batch_size=23)
+        expected = []
+        for _ in range(3):  # an epoch reads the training graphs, then the validation graphs
+            expected.append(torch.cat(list(shuffled)))
+            next(iter(plain))
+        after = torch.get_rng_state()
+        torch.manual_seed(3)
+        assert torch.equal(torch.stack(list(batch_orders(70, 3))), torch.stack(expected))
+        assert torch.equal(torch.get_rng_state(), after)
 
 
 # Rebuilt networks #####################################################################################################

@@ -270,7 +270,7 @@ def _remains(summary: Summary) -> str:
         f"{len(judged.values)} "
         f"seeds of the one split {number(min(judged.values))} to {number(max(judged.values))}, prediction interval "
         f"[{number(judged.low)}, {number(judged.high)}], {number(judged.width)} wide. The published number lies "
-        f"{'inside' if inside else 'outside'} it. An interval so wide cannot tell recipes apart: networks of "
-        "one recipe differ by "
-        "more than what was called a deviation, and no claim should rest on one of them."
+        f"{'inside' if inside else 'outside'} it. The interval is too wide for a verdict: networks of one recipe differ by "
+        "more than what was called a deviation. [One number along its training](findings/one-number.md) has more seeds, and "
+        "what becomes of it from epoch to epoch."
     )

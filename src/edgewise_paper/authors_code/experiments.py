@@ -12,6 +12,8 @@ Columns of rows are those of the published tables, so that each finds its publis
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import torch
@@ -23,6 +25,7 @@ from edgewise.datasets.infection import clear_nodes, is_true_path
 from edgewise_paper.authors_code import measures, rebuilt, scripted_flips, trainings
 from edgewise_paper.authors_code.maskable import explained
 from edgewise_paper.authors_code.scripted_flips import CORRECTED
+from edgewise_paper.authors_code.side_by_side import SIDE_BY_SIDE, keep_networks, kept_network
 from edgewise_paper.context import Context
 from edgewise_paper.data import NODE_SETS
 from edgewise_paper.negative_evidence import EPSILON, difference
@@ -40,6 +43,7 @@ LARGE = ("Cora", "CiteSeer")
 DEPTHS = range(1, 6)
 LINEAR_COST = {1: 10, 2: 20, 3: 45, 4: 100, 5: 340}  # seconds on one core
 NODE_COST = {"Cora": LINEAR_COST, "CiteSeer": {1: 10, 2: 20, 3: 30, 4: 45, 5: 75}}
+GRAPH_COST = {"MUTAG": 15.0, "PROTEINS": 90.0}  # a layer
 SLOWER = {"GCN": 1.0, "GAT": 5.0, "GIN": 1.2}
 
 
@@ -89,18 +93,22 @@ def node_tasks(options: PaperOptions) -> list[Task]:
 
 
 def graph_tasks(options: PaperOptions) -> list[Task]:
-    """Networks on the graphs of one split."""
+    """Networks on the graphs of one split. On a GPU one task trains all seeds, and the others wait for it."""
     if options.quick:
         return []
     tasks = []
-    for seed in range(options.seeds):
-        for name, step in (("MUTAG", 15.0), ("PROTEINS", 90.0)) if options.full else (("MUTAG", 15.0),):
-            for architecture in architectures(options):
-                for layers in DEPTHS:
-                    recipe = Recipe.for_graphs(name, architecture, layers, seed)
-                    about = {"dataset": name, "architecture": architecture, "layers": layers, "seed": seed}
-                    cost = step * layers * SLOWER[architecture]
-                    tasks.append(Task(GRAPHS, "network", about | {"training": recipe.plain}, cost))
+    sets = GRAPH_COST if options.full else {"MUTAG": GRAPH_COST["MUTAG"]}
+    for name, architecture, layers in product(sets, architectures(options), DEPTHS):
+        cost = sets[name] * layers * SLOWER[architecture]
+        about = {"dataset": name, "architecture": architecture, "layers": layers}
+        recipes = [Recipe.for_graphs(name, architecture, layers, seed) for seed in range(options.seeds)]
+        before, more = None, {}
+        if options.device.startswith("cuda"):
+            settings = {"seeds": options.seeds, "training": recipes[0].plain}
+            before, more = Task(GRAPHS, "training", about | settings, cost), {"trained": SIDE_BY_SIDE}
+        for recipe in recipes:
+            settings = about | {"seed": recipe.seed, "training": recipe.plain} | more
+            tasks.append(Task(GRAPHS, "network", settings, cost, before))
     return tasks
 
 
@@ -114,6 +122,7 @@ def notes(options: PaperOptions) -> list[str]:
 def run(task: Task, context: Context) -> TaskOutcome:
     """One network: trained or rebuilt, and everything that was published about it."""
     parts = {
+        "training": _training,
         "infection": _infection,
         "rounding": _rounding,
         "negative evidence": _negative_evidence,
@@ -121,7 +130,10 @@ def run(task: Task, context: Context) -> TaskOutcome:
     }
     made = parts[task.part]
     assert made is not None
-    return TaskOutcome(list(made(task, context)))
+    rows, device = list(made(task, context)), context.options.device
+    if device != "cpu":
+        rows = [replace(row, versions={**row.versions, "device": device}) for row in rows]
+    return TaskOutcome(rows)
 
 
 def _rows(task: Task, measured: measures.Measured) -> Iterator[Row]:
@@ -196,14 +208,14 @@ def _linear(task: Task, context: Context) -> Iterator[Row]:
     found = context.node_set("Cora")
     layers, seed = task.settings["layers"], task.settings["seed"]
     model, _ = trainings.linear_network(layers, seed, found)
-    yield from _node_rows(task, model, found)
+    yield from _node_rows(task, model, found, context.options.device)
 
 
 def _nodes(task: Task, context: Context) -> Iterator[Row]:
     recipe = Recipe.read(task.settings)
     found = context.node_set(recipe.dataset)
     model, _ = context.trained(recipe)
-    yield from _node_rows(task, model, found)
+    yield from _node_rows(task, model, found, context.options.device)
     if (recipe.dataset, recipe.architecture, recipe.layers) == ("Cora", "GCN", 2):
         value = measures.example_cosine(model, found.data, found.test)
         about = {
@@ -215,39 +227,46 @@ def _nodes(task: Task, context: Context) -> Iterator[Row]:
         yield task.row("cosine", value, count=1, **about)
 
 
-def _node_rows(task: Task, model: nn.Module, found: Any) -> Iterator[Row]:
+def _node_rows(task: Task, model: nn.Module, found: Any, device: str) -> Iterator[Row]:
     """Accuracy, cosines at both levels, and sign flips of all test nodes (or of as many as are affordable)."""
     seed = task.settings["seed"]
     yield task.row("accuracy", accuracy(model, found), count=len(found.test))
-    yield from _rows(task, measures.input_cosines(model, found.data, found.test, seed))
-    yield from _rows(task, measures.layer_cosines_of_nodes(model, found.data, found.test, seed))
+    yield from _rows(task, measures.input_cosines(model, found.data, found.test, seed, device=device))
+    yield from _rows(task, measures.layer_cosines_of_nodes(model, found.data, found.test, seed, device))
     columns = scripted_flips.scripted_columns(
         found.data.edge_index, found.test, found.data.num_nodes, large=found.name in LARGE
     )
-    tally, count = scripted_flips.node_tally(model, found.data, found.test, columns)
+    tally, count = scripted_flips.node_tally(model, found.data, found.test, columns, device=device)
     for method, share in tally.pooled().items():
         yield task.row("sign flips", share, method=method, reference="any gradient", count=count)
     if found.name not in LARGE:
-        yield from _text_flips(
-            task, scripted_flips.node_tally(model, found.data, found.test, columns, CORRECTED)[0].pooled()
-        )
+        corrected, _ = scripted_flips.node_tally(model, found.data, found.test, columns, CORRECTED, device)
+        yield from _text_flips(task, corrected.pooled())
     yield task.row("non-zero gradients", float(tally.counted.sum()) / count, method="gradient", count=count)
+
+
+def _training(task: Task, context: Context) -> Iterator[Row]:
+    keep_networks(context, Recipe.read(task.settings), task.settings["seeds"])
+    return iter(())
 
 
 def _graphs(task: Task, context: Context) -> Iterator[Row]:
     recipe = Recipe.read(task.settings)
-    found = context.graph_set(recipe.dataset)
-    model, _ = trainings.train_graphs(recipe, found)
+    found, device = context.graph_set(recipe.dataset), context.options.device
+    if "trained" in task.settings:
+        model = kept_network(context, recipe)
+    else:
+        model, _ = trainings.train_graphs(recipe, found)
     _, _, test = trainings.one_split(found)
     graphs = [found.graphs[i] for i in test.tolist()]
     yield from _balanced(task, model, graphs)
     chosen = [graph for graph in graphs if int(graph.y) == 1]  # explain_graph_classification.py, lines 48 to 51
-    yield from _rows(task, measures.input_cosines(model, chosen, None, recipe.seed, task="graph"))
-    yield from _rows(task, measures.layer_cosines_of_graphs(model, chosen, recipe.seed))
-    for method, share in scripted_flips.graph_tally(model, chosen).by_graph().items():
+    yield from _rows(task, measures.input_cosines(model, chosen, None, recipe.seed, task="graph", device=device))
+    yield from _rows(task, measures.layer_cosines_of_graphs(model, chosen, recipe.seed, device))
+    for method, share in scripted_flips.graph_tally(model, chosen, device=device).by_graph().items():
         yield task.row("sign flips", share, method=method, reference="any gradient", count=len(chosen))
     if recipe.dataset == "MUTAG":
-        yield from _text_flips(task, scripted_flips.graph_tally(model, chosen, CORRECTED).by_graph())
+        yield from _text_flips(task, scripted_flips.graph_tally(model, chosen, CORRECTED, device).by_graph())
 
 
 def _text_flips(task: Task, shares: dict[str, float]) -> Iterator[Row]:

@@ -30,16 +30,18 @@ def mean_cosine(found: ew.ExplanationSet, reference: ew.ExplanationSet, *, leave
     return float(cosine.nan_to_num(0.0).double().mean()), len(cosine)
 
 
-def input_cosines(model: nn.Module, data: Any, index: Tensor | None, seed: int, task: str = "node") -> Measured:
+def input_cosines(
+    model: nn.Module, data: Any, index: Tensor | None, seed: int, task: str = "node", device: str = "cpu"
+) -> Measured:
     """Cosines to Positive Gradients (cell 1 of the plots); targets without a positive gradient are left out.
 
     Occlusion of a single logit has no sign (explainers/occlusion_explainer.py, line 52). Full masks of nodes are the whole
     neighbourhood of L steps (explain_node_classification.py, line 172; cell 1 takes the last of them), of graphs all edges.
     """
-    reference = explained(model, data, index, task=task, method="positive_gradient")
+    reference = explained(model, data, index, task=task, method="positive_gradient", device=device)
     for method in INPUT_METHODS:
         settings = EXPLAINER if method == "gnn_explainer" else {}
-        found = explained(model, data, index, task=task, method=method, seed=seed, **settings)
+        found = explained(model, data, index, task=task, method=method, seed=seed, device=device, **settings)
         if method == "occlusion" and task == "graph":
             found = magnitudes(found)
         if method == "full" and task == "node":
@@ -48,17 +50,17 @@ def input_cosines(model: nn.Module, data: Any, index: Tensor | None, seed: int, 
         yield where, *mean_cosine(found, reference, leave_out=True)
 
 
-def layer_cosines_of_nodes(model: nn.Module, data: Any, index: Tensor, seed: int) -> Measured:
+def layer_cosines_of_nodes(model: nn.Module, data: Any, index: Tensor, seed: int, device: str = "cpu") -> Measured:
     """Cosines to layerwise occlusion, all layers as one vector (cell 2); targets whose occlusion is zero are left out.
 
     Random masks are drawn on all edges; full masks have the smallest neighbourhood in the layer that reads the features
     (explain_node_classification.py, lines 171 to 174).
     """
-    reference = explained(model, data, index, method="occlusion", level="layer")
+    reference = explained(model, data, index, method="occlusion", level="layer", device=device)
     full = explained(model, data, index, method="full", level="layer")
     found = {
-        "gnn_explainer": coded_masks(reference, model, data, index, seed=seed),
-        "gradient": explained(model, data, index, method="gradient", level="layer"),
+        "gnn_explainer": coded_masks(reference, model, data, index, seed=seed, device=device),
+        "gradient": explained(model, data, index, method="gradient", level="layer", device=device),
         "random": explained(model, data, index, method="random", level="layer", seed=seed),
         "full": full_as_coded(full),
     }
@@ -67,16 +69,16 @@ def layer_cosines_of_nodes(model: nn.Module, data: Any, index: Tensor, seed: int
         yield where, *mean_cosine(masks, reference, leave_out=True)
 
 
-def layer_cosines_of_graphs(model: nn.Module, graphs: list[Any], seed: int) -> Measured:
+def layer_cosines_of_graphs(model: nn.Module, graphs: list[Any], seed: int, device: str = "cpu") -> Measured:
     """Cosines to layerwise gradients, which is what the figure of graph data shows; and to layerwise occlusion, as it says.
 
     explain_graph_classification.py, line 236: the loop headed "occlusion" calls the gradient explainer. No graph is left out
     (cell 2). The rows with the reference `occlusion` are the corrected figure: signed occlusion of the predicted class.
     """
-    gradient = explained(model, graphs, None, task="graph", method="gradient", level="layer")
-    occlusion = explained(model, graphs, None, task="graph", method="occlusion", level="layer")
+    gradient = explained(model, graphs, None, task="graph", method="gradient", level="layer", device=device)
+    occlusion = explained(model, graphs, None, task="graph", method="occlusion", level="layer", device=device)
     found = {
-        "gnn_explainer": coded_masks(gradient, model, graphs, None, seed=seed, task="graph"),
+        "gnn_explainer": coded_masks(gradient, model, graphs, None, seed=seed, task="graph", device=device),
         "gradient": gradient,
         "random": explained(model, graphs, None, task="graph", method="random", level="layer", seed=seed),
         "full": explained(model, graphs, None, task="graph", method="full", level="layer"),

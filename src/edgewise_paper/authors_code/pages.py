@@ -92,7 +92,7 @@ def _missing(summary: Summary) -> Iterator[Block]:
             few = [str(depth) for depth in range(1, 6) if seeds.get((dataset, architecture, depth), 0) < LEAST_SEEDS]
             if few:
                 lacking.setdefault(architecture, []).append(
-                    dataset + ("" if len(few) == 5 else " ({', '.join(few)} layers)")
+                    dataset + ("" if len(few) == 5 else f" ({', '.join(few)} layers)")
                 )
     if lacking:
         texts = [f"{architecture}: {', '.join(names)}" for architecture, names in lacking.items()]

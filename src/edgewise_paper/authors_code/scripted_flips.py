@@ -81,6 +81,7 @@ def flip_tally(
     total: int,
     task: str = "node",
     setting: Setting = SCRIPTED,
+    device: str = "cpu",
 ) -> FlipTally:
     """Count the flips of every target.
 
@@ -92,24 +93,27 @@ def flip_tally(
         total: How many columns the script varies; the others leave the target with all weights at σ(1).
         task: `"node"` or `"graph"`.
         setting: The script's weights, or the text's.
+        device: Where to compute.
     """
-    everyone = Score(model, data, index, task=task)
+    everyone = Score(model, data, index, task=task, device=device)
     first = _gradient(everyone, everyone.ones())  # [M]: lines 76 and 84
-    flags = torch.zeros(3, len(first), dtype=torch.bool)
-    still = torch.tensor([len(edges) < total for edges in varied])[everyone.owner]  # some varied edge leaves it alone
+    flags = torch.zeros(3, len(first), dtype=torch.bool, device=first.device)
+    still = torch.tensor([len(edges) < total for edges in varied]).to(first.device)[
+        everyone.owner
+    ]  # some varied edge leaves it alone
     _compare(flags, first, _gradient(everyone, everyone.ones() * setting.rest), still)
     places = _places(everyone)
     row = torch.arange(len(index)).repeat_interleave(torch.tensor([len(edges) for edges in varied]))
     edge = torch.cat([torch.zeros(0, dtype=torch.long), *varied])
-    for pairs in _chunks(torch.bincount(everyone.owner, minlength=len(index))[row]):
-        target = everyone.target.column[row[pairs]]
-        score = Score(model, data, index[row[pairs]], target=target, task=task)
-        place = places(row[pairs][score.owner], score.edge_id)
-        chosen = score.edge_id == edge[pairs][score.owner]
+    for pairs in _chunks(torch.bincount(everyone.owner.cpu(), minlength=len(index))[row]):
+        target = everyone.target.column.cpu()[row[pairs]]
+        score = Score(model, data, index[row[pairs]], target=target, task=task, device=device)
+        place = places(row[pairs].to(first.device)[score.owner], score.edge_id)
+        chosen = score.edge_id == edge[pairs].to(first.device)[score.owner]
         weight = score.ones() * setting.rest
         for value in setting.weights:
             weight[:, chosen] = value
-            own = torch.zeros(3, len(place), dtype=torch.bool)
+            own = torch.zeros(3, len(place), dtype=torch.bool, device=first.device)
             _compare(own, first[place], _gradient(score, weight), None)
             for flag, seen in zip(flags, own, strict=True):
                 flag[place[seen]] = True
@@ -142,7 +146,7 @@ def _places(score: Score) -> Any:
 
 def _per_target(score: Score, flag: Tensor) -> Tensor:
     """`[T]`: how many of the copies of each target have the flag."""
-    return torch.bincount(score.owner[flag], minlength=score.num_targets).double()
+    return torch.bincount(score.owner[flag], minlength=score.num_targets).double().cpu()
 
 
 def _chunks(copies: Tensor) -> Iterator[Tensor]:
@@ -168,7 +172,7 @@ def scripted_columns(edge_index: Tensor, test: Tensor, num_nodes: int, *, large:
 
 
 def node_tally(
-    model: nn.Module, data: Any, test: Tensor, columns: Tensor, setting: Setting = SCRIPTED
+    model: nn.Module, data: Any, test: Tensor, columns: Tensor, setting: Setting = SCRIPTED, device: str = "cpu"
 ) -> tuple[FlipTally, int]:
     """The tally of the test nodes, or of a random part of them where all would be too many; and how many they are."""
     part = Maskable.of(model, data)
@@ -176,13 +180,15 @@ def node_tally(
     varied = edges_to_vary(score, part.kept(columns))
     chosen = _affordable(work(score, varied))
     some = [varied[i] for i in chosen.tolist()]
-    return flip_tally(model, part.data, test[chosen], some, total=len(columns), setting=setting), len(chosen)
+    tally = flip_tally(model, part.data, test[chosen], some, total=len(columns), setting=setting, device=device)
+    return tally, len(chosen)
 
 
-def graph_tally(model: nn.Module, graphs: list[Any], setting: Setting = SCRIPTED) -> FlipTally:
+def graph_tally(model: nn.Module, graphs: list[Any], setting: Setting = SCRIPTED, device: str = "cpu") -> FlipTally:
     """The tally of graphs, every edge of which is varied."""
     varied = [torch.arange(graph.num_edges) for graph in graphs]
-    return flip_tally(model, graphs, torch.arange(len(graphs)), varied, total=0, task="graph", setting=setting)
+    everyone = torch.arange(len(graphs))
+    return flip_tally(model, graphs, everyone, varied, total=0, task="graph", setting=setting, device=device)
 
 
 def _affordable(costs: Tensor) -> Tensor:

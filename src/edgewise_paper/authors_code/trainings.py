@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import DataLoader
 from torch_geometric.nn import GCN, SGConv, global_mean_pool
 
 from edgewise.random_numbers import seeded
@@ -81,11 +80,11 @@ def train_graphs(recipe: Recipe, found: GraphSet) -> tuple[nn.Module, float]:
     Gradients are set to zero once an epoch, before its first batch (line 87), so those of its batches add up. A seed other
     than 0 draws other weights and other batches of the same split.
     """
-    training, validation, _ = one_split(found)
+    training, _, _ = one_split(found)
     with seeded(recipe.seed):
         torch.randperm(len(found.graphs))  # line 42: what the split takes from the stream
         model: Any = untrained_on_graphs(recipe, found)  # lines 55 to 81
-        orders = batch_orders(len(training), len(validation), recipe.batch_size, recipe.epochs)
+        orders = batch_orders(len(training), recipe.epochs)
         optimizer = torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True)
         graphs = [found.graphs[i] for i in training.tolist()]
         lean = is_lean(model)
@@ -113,16 +112,21 @@ def coded_logits(model: GraphClassifier, batch: dict[str, Tensor]) -> Tensor:
     return model(**batch).view(-1)
 
 
-def batch_orders(training: int, validation: int, size: int, epochs: int) -> Iterator[Tensor]:
+def batch_orders(training: int, epochs: int) -> Iterator[Tensor]:
     """The order of the training graphs in each epoch, from the current state of the global random numbers.
 
-    Drawn by the loaders of lines 51 and 52 themselves, all epochs at once: on a GPU, where theirs was drawn, dropout takes
-    nothing from this stream.
+    What the loaders of lines 51 and 52 draw, all epochs at once: on a GPU, where theirs was drawn, dropout takes nothing from
+    this stream. An epoch draws a number for the loader (lines 89 and 101) and the seed of a shuffle; reading the validation
+    graphs, which are not shuffled, draws another number for their loader. A test compares this with the loaders themselves.
     """
-    shuffled: Any = DataLoader(range(training), batch_size=size, shuffle=True)  # type: ignore[arg-type]
-    plain: Any = DataLoader(range(validation), batch_size=validation)  # type: ignore[arg-type]
     orders = []
     for _ in range(epochs):
-        orders.append(torch.cat(list(shuffled)))  # line 89
-        next(iter(plain))  # line 101: reading the validation graphs takes a number from the stream
+        _drawn()
+        orders.append(torch.randperm(training, generator=torch.Generator().manual_seed(_drawn())))
+        _drawn()
     return iter(orders)
+
+
+def _drawn() -> int:
+    """A number from the global stream, as `torch.utils.data` draws its seeds."""
+    return int(torch.empty((), dtype=torch.int64).random_().item())

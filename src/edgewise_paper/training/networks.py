@@ -187,7 +187,7 @@ def node_cost(part: str, recipe: Recipe) -> float:
     if part == ACCURACY:
         return _NODE_EPOCH[recipe.architecture] * recipe.layers * _SIZE[recipe.dataset] * recipe.epochs / 1000
     size = _SPREAD.get(recipe.dataset, 1.3) ** (recipe.layers - 5) * (1.0 if recipe.dataset in _SPREAD else 0.02)
-    return 2.0 + _NODE_PARTS[part] * _SLOW[recipe.architecture] * size
+    return 0.5 + _NODE_PARTS[part] * _SLOW[recipe.architecture] * size
 
 
 def graph_cost(part: str, recipe: Recipe) -> float:
@@ -195,4 +195,4 @@ def graph_cost(part: str, recipe: Recipe) -> float:
     steps = _STEPS[recipe.dataset]
     if part == ACCURACY:
         return _GRAPH_STEP[recipe.architecture] * recipe.layers * steps * recipe.epochs / 1000
-    return 2.0 + _GRAPH_PARTS[part] * steps / 4 * recipe.layers / 3
+    return 0.5 + _GRAPH_PARTS[part] * steps / 4 * recipe.layers / 3
