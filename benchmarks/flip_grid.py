@@ -3,7 +3,9 @@
     python -m benchmarks.flip_grid --data DIR --nodes 200 --seconds 30 --workers 16 --limit 470 --out grid.jsonl
 
 Nodes are worked off in random order, so that a run that is stopped by its limit has seen a sample of all networks. Every line
-of the result is a node: data set, architecture, layers, seed, node, status, size, seconds.
+of the result is a node: data set, architecture, layers, seed, node, status, size, seconds. `--directed` has a unit for each
+column. `--again grid.jsonl` asks only for those nodes of an earlier run that stayed open or took long, and takes the answers of
+the others over. `--store` keeps the trained networks; `--nodes 0` does no more than that.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from edgewise_paper.training.networks import SAGE, Recipe
 
 NETWORKS, SEEDS, EPOCHS = (("GCN", 2), (SAGE, 2), ("GIN", 2), ("GCN", 3)), 3, 200
 _AT_ONCE = 4  # nodes of a piece of work
+_LONG = 2.0  # seconds of a node that is asked for again
 
 
 def networks() -> list[dict[str, Any]]:
@@ -51,20 +54,42 @@ def trained(number: int, data: Path, store: Path, nodes: int) -> tuple[Any, Any,
     return model, graph, index[torch.randperm(len(index), generator=draw)[:nodes]].sort().values
 
 
+def place_of(number: int) -> list[Any]:
+    """The first words of the lines of a network."""
+    return [networks()[number][name] for name in ("dataset", "architecture", "layers", "seed")]
+
+
 def proven(piece: tuple[Any, ...]) -> list[list[Any]]:
     """The answers of a few nodes; none that could outlast the limit is begun."""
-    number, first, options, store, start = piece
+    number, nodes, options, store, start = piece
     model, graph, index = trained(number, options.data, store, options.nodes)
-    about, found = networks()[number], []
-    for node in index[first : first + _AT_ONCE].tolist():
+    found = []
+    for node in index[nodes].tolist() if isinstance(nodes, slice) else nodes:
         if time.time() - start > options.limit - options.seconds - 3:
             break
         begin = time.perf_counter()
-        answer = ew.counterfactual(model, graph, node, undirected=True, seconds=options.seconds)
+        answer = ew.counterfactual(model, graph, node, undirected=not options.directed, seconds=options.seconds)
         assert isinstance(answer, ew.Counterfactual)
-        place = [about[name] for name in ("dataset", "architecture", "layers", "seed")]
-        found.append([*place, node, answer.status, answer.size, round(time.perf_counter() - begin, 3)])
+        found.append([*place_of(number), node, answer.status, answer.size, round(time.perf_counter() - begin, 3)])
     return found
+
+
+def pieces(options: argparse.Namespace) -> tuple[list[tuple[int, Any]], list[list[Any]]]:
+    """Networks with the nodes to ask for, in random order, and the answers that are taken over."""
+    numbers = {tuple(place_of(number)): number for number in range(len(networks()))}
+    if options.again is None:
+        found: list[tuple[int, Any]] = [
+            (number, slice(first, first + _AT_ONCE))
+            for number in numbers.values()
+            for first in range(0, options.nodes, _AT_ONCE)
+        ]
+        rows: list[list[Any]] = []
+    else:
+        lines = [json.loads(line) for line in options.again.read_text().splitlines()]
+        rows = [row for row in lines if row[5] != "open" and row[7] < _LONG]
+        found = [(numbers[tuple(row[:4])], [row[4]]) for row in lines if row[5] == "open" or row[7] >= _LONG]
+    random.Random(0).shuffle(found)
+    return found, rows
 
 
 def summary(rows: list[list[Any]]) -> str:
@@ -88,16 +113,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--limit", type=float, default=86_400.0, help="seconds of the whole run")
+    parser.add_argument("--directed", action="store_true", help="a unit for each column")
+    parser.add_argument("--again", type=Path, help="the lines of an earlier run")
+    parser.add_argument("--store", type=Path, help="a folder for trained networks")
     parser.add_argument("--out", type=Path, default=Path("flip_grid.jsonl"))
     options, start = parser.parse_args(), time.time()
     with tempfile.TemporaryDirectory() as folder, get_context("fork").Pool(options.workers) as pool:
-        store = Path(folder)
+        store = options.store or Path(folder)
         pool.starmap(trained, [(n, options.data, store, options.nodes) for n in range(len(networks()))], chunksize=1)
         print(f"networks are trained, {time.time() - start:.0f} s", flush=True)
-        firsts = [(n, first) for n in range(len(networks())) for first in range(0, options.nodes, _AT_ONCE)]
-        random.Random(0).shuffle(firsts)
-        pieces = [(*one, options, store, start) for one in firsts]
-        rows = [row for part in pool.imap_unordered(proven, pieces) for row in part]
+        asked, rows = pieces(options)
+        for part in pool.imap_unordered(proven, [(*one, options, store, start) for one in asked]):
+            rows += part
     options.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
     print(summary(rows))
 

@@ -71,24 +71,43 @@ def counterfactual(
     if out is not None and out.suffix == ".npz":
         raise SettingError(f"--out {out}: rows have texts and lists. Use a name that ends with .csv or .parquet.")
     Output(out, None, force).claim(asked)
-    import edgewise as ew
     from edgewise.cli.read.cli_question import read_question
 
     question = read_question(asked, voice)
-    shown = len(question.index) if out is not None or asked.json else terminal.SHOWN_TARGETS
     how: dict[str, Any] = {"threshold": threshold, "by": by, "undirected": undirected, "size": size}
     how |= {"budget": budget, "seconds": seconds, "to": None if to is None else _class(question, to)}
+    found = _found(question, how, voice, everything=out is not None or asked.json)
+    _give(asked, question, how, found, out, voice)
+
+
+def _found(question: "CliQuestion", how: dict[str, Any], voice: Voice, *, everything: bool) -> "ew.CounterfactualSet":
+    """The answers of all targets, or of those that a short table shows."""
+    import edgewise as ew
+
+    shown = slice(len(question.index) if everything else terminal.SHOWN_TARGETS)
     passed = {name: value for name, value in question.options.items() if name not in ("of", "memory")}
     found = ew.counterfactual(
         question.model,
         question.graphs.data,
-        question.targets(slice(shown)),
-        target=question.classes_of(slice(shown)),
+        question.targets(shown),
+        target=question.classes_of(shown),
         progress=voice.is_watched,
         **how,
         **passed,
     )
     assert isinstance(found, ew.CounterfactualSet)  # a list was asked for
+    return found
+
+
+def _give(
+    asked: CommonOptions,
+    question: "CliQuestion",
+    how: dict[str, Any],
+    found: "ew.CounterfactualSet",
+    out: Path | None,
+    voice: Voice,
+) -> None:
+    """Write the answers to a file, and print them as JSON or as a table."""
     listed = [_record(question, one) for one in found]
     written: dict[str, Any] = {}
     if out is not None:

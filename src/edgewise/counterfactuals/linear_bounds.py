@@ -8,7 +8,7 @@ the worst that can happen.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -17,6 +17,8 @@ from edgewise.counterfactuals.set_intervals import Bounds, Boxes
 from edgewise.counterfactuals.set_program import SetProgram
 from edgewise.counterfactuals.set_steps import SetCall, SetMap, grouped_rows
 from edgewise.trust.interval_operations import Join, Rectify, Sum
+
+Watch = Callable[[SetCall | SetMap, Tensor], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,21 +30,29 @@ class LinearBound:
     cost: Tensor
     """`[boxes, R, U]`: not negative; 0 for units that cannot go."""
     budget: int
+    budgets: Tensor | None = None
+    """`[boxes]`: those of the boxes, where they differ."""
 
     def chosen(self, which: Tensor) -> "LinearBound":
         """The bounds of some of the boxes."""
-        return LinearBound(self.base[which], self.cost[which], self.budget)
+        budgets = None if self.budgets is None else self.budgets[which]
+        return LinearBound(self.base[which], self.cost[which], self.budget, budgets)
 
     @property
     def least(self) -> Tensor:
         """`[boxes, R]`: the bound when the costliest units go."""
-        count = min(self.budget, self.cost.size(-1))
-        return self.base - self.cost.topk(count, dim=-1).values.sum(dim=-1)
+        units = self.cost.size(-1)
+        if self.budget >= units and (self.budgets is None or bool((self.budgets >= units).all())):
+            return self.base - self.cost.sum(dim=-1)
+        worst = self.cost.topk(min(self.budget, units), dim=-1).values
+        if self.budgets is not None:
+            worst = worst * (torch.arange(worst.size(-1)) < self.budgets.view(-1, 1, 1))
+        return self.base - worst.sum(dim=-1)
 
 
 @dataclass(frozen=True, eq=False)
 class Relaxation:
-    """Which of the many valid linear bounds is taken: all numbers are between 0 and 1, and any of them are valid."""
+    """Which of the many valid linear bounds is taken. Slopes and shares are between 0 and 1, and any of them are valid."""
 
     slopes: dict[int, Tensor]
     """By the value that a function with a kink makes, `[boxes or 1, 1, rows, width]`: the line that touches it, from its
@@ -50,13 +60,17 @@ class Relaxation:
     shares: dict[int, Tensor]
     """By the value that a call makes, `[boxes or 1, 1, S, in]`: how much of what a slot brings is followed back to its sender
     (and lost at its largest if the slot goes); of the rest the least that it can be is taken (and lost)."""
+    prices: dict[int, Tensor] = field(default_factory=dict)
+    """By the value that a function with a kink reads, `[boxes or 1, 1, rows, width]`: how many times a number is taken from the
+    bound. Valid if not negative where all numbers of the box are above 0, not positive where all are below, and else 0."""
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Relaxation":
         """The same with every tensor changed."""
-        return Relaxation(*({key: change(part) for key, part in group.items()} for group in (self.slopes, self.shares)))
+        groups = (self.slopes, self.shares, self.prices)
+        return Relaxation(*({key: change(part) for key, part in group.items()} for group in groups))
 
     def parameters(self) -> list[Tensor]:
-        """All tensors."""
+        """All tensors but the prices."""
         return [*self.slopes.values(), *self.shares.values()]
 
 
@@ -67,14 +81,20 @@ def linear_bound(
     start: Tensor,
     value: int | None = None,
     relaxation: Relaxation | None = None,
+    watch: "Watch | None" = None,
 ) -> LinearBound:
-    """The bound of R linear functions of a value (by default the output): `start` `[boxes, R, rows, width]`."""
+    """The bound of R linear functions of a value (by default the output): `start` `[boxes, R, rows, width]`.
+
+    `watch` is shown every step with the coefficients of what it makes, `[boxes, R, rows, width]`.
+    """
     way = _WayBack(program, bounds, boxes, relaxation or Relaxation({}, {}), start.shape[:2])
     way.give(program.output if value is None else value, start)
     for step in reversed(program.steps):
         factor = way.pulled.pop(step.output, None)
         if factor is None:
             continue
+        if watch is not None:
+            watch(step, factor)
         if isinstance(step, SetCall):
             way.call(step, factor)
         else:
@@ -82,7 +102,7 @@ def linear_bound(
     for constant, factor in way.pulled.items():  # rows of a constant that a row-wise step read
         way.base = way.base + (factor * program.constants[constant][: factor.size(2)]).sum(dim=(2, 3))
     cost = way.cost.clamp(min=0) * boxes.free.unsqueeze(1)
-    return LinearBound(way.base, cost, boxes.budget)
+    return LinearBound(way.base, cost, boxes.budget, boxes.budgets)
 
 
 def margins_start(program: SetProgram, boxes: int, count: int) -> Tensor:
@@ -164,7 +184,9 @@ class _WayBack:
                 operation, low, high, self.relaxation.slopes.get(step.output)
             )
             plus, minus = factor.clamp(min=0), factor.clamp(max=0)
-            self.give(operation.source, plus * under + minus * over)
+            price = self.relaxation.prices.get(operation.source)
+            through = plus * under + minus * over
+            self.give(operation.source, through if price is None else through - price[:, :, : step.rows])
             self.base = self.base + (plus * under_at_zero + minus * over_at_zero).sum(dim=(2, 3))
         else:
             if step.shift is not None:

@@ -1,9 +1,13 @@
 """The best of the linear bounds of a margin: a few steps of projected gradient ascent on its free numbers, for many boxes."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from edgewise.counterfactuals.linear_bounds import Relaxation, linear_bound, margins_start
+from edgewise.counterfactuals.rounding_bound import RoundingBound
 from edgewise.counterfactuals.set_intervals import Bounds, Boxes
 from edgewise.counterfactuals.set_program import SetProgram
 from edgewise.counterfactuals.set_steps import SetCall
@@ -14,21 +18,48 @@ _LARGEST = 2**22
 """Numbers of a relaxation that are worth the ascent."""
 
 
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """How prices are raised (`Relaxation.prices`), and what they cost by rounding."""
+
+    rounding: RoundingBound
+    scale: dict[int, float]
+    """By value: about how large coefficients are there."""
+    rate: float = 0.1
+    """Shorter steps: boxes begin where their parents ended."""
+
+    def error(self, way: Relaxation) -> Tensor:
+        """`[boxes, 1]`: how far bounds may be off because of the prices: a linear function of a value for each box."""
+        errors = [(part.abs() * self.rounding.of_value(key)).sum(dim=(2, 3)) for key, part in way.prices.items()]
+        return torch.stack(errors).sum(dim=0) * self.rounding.linear_factor
+
+
 def raised_bound(
-    program: SetProgram, bounds: Bounds, boxes: Boxes, margins: int, first: Relaxation, steps: int
+    program: SetProgram,
+    bounds: Bounds,
+    boxes: Boxes,
+    margins: int,
+    first: Relaxation,
+    steps: int,
+    prices: Prices | None = None,
 ) -> tuple[Tensor, Relaxation]:
     """The highest bound of each margin that was found, `[boxes, J]`, and the last relaxation.
 
     `first` is where the ascent starts; Adam treats every box by itself. The ascent is on the margin of a box that is the
-    nearest to being proved: one is enough.
+    nearest to being proved: one is enough. With `prices` they are raised, too, and rounding errors of theirs are taken off.
     """
     start = margins_start(program, len(boxes), margins)
     highest = torch.full((len(boxes), margins), -torch.inf, dtype=torch.double)
     with torch.enable_grad():
         way = first.each(lambda part: part.detach().expand(len(boxes), *part.shape[1:]).clone().requires_grad_())
-        optimizer = torch.optim.Adam(way.parameters(), lr=_RATE)
+        rate = _RATE if prices is None else prices.rate
+        groups: list[dict[str, Any]] = [{"params": way.parameters(), "lr": rate}]
+        if prices is not None:
+            groups += [{"params": [part], "lr": rate * prices.scale[key]} for key, part in way.prices.items()]
+        optimizer = torch.optim.Adam(groups)
         for _ in range(steps):
             least = linear_bound(program, bounds, boxes, start, relaxation=way).least
+            least = least if prices is None else least - prices.error(way)
             highest = torch.maximum(highest, least.detach())
             optimizer.zero_grad()
             (-least.amax(dim=1).sum()).backward()
@@ -36,6 +67,9 @@ def raised_bound(
             with torch.no_grad():
                 for part in way.parameters():
                     part.clamp_(0, 1)
+                for key, part in way.prices.items():
+                    low, high = (end.unsqueeze(1) for end in bounds[key])
+                    part.clamp_(torch.where(high <= 0, -torch.inf, 0.0), torch.where(low >= 0, torch.inf, 0.0))
     return highest, way.each(lambda part: part.detach())
 
 

@@ -26,6 +26,8 @@ class Boxes:
     silenced: Tensor
     kept: Tensor
     budget: int
+    budgets: Tensor | None = None
+    """`[boxes]`: the budget of each box, where they differ; `budget` is the largest of them."""
 
     def __len__(self) -> int:
         return len(self.silenced)
@@ -42,7 +44,8 @@ class Boxes:
 
     def chosen(self, which: Tensor) -> "Boxes":
         """Some of the boxes."""
-        return Boxes(self.silenced[which], self.kept[which], self.budget)
+        budgets = None if self.budgets is None else self.budgets[which]
+        return Boxes(self.silenced[which], self.kept[which], self.budget, budgets)
 
     @staticmethod
     def everything(num_units: int, budget: int) -> "Boxes":

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 
 from edgewise.counterfactuals.allowance import Allowance
 from edgewise.counterfactuals.goal import Goal
+from edgewise.counterfactuals.kink_tree import KinkTree
 from edgewise.counterfactuals.linear_bounds import LinearBound, Relaxation, linear_bound, margins_start
 from edgewise.counterfactuals.relaxation_choice import better_of, raised_bound, usual_relaxation
 from edgewise.counterfactuals.root_bounds import MessageBounds, boxes_at_once, closed_margins, refined_bounds
@@ -88,6 +89,10 @@ class SetTree:
             if int(fixed.sum()) * 10 < int(root.free.sum()):
                 break
         return self._walk(root, known, raised, None)
+
+    def at_kinks(self) -> KinkTree:
+        """The tree that is cut at kinks, too."""
+        return KinkTree(self.program, self._answers, self._goal, self._messages, self._allowance)
 
     def _narrowed(self, root: Boxes, known: Bounds) -> Boxes | None:
         """The root with those units kept that are in no set that changes the prediction; None: there is no such set."""

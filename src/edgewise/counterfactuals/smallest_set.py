@@ -4,7 +4,8 @@
 2. All single units.
 3. Some set, by heuristic search: an upper bound of the size.
 4. For k = 2, 3, …: bounds at the root, all pairs if they are few, then the tree; until the sets that are excluded meet the
-   set that was found, nothing is left, or the allowance is spent.
+   set that was found, nothing is left, or the allowance is spent. Where none was found, or one that is far larger, all sizes
+   up to it are asked for at once, by a tree that is cut at kinks, too (`kink_tree.py`).
 
 Models without bounds have step 4 by enumeration alone.
 """
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from edgewise.counterfactuals.allowance import Allowance, AllowanceSpent
-from edgewise.counterfactuals.first_answer import first_answer
+from edgewise.counterfactuals.first_answer import FirstSearch, first_answer
 from edgewise.counterfactuals.goal import Goal
 from edgewise.counterfactuals.root_bounds import open_parts
 from edgewise.counterfactuals.set_answers import LoweredAnswers, SetAnswers
@@ -27,6 +28,10 @@ MOST_UNITS = 10_000
 """Of more units only single ones are looked at: searches keep tables of all pairs of units."""
 _FEW = 2000
 """Sets of one size that are looked at one by one, although there are bounds."""
+_SIZES = 3
+"""Sizes that are excluded one after the other before all of them are asked for at once."""
+_FAR = 8
+"""How many sizes are missing where it is not worth the while to exclude them one after the other."""
 
 
 @dataclass(eq=False)
@@ -131,17 +136,18 @@ class _Search:
             found, hidden, _ = enumerate_size(self._answers, self._goal, size, self._allowance)
             self._state.hide(size if hidden else None)
         else:
-            if self._state.found is None and size > 3:  # perhaps there is none at all
+            if self._state.found is None and size > _SIZES:  # perhaps there is none at all
                 size = self._most
-            found = self._grown(size)
-            for tree in self._trees:
-                self._state.hide(tree.hidden)
+            found, size = self._grown(size)
         self._state.take(found)
         if found is None:
             self._exclude(size)
 
-    def _grown(self, size: int) -> Tensor | None:
-        """A set of at most `size` units by the trees of all margins that bounds leave open; None if there is none."""
+    def _grown(self, size: int) -> tuple[Tensor | None, int]:
+        """A set of at most `size` units by the trees of all margins that bounds leave open, or None: there is none.
+
+        And the size up to which this is known: where trees are large, all that is missing is asked for at once.
+        """
         excluded, large = self._state.lower_bound - 1, []
         for part in self._open_parts(size):
             try:
@@ -149,12 +155,31 @@ class _Search:
             except ManyBoxes:
                 large.append(part)
                 continue
+            finally:
+                self._state.hide(self._trees[part].hidden)
             if found is not None:
-                return found
+                return found, size
+        reached = self._state.size
+        if large and size > _SIZES and (reached is None or reached - size > _FAR):
+            size = self._most if reached is None else reached - 1
+            return self._cut(size), size
         for part in large:
             found = self._trees[part].search_closely(size, excluded)
+            self._state.hide(self._trees[part].hidden)
             if found is not None:
-                return found
+                return found, size
+        return None, size
+
+    def _cut(self, size: int) -> Tensor | None:
+        """The same by trees that are cut at kinks, too; what they find has units that are not needed."""
+        for part in self._open_parts(size):
+            tree = self._trees[part].at_kinks()
+            found = tree.search(size)
+            self._state.hide(tree.hidden)
+            if found is not None:
+                self._state.take(found)
+                search = FirstSearch(self._answers, self._goal, self._allowance)
+                return search.swapped(search.fewer(found))
         return None
 
     def _open_parts(self, size: int) -> list[int]:
