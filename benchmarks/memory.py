@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 BUDGETS = (128, 256, 512)
-MODELS = ("GCN", "GATv2", "SAGE-max")
+MODELS = ("GCN", "GATv2", "SAGE-max", "graphs")
+"""Nodes of Cora by three networks, and the graphs of PROTEINS by a GIN."""
 CASES = {
     "gradient": {"method": "gradient", "level": "layer"},
     "occlusion": {"method": "occlusion"},
@@ -28,6 +29,7 @@ CASES = {
 TARGETS = {"shapley": 100, ("GATv2", "walks"): 60, ("SAGE-max", "walks"): 20} | {
     ("SAGE-max", case): 300 for case in ("gradient", "gnn_explainer")
 }
+TARGETS |= {("graphs", "occlusion"): 300, ("graphs", "layer occlusion"): 100, ("graphs", "shapley"): 10}
 TARGETS |= {("SAGE-max", case): 20 for case in ("occlusion", "layer occlusion", "shapley")}
 ALLOWED = 1.1
 
@@ -90,18 +92,21 @@ def measure(kind: str, case: str, budgets: Iterable[int]) -> Iterator[dict[str, 
     import torch
 
     import edgewise as ew
-    from benchmarks.data import cora
+    from benchmarks.data import cora, proteins
+    from benchmarks.models import proteins_model
 
     torch.set_num_threads(1)
-    data = cora()
-    model = trained(kind, data)
-    count = TARGETS.get((kind, case), TARGETS.get(case, data.num_nodes))
+    graphs = kind == "graphs"
+    data = proteins() if graphs else cora()
+    model = proteins_model() if graphs else trained(kind, data)
+    count = TARGETS.get((kind, case), TARGETS.get(case, len(data) if graphs else data.num_nodes))
+    task = "graph" if graphs else "node"
 
     def call(budget: int) -> object:
         memory = f"{budget}MB"
         if case == "walks":
-            return ew.walks(model, data, range(count), k=3, memory=memory)
-        return ew.explain(model, data, range(count), memory=memory, **CASES[case])
+            return ew.walks(model, data, range(count), k=3, memory=memory, task=task)
+        return ew.explain(model, data, range(count), memory=memory, task=task, **CASES[case])
 
     call(1024)  # compiles and loads what it needs
     for budget in budgets:

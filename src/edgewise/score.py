@@ -18,6 +18,7 @@ from edgewise.contract import checked
 from edgewise.errors import InputError, ModelError
 from edgewise.graph.type_table import TypeTable
 from edgewise.program.execution import LoweredEngine
+from edgewise.program.graph_drops import GraphDrops
 from edgewise.program.order_values import OrderValues
 from edgewise.question import PosedQuestion, pose, sub_target
 from edgewise.question.link_engine import LinkEngine
@@ -163,6 +164,11 @@ class Score:
             return None
         with self._question.borrowed():
             return self._engine.gradients(self.target)
+
+    def graph_drops(self) -> GraphDrops | None:
+        """Occlusion of whole graphs by differences, if nodes can be told apart up to the readout."""
+        with self._question.borrowed():
+            return GraphDrops.of(self._engine, self.target)
 
     def growing(self, coalitions: int) -> OrderValues | None:
         """The values of growing coalitions of edges, if they can be found one from another; for so many in all."""

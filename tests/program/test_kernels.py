@@ -163,7 +163,8 @@ def test_every_kernel_is_compared_with_its_twin():
     for name in ("gcn, relu", "gin, relu"):
         for search in ("exact", "dag", "amp_ave"):
             called |= assert_walks_agree(zoo.randomise(MODELS[name]()), data, search=search)
-    called.add("target_gradients")  # which is for many targets: test_target_gradients.py
+    # for many targets, slots and orders: test_target_gradients.py, test_slot_drops.py, test_order_values.py
+    called |= {"target_gradients", "slot_drops", "by_target", "order_values"}
     assert called == {name for name, value in vars(loops).items() if hasattr(value, "py_func")}
 
 

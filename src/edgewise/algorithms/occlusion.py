@@ -48,9 +48,12 @@ def occlusion(score: Score, level: str) -> CopyScores:
     tensor([[0., 6.],
             [6., 0.]])
     """
-    edge = edge_drops(score, level)
+    graphs = score.graph_drops()
+    edge = edge_drops(score, level) if graphs is None else graphs.run(level, of_self=False)
     if not has_own_terms(score):
         return CopyScores(edge)
+    if graphs is not None:
+        return CopyScores(edge, graphs.run(level, of_self=True))
     value = score(score.ones())
     everyone = torch.arange(len(score.self_owner), device=score.self_owner.device)
     own = [_drops(_without_self(score, value, row), everyone, score.self_owner) for row in layer_groups(score, level)]

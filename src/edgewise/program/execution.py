@@ -22,6 +22,9 @@ from edgewise.program.small_forward import small_outputs
 from edgewise.program.small_reverse import is_small, small_gradients
 
 if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from edgewise.graph.computation_graph import InEdges
     from edgewise.question.target import Target
 
 
@@ -113,6 +116,8 @@ class LoweredGraphs(LoweredEngine):
 
     def __init__(self, program: Program, levels: Levels, column: Tensor, node: Tensor) -> None:
         super().__init__(program, levels, prepare(program))
+        self.by_node: tuple[Data, InEdges] | None = None
+        """The batch and its in-edges, if steps up to the readout work row by row: then changes can be followed."""
         self.union_column = levels.edge_id
         self.edge_id, self.self_node = column[levels.edge_id], node
 

@@ -165,13 +165,15 @@ class Lowering:
         return LoweredEngine(program, engine.levels, prepared)
 
 
-def _compiled(trace: Trace, data: Data, reasons: list[str], *, whole: bool) -> Program | None:
+def _compiled(
+    trace: Trace, data: Data, reasons: list[str], *, whole: bool = False, readout: bool = False
+) -> Program | None:
     """The program, or None, a line in the debug log and the reason in the list.
 
     Whatever goes wrong in reading a stranger's model, the model itself still runs: so other exceptions count, too.
     """
     try:
-        return compile_program(trace, data, whole=whole)
+        return compile_program(trace, data, whole=whole, readout=readout)
     except (Unsupported, RuntimeError, TypeError, AttributeError, IndexError, KeyError) as reason:
         log.debug("not lowered: %s", reason)
         reasons.append(str(reason))
@@ -194,10 +196,18 @@ def lower_graphs(trace: Trace, copies: Copies, reasons: list[str]) -> LoweredGra
     known = trace.typed is None and (
         trace.is_chain or trace.flow is not None
     )  # graphs of several types run as they are
-    program = _compiled(trace, copies.data, reasons, whole=True) if known else None
-    if program is None:
+    if not known:
         return None
     data = copies.data
+    program = _compiled(
+        trace, data, [], readout=True
+    )  # rows of nodes are told apart up to the readout, where that can be
+    by_node = program is not None
+    program = _compiled(trace, data, reasons, whole=True) if program is None else program
+    if program is None:
+        return None
     in_edges = InEdges.of(data.edge_index, data.num_nodes, trace.flow or "source_to_target")
     levels = whole_levels(data, in_edges, program.num_calls, copies.self_owner, copies.num_targets)
-    return LoweredGraphs(program, levels, copies.edge_id, copies.self_node)
+    graphs = LoweredGraphs(program, levels, copies.edge_id, copies.self_node)
+    graphs.by_node = (data, in_edges) if by_node else None
+    return graphs

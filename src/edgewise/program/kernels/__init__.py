@@ -7,7 +7,7 @@ Each loop has its twin in plain torch beside the place where it is called, and a
         return torch.from_numpy(kernels.rows_times(*arrays(gradient, matrices, node)))
     return torch.einsum(...)
 
-The loops are in `gradient_loops.py`, `occlusion_loops.py` and `walk_loops.py`; `loops.py` lists them, and only it imports
+The loops are in the files of this folder; `loops.py` lists those that others call, and only it imports
 numba.
 """
 

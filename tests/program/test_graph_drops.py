@@ -1,0 +1,100 @@
+"""Occlusion of whole graphs by differences, against a run of the model for every missing message."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv, global_add_pool, global_max_pool, global_mean_pool
+
+import edgewise as ew
+from checks import assert_close
+from edgewise.program import graph_drops
+from edgewise.score import Score
+
+CONVS = {
+    "gcn": lambda a, b: GCNConv(a, b),
+    "sage": lambda a, b: SAGEConv(a, b),
+    "gat": lambda a, b: GATConv(a, b),
+    "gin": lambda a, b: GINConv(nn.Sequential(nn.Linear(a, 5), nn.ReLU(), nn.Linear(5, b))),
+}
+POOLS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
+
+
+class Classifier(nn.Module):
+    def __init__(self, names, pool, *, residual=False, jumps=False):
+        super().__init__()
+        self.convs = nn.ModuleList(CONVS[name](3, 3) for name in names)
+        self.pool, self.residual, self.jumps = POOLS[pool], residual, jumps
+        self.head = nn.Sequential(nn.Linear(3 * (len(names) if jumps else 1), 4), nn.ReLU(), nn.Linear(4, 2))
+
+    def forward(self, x, edge_index, batch):
+        layers = []
+        for conv in self.convs:
+            h = conv(x, edge_index)
+            x = (x + h if self.residual else h).relu()
+            layers.append(x)
+        return self.head(self.pool(torch.cat(layers, dim=1) if self.jumps else x, batch))
+
+
+def graphs(seed, count=3):
+    draw = torch.Generator().manual_seed(seed)
+    found = []
+    for number in range(count):
+        nodes = 2 + number + int(torch.randint(3, (1,), generator=draw))
+        edges = torch.randint(nodes, (2, 3 + 2 * number), generator=draw)
+        found.append(Data(x=torch.randn(nodes, 3, generator=draw, dtype=torch.double), edge_index=edges))
+    return found
+
+
+def both(model, data, level):
+    """By differences, and by runs; and whether differences were taken."""
+    used = []
+    with pytest.MonkeyPatch.context() as patch:
+        run = graph_drops.GraphDrops.run
+        patch.setattr(graph_drops.GraphDrops, "run", lambda *a, **k: used.append(1) or run(*a, **k))
+        fast = ew.explain(model, data, task="graph", method="occlusion", level=level)
+        patch.setattr(Score, "graph_drops", lambda *a: None)
+        slow = ew.explain(model, data, task="graph", method="occlusion", level=level)
+    return fast, slow, bool(used)
+
+
+def assert_same(fast, slow):
+    for one, other in zip(fast, slow, strict=True):
+        assert_close(one.scores, other.scores, 1e-9)
+        assert (one.self_scores is None) == (other.self_scores is None)
+        if one.self_scores is not None:
+            known = ~other.self_scores.isnan()
+            assert torch.equal(known, ~one.self_scores.isnan())
+            assert_close(one.self_scores[known], other.self_scores[known], 1e-9)
+
+
+@given(
+    st.lists(st.sampled_from(sorted(CONVS)), min_size=1, max_size=3),
+    st.sampled_from(sorted(POOLS)),
+    st.sampled_from(["input", "layer"]),
+    st.booleans(),
+    st.integers(0, 10**6),
+)
+def test_differences_give_what_runs_give(names, pool, level, residual, seed):
+    torch.manual_seed(seed)
+    fast, slow, used = both(Classifier(names, pool, residual=residual).double().eval(), graphs(seed), level)
+    assert used
+    assert_same(fast, slow)
+
+
+@pytest.mark.parametrize("level", ["input", "layer"])
+def test_a_readout_of_several_layers(level):
+    torch.manual_seed(0)
+    fast, slow, _ = both(Classifier(["gcn", "sage"], "mean", jumps=True).double().eval(), graphs(0), level)
+    assert_same(fast, slow)
+
+
+@pytest.mark.parametrize("numbers", [1, 40])
+def test_blocks_of_any_size_give_the_same(monkeypatch, numbers):
+    torch.manual_seed(1)
+    model, data = Classifier(["gin", "gin"], "sum").double().eval(), graphs(1, count=4)
+    whole = ew.explain(model, data, task="graph", method="occlusion", level="layer")
+    monkeypatch.setattr(graph_drops, "_NUMBERS", numbers)
+    assert_same(whole, ew.explain(model, data, task="graph", method="occlusion", level="layer"))
