@@ -1,9 +1,12 @@
 """Occlusion of whole graphs: what a missing message changes is followed to the last call, and only the readout is run again.
 
-Nodes are told apart up to the readout, so a missing message changes the rows of a few nodes (`perturbation_forward.py`). The
-readout mixes the rows of a graph in any way that it likes: it is run on the rows of all graphs side by side, once for each
-round of missing messages, one in every graph.
+Nodes are told apart up to the readout, so a missing message changes the rows of a few nodes (`perturbation_forward.py`). A sum
+or mean over the nodes of a graph changes by the sum of these changes, and what stands behind it is run on a row for each
+missing message. Any other readout may mix the rows of a graph as it likes: it is run on the rows of all graphs side by side,
+once for each round of missing messages, one in every graph.
 """
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,12 +16,12 @@ from edgewise.program.domains import RowNumbers, interpret
 from edgewise.program.execution import LoweredGraphs
 from edgewise.program.ir import Ref, Rows, RowStep
 from edgewise.program.lowering import Lowering
-from edgewise.program.operations import row_arguments
+from edgewise.program.operations import plain_name, row_arguments
 from edgewise.program.perturbation import Differences, MissingMessages
 from edgewise.program.perturbation_forward import ForwardChange
 from edgewise.question.target import Target
 
-_NUMBERS = 2**21
+_NUMBERS = 2**22
 """Numbers of changed rows, at most, of the missing messages that are followed together."""
 
 
@@ -37,6 +40,7 @@ class GraphDrops:
         made = {step.output for step in self._readout}
         read = {source.value for step in self._readout for source in step.sources if isinstance(source, Ref)}
         self._read = (read | {engine.program.output}) - made
+        self._pooling = _pooling(self._all, self._readout, self._owner, len(target.truth))
         self._value = self._number(lowering.known)  # [graphs]
 
     @staticmethod
@@ -79,9 +83,11 @@ class GraphDrops:
         change.live = [*self._all.live[:-1], self._all.live[-1] | self._read]
         for step, segment in zip(self._all.steps, [*self._all.segments[:-1], self._rows], strict=True):
             change.through(step, segment)
+        if self._pooling is not None:
+            return self._pooled_drops(change, self._pooling, graph)
         pair_turn = turn[change.pairs.slot]
         by_turn = pair_turn.argsort(stable=True)
-        drop, known = torch.zeros_like(self._value[graph]), self._all.known
+        drop, known, node = torch.zeros_like(self._value[graph]), self._all.known, change.pairs.node
         rounds = torch.unique_consecutive(turn)
         slot_end = torch.searchsorted(turn.contiguous(), rounds, right=True).tolist()
         pair_end = torch.searchsorted(pair_turn[by_turn], rounds, right=True).tolist()
@@ -94,9 +100,19 @@ class GraphDrops:
                 values[value] = known[value]
                 if value in change.change:
                     moved = change.change[value].index_select(0, pairs)
-                    values[value] = known[value].index_add(0, change.pairs.node[pairs], moved)
+                    values[value] = known[value].index_add(0, node[pairs], moved)
             drop[slot_from:slot_to] = self._value[mine] - self._number(values)[mine]
         return drop
+
+    def _pooled_drops(self, change: ForwardChange, pooling: "_Pooling", graph: Tensor) -> Tensor:
+        """The same where the readout begins with a sum or mean: all slots at once."""
+        slot, moved = change.pairs.slot, change.change[pooling.read]
+        total = moved.new_zeros(len(graph), moved.size(1)).index_add_(0, slot, moved)
+        rows = self._all.known[pooling.made].index_select(0, graph) + total * pooling.share[graph].view(-1, 1)
+        found = interpret(pooling.head, RowNumbers(_constant, _own), {pooling.made: rows})
+        number = self._all.target.select(graph).value(found[self._all.program.output])
+        changed = torch.zeros_like(graph, dtype=torch.bool).index_fill_(0, slot, value=True)
+        return torch.where(changed, self._value[graph] - number, 0.0)
 
     def _number(self, values: dict[int, Tensor]) -> Tensor:
         """`[graphs]`: the explained numbers, from the values that the readout reads."""
@@ -116,6 +132,61 @@ def _split(differences: Differences) -> tuple[list[RowStep], list[RowStep]]:
         if aligned or rows.dim() != 2 or len(rows) != size or row_arguments(step.function, args, kwargs) is None:
             return segment[:place], segment[place:]
     return segment, []
+
+
+@dataclass(frozen=True, eq=False)
+class _Pooling:
+    """A readout that begins with a sum or mean over the nodes of each graph, and goes on row by row."""
+
+    read: int
+    """The value that is added up."""
+    made: int
+    """The value with a row for each graph."""
+    share: Tensor
+    """`[graphs]`: by what the sum is multiplied, 1 or one over the number of nodes."""
+    head: list[RowStep]
+    """What stands behind it."""
+
+
+def _pooling(differences: Differences, steps: list[RowStep], owner: Tensor, graphs: int) -> _Pooling | None:
+    """The pooling that a readout begins with, as PyG makes it; None if it is anything else.
+
+    A sum is `scatter_add(zeros, 0, index.expand_as(rows), rows)`, a mean divides that by `counts.expand_as(sums)`.
+    """
+    names = [plain_name(step.function) for step in steps]
+    if names[:2] != ["expand_as", "scatter_add"] or len(steps[1].leaves) != 4:
+        return None
+    index, rows = steps[0].leaves[0], steps[0].leaves[1]
+    zeros, axis, places, added = steps[1].leaves
+    if not isinstance(index, Tensor) or not isinstance(zeros, Tensor) or rows != added or axis not in (0, -2):
+        return None
+    if not isinstance(added, Ref) or places != Ref(steps[0].output) or bool(zeros.any()) or len(zeros) != graphs:
+        return None
+    if index.shape != (len(owner), 1) or not torch.equal(index.view(-1), owner):
+        return None
+    made, share, behind = steps[1].output, torch.ones_like(differences.value), 2
+    if names[2:4] == ["expand_as", "div"]:
+        counts, sums = steps[2].leaves[0], steps[2].leaves[1]
+        divided = list(steps[3].leaves) == [Ref(made), Ref(steps[2].output)]
+        if not isinstance(counts, Tensor) or counts.shape != (graphs, 1) or sums != Ref(made) or not divided:
+            return None
+        made, share, behind = steps[3].output, 1 / counts.view(-1).to(share.dtype), 4
+    return _Pooling(added.value, made, share, steps[behind:]) if _is_head(steps[behind:], made, graphs) else None
+
+
+def _is_head(steps: list[RowStep], made: int, graphs: int) -> bool:
+    """Whether steps go on row by row from the rows of graphs, and read nothing else that has such rows."""
+    known = {made}
+    for step in steps:
+        args, kwargs = step.arguments
+        aligned = graphs > 1 and any(
+            isinstance(leaf, Tensor) and leaf.dim() and leaf.size(0) == graphs for leaf in step.leaves
+        )
+        reads = all(isinstance(source, Ref) and source.value in known for source in step.sources)
+        if aligned or not reads or row_arguments(step.function, args, kwargs) is None:
+            return False
+        known.add(step.output)
+    return True
 
 
 def _constant(source: Rows) -> Tensor:
