@@ -3,7 +3,8 @@
 import math
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
-from typing import Any, SupportsIndex, TypeVar
+from operator import index
+from typing import Any, TypeVar
 
 from edgewise.errors import EdgewiseError, SettingError
 
@@ -31,9 +32,12 @@ def whole_number(
     """
     if value is None and or_none:
         return None
-    is_whole = isinstance(value, SupportsIndex) and not isinstance(value, bool) and not hasattr(value, "requires_grad")
-    if is_whole and (at_least is None or int(value) >= at_least):
-        return int(value)
+    try:
+        number = None if isinstance(value, bool) or hasattr(value, "requires_grad") else index(value)
+    except TypeError:  # an array may have no number, and is asked for it all the same
+        number = None
+    if number is not None and (at_least is None or number >= at_least):
+        return number
     wanted = "an integer" if at_least is None else f"an integer ≥ {at_least}"
     wanted += f", or None {or_none}" if or_none else ""
     raise error(f"`{name}` must be {wanted}, got {shown(value)}.{_example(name, such_as)}")

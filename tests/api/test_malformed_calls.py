@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import edgewise as ew
+from edgewise import datasets
 from malformed import JUNK, Problem, parameters
 
 EXAMPLES = int(os.environ.get("EDGEWISE_FUZZ", "60"))
@@ -22,9 +23,12 @@ EXAMPLES = int(os.environ.get("EDGEWISE_FUZZ", "60"))
 def problem(tmp_path_factory):
     """The calls, in a folder of their own: a text is a good name for a file."""
     folder, before = tmp_path_factory.mktemp("malformed"), Path.cwd()
+    known = datasets.registered()
     os.chdir(folder)
     yield Problem(folder)
     os.chdir(before)
+    for name in [name for name in datasets.registered() if name not in known]:
+        del datasets._registered[name]
 
 
 def refusal(function, arguments):

@@ -85,7 +85,7 @@ class Problem:
         ends = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2], [1, 2, 3, 4, 5, 0, 3, 0]])
         self.data = Data(x=torch.randn(6, 4), edge_index=ends, y=torch.tensor([0, 1, 2, 0, 1, 2]))
         self.model = GCN(4, 5, 2, 3).eval()
-        self.folder = folder
+        self.folder, self.made = folder, 0
         self.one, self.some = ew.explain(self.model, self.data, 2), ew.explain(self.model, self.data, [0, 3])
         self.paths = ew.walks(self.model, self.data, 2, k=3)
         self.ask = ew.Question(self.model, self.data, [0, 3])
@@ -125,6 +125,13 @@ class Problem:
             "GraphStore.build": (ew.GraphStore.build, {"path": self.folder / "other.store", "data": self.data}),
             "GraphStore.node": (self._stored().node, {"name": "n3"}),
             "explain a store": (ew.explain, {**asked, "data": self._stored()}),
+            "jobs.run": (ew.jobs.run, {**asked, "out": self._new("job")}),
+            "jobs.run on a store": (ew.jobs.run, {**asked, "data": self._stored(), "out": self._new("job"), "top": 3}),
+            "jobs.open": (ew.jobs.open, {"path": self._job().path}),
+            "Job[]": (self._job().__getitem__, {"position": 0}),
+            "Job.of": (self._job().of, {"index": 3}),
+            "Job.to_frame": (self._job().to_frame, {}),
+            "Job.page": (self._job().page, {"path": self.folder / "job.html"}),
             "from_pyg": (ew.from_pyg, {"algorithm": _pyg_algorithm()}),
             "heal": (ew.heal, {"model": self.model}),
             "methods": (ew.methods, {}),
@@ -189,6 +196,7 @@ class Problem:
             "certify": (trust.certify, asked),
             "sign_flips": (trust.sign_flips, asked),
             "datasets.load": (datasets.load, {"name": "negative_evidence"}),
+            "datasets.register": (datasets.register, {"name": self._new("data").name, "make": datasets.infection}),
             "infection": (datasets.infection, {"num_graphs": 3}),
             "draw": (report.draw, {"explanation": one}),
             "draw_walks": (report.draw_walks, {"walks": paths}),
@@ -198,6 +206,15 @@ class Problem:
         path = self.folder / "graph.store"
         names = [f"n{number}" for number in range(6)]
         return ew.GraphStore(path) if path.exists() else ew.GraphStore.build(path, self.data, names=names)
+
+    def _new(self, kind: str) -> Path:
+        """A path that is not there, with a name that is not taken."""
+        self.made += 1
+        return self.folder / f"{kind}_{self.made}_malformed"
+
+    def _job(self) -> ew.jobs.Job:
+        path = self.folder / "finished"
+        return ew.jobs.open(path) if path.exists() else ew.jobs.run(self.model, self.data, [0, 3], out=path)
 
     def _saved(self) -> Path:
         path = self.folder / "saved.npz"

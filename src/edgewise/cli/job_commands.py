@@ -5,6 +5,7 @@ alone; it is refused if the model, the weights, the data or the versions have ch
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -104,36 +105,27 @@ def job_status(*, folder: Folder, json: Json = False, debug: Debug = False) -> N
         _show(job, job.status, json=json)
 
 
-@job_app.command(name="resume")
-def job_resume(
-    *,
-    folder: Folder,
-    engine: Engine = "here",
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
-    """Go on with a job that was stopped."""
-    with guarded(debug=debug):
-        _again(folder, {"json": json, "quiet": quiet, "debug": debug}, (engine, workers, scheduler), retry=False)
+def _going_on(*, retry: bool) -> Callable[..., None]:
+    """`job resume` and `job retry`: the same options, told apart by what they do with targets that failed."""
+
+    def going_on(
+        *,
+        folder: Folder,
+        engine: Engine = "here",
+        workers: Workers = None,
+        scheduler: Scheduler = None,
+        json: Json = False,
+        quiet: Quiet = False,
+        debug: Debug = False,
+    ) -> None:
+        with guarded(debug=debug):
+            _again(folder, {"json": json, "quiet": quiet, "debug": debug}, (engine, workers, scheduler), retry=retry)
+
+    return going_on
 
 
-@job_app.command(name="retry")
-def job_retry(
-    *,
-    folder: Folder,
-    engine: Engine = "here",
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
-    """Try again what failed, and go on with what is left."""
-    with guarded(debug=debug):
-        _again(folder, {"json": json, "quiet": quiet, "debug": debug}, (engine, workers, scheduler), retry=True)
+job_app.command(name="resume", help="Go on with a job that was stopped.")(_going_on(retry=False))
+job_app.command(name="retry", help="Try again what failed, and go on with what is left.")(_going_on(retry=True))
 
 
 def _again(folder: Path, report: dict[str, Any], where: _Where, *, retry: bool) -> None:

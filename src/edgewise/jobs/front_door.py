@@ -1,6 +1,7 @@
 """`ew.jobs.run`: explanations of many targets into a folder, interrupted and resumed at will."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from edgewise.jobs.posed_targets import is_each, posed_targets
 from edgewise.jobs.shard_run import Remake, engine_named
 from edgewise.jobs.store_shards import StoreShards, read_neighbors
 from edgewise.progress import progress_bar
+from edgewise.question import PosedQuestion
+from edgewise.question.memory import read_batch_size, read_memory
 from edgewise.question.source_question import SourceQuestion
 from edgewise.results.container import as_jsonable
 from edgewise.store.graph_store import GraphStore
@@ -92,7 +95,8 @@ def run(
         batch_size: Targets in a block.
         neighbors: Of a graph on disk: a target whose neighbourhood takes more than a quarter of `memory` is explained on a
             sample of it, `[25, 10]` edges into each node, hop by hop (the last number holds for all further ones), and
-            marked: `settings["sampled"]`. Without it such a target fails alone.
+            marked: `settings["sampled"]`. Without it such a target is worked off in parts (`settings["in_parts"]`) or,
+            where that cannot be done, fails alone.
         audit: Of a graph on disk: run your own model, and compare its values, on one shard in so many; 1 means on all.
         device: Where to compute.
         seed: Random seed.
@@ -114,12 +118,29 @@ def run(
     folder, shards_go_to = Path(out), engine_named(engine, workers, scheduler)
     refuse_other_folder(folder)
     own = read_settings(find_method(method, level), settings)
+    read_memory(memory)
+    read_batch_size(batch_size)
     asked: dict[str, Any] = {
         "task": task, "mode": mode, "of": of, "output": output, "forward": forward, "device": device,
         "without_itself": without_itself,
     }  # fmt: skip
     how: dict[str, Any] = {"method": method, "level": level, "top": top, "seed": seed, **settings}
-    sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
+    how |= {"memory": memory, "batch_size": batch_size}
+    audit, hops = _read_store_options(data, audit, neighbors)
+    posed, targets = posed_targets(model, data, index, target, asked, memory)
+    if len(targets) == 0:
+        raise InputError("`index` must name at least one target, got none. Use index=range(10), for example.")
+    if find_method(method, level).chooses:  # once, for all shards
+        how["method"] = method = chosen_method(posed)
+        own = read_settings(method, {})
+    question = _Asked(model, data, target, asked, how, audit, hops).of(posed, targets, own)
+    with progress_bar(progress, len(targets), f"{question.method} ({level})") as advance:
+        work_off(folder, question, shards_go_to, _counting(advance), retry=retry)
+    return open_job(folder)
+
+
+def _read_store_options(data: Any, audit: Any, neighbors: Any) -> tuple[int, tuple[int, ...]]:
+    """`audit` and `neighbors`, checked, and refused where there is no graph on disk; so is data that has no digest."""
     audit = whole_number("audit", audit, at_least=1, such_as=20)
     hops = read_neighbors(neighbors)
     if (audit > 1 or hops) and not isinstance(data, GraphStore):
@@ -128,44 +149,55 @@ def run(
         raise InputError(
             "A job needs data that can be told from other data; PyG's stores cannot. Use ew.GraphStore.build(…)."
         )
-    posed, targets = posed_targets(model, data, index, target, asked, memory)
-    if find_method(method, level).chooses:  # once, for all shards
-        how["method"] = method = chosen_method(posed)
-        own = read_settings(method, {})
-    types = posed.types
-    if len(targets) == 0:
-        raise InputError("`index` must name at least one target, got none. Use index=range(10), for example.")
-    named = {name: value for name, value in asked.items() if name != "forward"} | {"forward": _name(forward)}
-    story = {
-        **named,
-        **how,
-        **own,
-        **sizes,
-        **({"audit": audit, "neighbors": list(hops)} if isinstance(data, GraphStore) else {}),
-        "method": find_method(method, level).name,
-        "target": _told(target),
-    }
-    identity = {
-        "kind": "python",
-        "question": as_jsonable({name: _told(value) for name, value in story.items()}),
-        "hashes": {"model": digest_of_model(model), "data": _digest(data)},
-        "versions": versions(),
-    }
+    return audit, hops
 
-    costs = costs_of(posed.source if isinstance(posed, SourceQuestion) else data, targets, task)
-    name = find_method(method, level).name
-    live = LiveQuestion(model, data, targets, target, types, {**asked, **how, **sizes})
-    work: Callable[[slice], Any] = live.explain
-    again: Callable[[], TolerantWork] = partial(live_work, live, name, level, identity["hashes"]["model"])
-    if isinstance(posed, SourceQuestion):
-        work = StoreShards(posed, targets, costs, target, how | sizes, audit, hops)
-        stored = LiveStore(model, data, targets, costs, target, types, asked, how | sizes, audit, hops)
-        again = partial(live_store_work, stored, name, level, identity["hashes"])
-    remake: Remake[Any] = Remake(again, from_files=False)
-    question = JobQuestion(identity, targets, costs, name, level, work, remake=remake)
-    with progress_bar(progress, len(targets), f"{question.method} ({level})") as advance:
-        work_off(folder, question, shards_go_to, _counting(advance), retry=retry)
-    return open_job(folder)
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What the user asked for: everything but the targets."""
+
+    model: nn.Module
+    data: Any
+    target: Any
+    asked: Mapping[str, Any]
+    """Arguments of the question."""
+    how: Mapping[str, Any]
+    """Those of the explanation, the method's own settings among them."""
+    audit: int
+    hops: tuple[int, ...]
+
+    def of(self, posed: PosedQuestion, targets: Tensor, own: Mapping[str, Any]) -> JobQuestion:
+        """The question of the job; `own` are all settings of the method."""
+        costs = costs_of(posed.source if isinstance(posed, SourceQuestion) else self.data, targets, self.asked["task"])
+        name, level = find_method(self.how["method"], self.how["level"]).name, self.how["level"]
+        identity = self._identity({**self.how, **own, "method": name})
+        hashes, types = identity["hashes"], posed.types
+        live = LiveQuestion(self.model, self.data, targets, self.target, types, {**self.asked, **self.how})
+        work: Callable[[slice], Any] = live.explain
+        again: Callable[[], TolerantWork] = partial(live_work, live, name, level, hashes["model"])
+        if isinstance(posed, SourceQuestion):
+            store = (costs, self.target, types, self.asked, self.how, self.audit, self.hops)
+            work = StoreShards(posed, targets, costs, self.target, self.how, self.audit, self.hops)
+            again = partial(live_store_work, LiveStore(self.model, self.data, targets, *store), name, level, hashes)
+        remake: Remake[Any] = Remake(again, from_files=False)
+        return JobQuestion(identity, targets, costs, name, level, work, remake=remake)
+
+    def _identity(self, how: Mapping[str, Any]) -> dict[str, Any]:
+        """What the manifest says: settings, hashes of model and data, versions."""
+        stored = isinstance(self.data, GraphStore)
+        story = {
+            **self.asked,
+            "forward": _name(self.asked["forward"]),
+            **how,
+            **({"audit": self.audit, "neighbors": list(self.hops)} if stored else {}),
+            "target": self.target,
+        }
+        return {
+            "kind": "python",
+            "question": as_jsonable({name: _told(value) for name, value in story.items()}),
+            "hashes": {"model": digest_of_model(self.model), "data": _digest(self.data)},
+            "versions": versions(),
+        }
 
 
 def _counting(advance: Callable[[float], Any]) -> Callable[[int, int], None]:

@@ -170,7 +170,7 @@ class Job:
             path = self.path / "shards" / f"{shard.name}{_ENDING}"
             try:
                 frame = arrow.parquet.read_table(path, columns=wanted, filters=filters).to_pandas()
-            except (ValueError, TypeError, arrow.ArrowException) as error:
+            except (ValueError, TypeError, KeyError, arrow.ArrowException) as error:
                 raise SettingError(
                     f"`filters` must be like [('index', '==', 42)] and `columns` names of columns: {error}."
                 ) from error

@@ -7,6 +7,7 @@ single ones, all over the job, until the model answers; if it never does, the fa
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
@@ -119,7 +120,8 @@ def classes_of(target: Any, part: slice, count: int) -> Any:
 
 def is_each(target: Any, count: int) -> bool:
     """Whether classes were given one for each target."""
-    return hasattr(target, "__len__") and not isinstance(target, str) and len(target) == count
+    array = isinstance(target, (Tensor, np.ndarray)) and target.ndim > 0
+    return (array or isinstance(target, (list, tuple, range))) and len(target) == count
 
 
 def _read(data: Any, index: Any, task: str) -> Tensor | None:

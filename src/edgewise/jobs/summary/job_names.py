@@ -80,10 +80,10 @@ def _classes(given: Any, noun: str) -> list[str]:
     """Names of classes, from a sequence or a mapping."""
     if given is None:
         return []
-    if isinstance(given, Mapping):
+    if isinstance(given, Mapping) and all(isinstance(number, int) for number in given):
         count = 1 + max((int(number) for number in given), default=-1)
         return [plain_text(given.get(number, f"{noun} {number}")) for number in range(count)]
-    if isinstance(given, (str, bytes)) or not hasattr(given, "__iter__"):
+    if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
         raise InputError(f"`class_names` must be a list of names or a mapping {{class: name}}, got {shown(given)}.")
     return [plain_text(name) for name in given]
 

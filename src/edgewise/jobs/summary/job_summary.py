@@ -61,8 +61,11 @@ def _labels(given: Any, job: "Job", facts: JobFacts, manifest: dict[str, Any]) -
     asked = manifest["identity"].get("question", {}).get("target")
     if given is None or asked not in (None, "predicted") or job.index.dim() != 1:
         return None
-    labels = torch.as_tensor(given).view(-1)
-    if labels.is_floating_point() or len(labels) <= int(job.index.max()):
+    try:
+        labels = torch.as_tensor(given).view(-1)
+    except (TypeError, ValueError, RuntimeError):
+        labels = torch.empty(0)
+    if labels.is_floating_point() or labels.is_complex() or len(labels) <= int(job.index.max()):
         raise InputError(
             f"`labels` must hold a class for every node or graph, {int(job.index.max()) + 1} or more, got {shown(given)}. "
             "Use labels=data.y."
