@@ -261,3 +261,10 @@ def test_the_linear_network_has_layer_gradients_that_are_occlusion(cornell):
 
 def test_an_outcome_without_rows_is_an_outcome():
     assert TaskOutcome([]).pictures == {}
+
+
+def test_a_quick_run_is_planned_for_two_minutes_and_a_published_seed_for_an_hour_on_two_cores(tmp_path):
+    for options, limit in ((PaperOptions(tmp_path, quick=True), 120), (PaperOptions(tmp_path, published=True), 3600)):
+        _, tasks, _ = plan(["all"], options)
+        assert 0 < sum(task.cost for task in tasks) / 2 < limit
+        assert max(task.cost for task in tasks) < limit

@@ -72,6 +72,8 @@ class Summary:
     numbers: list[SeededNumber]
     versions: dict[str, int]
     """From versions, as text, to how many values were made with them."""
+    notes: tuple[str, ...] = ()
+    """What a reader of stored numbers has to know: values that were not made by the command as it is now."""
 
     def find(self, **columns: Any) -> list[SeededNumber]:
         """Numbers with these columns; a tuple stands for any of its values."""
@@ -100,7 +102,8 @@ class Summary:
             kept = {name: value for name, value in one.columns.items() if value not in ("", 0)}
             values = {str(seed): float(f"{value:.6g}") for seed, value in sorted(one.values.items())}
             lines.append(json.dumps({**kept, "count": one.count, "values": values}, ensure_ascii=False))
-        text = '{"versions": ' + json.dumps(self.versions) + ', "numbers": [\n' + ",\n".join(lines) + "\n]}\n"
+        head = '{"versions": ' + json.dumps(self.versions) + ', "notes": ' + json.dumps(self.notes, ensure_ascii=False)
+        text = head + ', "numbers": [\n' + ",\n".join(lines) + "\n]}\n"
         write_whole(path, lambda file: file.write(text.encode()))
 
 
@@ -130,4 +133,4 @@ def read(path: Path) -> Summary:
         values = {int(seed): value for seed, value in line.pop("values").items()}
         count = line.pop("count")
         numbers.append(SeededNumber({**empty, **line}, values, count))
-    return Summary(numbers, found["versions"])
+    return Summary(numbers, found["versions"], tuple(found.get("notes", ())))

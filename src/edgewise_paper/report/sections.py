@@ -221,9 +221,13 @@ def sentiment_trees(view: ResultView) -> Iterator[Block]:
         "The Stanford Sentiment Treebank in place of Graph-SST2, which cannot be had here: words have learned "
         "vectors, no BERT "
         "features, so published numbers of Graph-SST2 do not stand beside these. AUROC against phrase labels: are edges from "
-        "phrases of the sentence's own polarity ranked before the others? 0.5 is chance."
+        "phrases of the sentence's own polarity ranked before the others? 0.5 is chance. An accuracy of 0.5 is chance, too, "
+        "and explanations of such a network say nothing about sentences. Command: "
+        "`edgewise reproduce sentiment-trees --seeds 3`."
     )
     found = view.find(experiment="sentiment-trees")
+    trained = [f"{one.architecture}, {one.layers} layers: {one.seeds}" for one in found if one.quantity == "accuracy"]
+    yield Paragraph(f"Networks that are here, with their seeds: {'; '.join(trained)}.")
     for quantity in ("accuracy", "cosine", "AUROC against phrase labels"):
         some = [one for one in found if one.quantity == quantity]
         if some:
