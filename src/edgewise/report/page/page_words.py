@@ -44,7 +44,8 @@ def class_names(given: Any, target: Target, task: str = "node") -> list[str]:
         return names
     if isinstance(given, Mapping):
         return [plain_text(given.get(number, name)) for number, name in enumerate(names)]
-    if not isinstance(given, Collection) or isinstance(given, (str, bytes)) or len(given) != count:
+    listed = isinstance(given, Collection) and not isinstance(given, (str, bytes)) and getattr(given, "ndim", 1) == 1
+    if not listed or len(given) != count:
         raise InputError(
             f"`class_names` must have a name for each of the {count} classes, got {shown(given)}. Use "
             f"class_names=('no', 'yes'), for example, or a mapping {{class: name}}."
