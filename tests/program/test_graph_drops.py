@@ -104,3 +104,16 @@ def test_blocks_of_any_size_give_the_same(monkeypatch, numbers):
 def test_sums_and_means_over_nodes_are_known(pool, is_known):
     model = Classifier(["gcn", "gin"], pool).double().eval()
     assert (Score(model, graphs(2), None, task="graph").graph_drops()._pooling is not None) == is_known
+
+
+@pytest.mark.parametrize("pool", sorted(POOLS))
+def test_graphs_without_edges_and_messages_that_change_nothing(pool):
+    torch.manual_seed(2)
+    model = Classifier(["sage", "gcn"], pool).double().eval()
+    lone = Data(x=torch.randn(2, 3, dtype=torch.double), edge_index=torch.empty(2, 0, dtype=torch.long))
+    dead = Data(x=torch.zeros(3, 3, dtype=torch.double), edge_index=torch.tensor([[0, 1, 1], [1, 2, 2]]))
+    for data in ([lone, lone], [lone, dead, *graphs(3)], [dead], lone):
+        for level in ("input", "layer"):
+            fast, slow, _ = both(model, data, level)
+            for one, other in zip(fast, slow, strict=True):
+                assert_close(one.scores, other.scores, 1e-9)
