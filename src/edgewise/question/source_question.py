@@ -1,7 +1,6 @@
 """Questions about nodes of a graph that is not in memory: what they can see is asked of a source, and nothing else is read."""
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -20,9 +19,9 @@ from edgewise.question.moved_model import MovedModel
 from edgewise.question.node_model import NodeModel, rim_of
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.posed_question import Asked
+from edgewise.question.stored_results import StoredResults
 from edgewise.question.subject import Subject, on_device
 from edgewise.question.target import read_index
-from edgewise.store.stored_graph import StoredGraph
 
 _STRANGERS, _TINY = 5, 48
 SAMPLED = "sampled"
@@ -45,7 +44,7 @@ class SourceMark:
         return self._source.changed()
 
 
-class SourceQuestion(NodeQuestion):
+class SourceQuestion(StoredResults, NodeQuestion):
     """Nodes of a graph that hands out cuts. Numbers of nodes and columns are those of the whole graph."""
 
     bounds: Bounds | None = None
@@ -216,21 +215,3 @@ class SourceQuestion(NodeQuestion):
     def _whole(self) -> Data:
         (graph,) = on_device([self.source.whole()], self.asked.device)
         return graph
-
-    # --- what results hold --------------------------------------------------------------------------------------------
-
-    def source_edge_index(self, position: int) -> Tensor:
-        """All edges, mapped."""
-        return self.source.edge_index
-
-    def kept_edge_index(self, position: int) -> Tensor:
-        """The same: files do not change under a result's hands."""
-        return self.source.edge_index
-
-    def result_graphs(self) -> Sequence[tuple[Tensor, int]]:
-        """The graph by the path of its store; of another source the edges themselves."""
-        return StoredGraph.of(self.source) if hasattr(self.source, "about") else super().result_graphs()
-
-    def ends(self, positions: Tensor, owner: Tensor, column: Tensor) -> Tensor:
-        """Both ends of some columns, and of no others."""
-        return torch.from_numpy(self.source.ends(column.cpu().numpy())).to(column.device)
