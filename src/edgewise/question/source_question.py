@@ -26,9 +26,6 @@ from edgewise.question.target import read_index
 _STRANGERS, _TINY = 5, 48
 SAMPLED = "sampled"
 """The setting that says which targets were explained on a sample of their neighbourhood, by number, and what it left out."""
-_RECORDED = 1
-"""Of the messages of all layers, what a cut may have at most, in shares of what its nodes and edges may take: a pass that is
-recorded keeps them twice, and is compared with another one."""
 _SMALL = 2**26
 """Bytes of a graph that is read as a whole where a model is not known to be local."""
 
@@ -98,6 +95,12 @@ class SourceQuestion(StoredResults, NodeQuestion):
     def message_bytes(self) -> int:
         """Of the widest message."""
         return max(call.message_width for call in self.trace.calls) * self.trace.output.element_size()
+
+    @property
+    def recorded_bytes(self) -> int:
+        """Of the messages of an edge in all layers, which a pass that is recorded keeps."""
+        first = self.subject.first
+        return sum(call.message_width for call in first.calls) * first.output.element_size()
 
     @property
     def notes(self) -> dict[str, Any]:
@@ -186,8 +189,7 @@ class SourceQuestion(StoredResults, NodeQuestion):
         rim = rim_of(first) if self.types is None or not rim_of(first) else "nodes"  # a far node has one type
         cut = cut_from(self.source, self.index, first.num_layers, flow=first.flow, rim=rim, bounds=self.bounds)
         if self.bounds is not None:  # the model is run on it, and what it computes is recorded
-            messages = _RECORDED * sum(call.message_width for call in first.calls) * first.output.element_size()
-            self.bounds.check(cut.data.edge_index.size(1) * messages)
+            self.bounds.check(cut.data.edge_index.size(1) * self.recorded_bytes)
         return self._moved(cut)
 
     def _moved(self, cut: Cut) -> Cut:
