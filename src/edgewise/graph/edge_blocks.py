@@ -89,8 +89,13 @@ def nodes_within(source: GraphSource, target: int, hops: int, most: int) -> tupl
     for _ in range(hops):
         found = np.zeros(0, dtype=np.int64)
         for block in edge_blocks(source, near[-1], most):
-            found = np.union1d(found, np.setdiff1d(block.node, seen, assume_unique=True))
+            found = np.union1d(found, block.node[~_among(block.node, seen)])
         near.append(found)
         ends.append(ends[-1] + len(found))
         seen = np.union1d(seen, found)
     return np.concatenate(near), ends
+
+
+def _among(some: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """`[n]`: which numbers are among those of an ascending list, without another list of that length."""
+    return np.asarray(known[np.searchsorted(known, some).clip(max=len(known) - 1)] == some)

@@ -66,7 +66,8 @@ def _too_large(asked: SourceQuestion, index: Tensor) -> LargeNeighbourhoodError:
     hops = asked.num_layers + bool(rim_of(asked.subject.first))
     inside, ends = nodes_within(asked.source, int(index), hops, _AT_ONCE)
     edges, seen = (int(asked.source.counts(inside[:end]).sum()) for end in (ends[-2], ends[asked.num_layers]))
-    taken = NEIGHBOURHOOD_SHARE * max(size_of(asked.source, len(inside), edges), seen * asked.message_bytes)
+    sizes = size_of(asked.source, len(inside), edges), seen * asked.message_bytes, edges * asked.recorded_bytes
+    taken = NEIGHBOURHOOD_SHARE * max(sizes)
     return LargeNeighbourhoodError(
         f"The neighbourhood has {len(inside)} nodes and {edges} edges, too many for memory=. Use "
         f"memory={amount(taken, quoted=True)}, {other}"

@@ -71,6 +71,10 @@ def _posed_on_one(
 ) -> tuple[PosedQuestion, Tensor]:
     """A question about the first target that the model answers, of some all over the job; others stand in for hubs."""
     targets = _read(store, index, asked["task"]) if asked["task"] == "node" else None
+    if asked["task"] == "link":
+        raise InputError(
+            "A job over a graph store explains nodes, got task='link'. For links use ew.explain(model, store, pairs, …)."
+        )
     if targets is None:
         return pose(model, store, index, **asked), torch.empty(0)  # refused in its own words
     name = read_typed_index(named_part(store.data, index, "node"), store.data)[0] if store.is_typed else None

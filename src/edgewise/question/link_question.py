@@ -104,17 +104,21 @@ class LinkQuestion(PosedQuestion):
 
     def _find_encoder(self, model: Any) -> NodeQuestion | None:
         """The nodes' rows behind the last layer as a question of their own; None if it cannot be asked."""
-        assert isinstance(self.subject.call.forward, LinkForward)
-        calls = sum(operation.is_layer for operation in self.subject.first.operations)
         shared = SharedPass(self._graph.x, self.index.to(self._graph.x.device))
-        forward = EncoderForward(self.subject.call.forward, calls, shared)
-        asked = Asked(target=0, mode="regression", output="value", forward=forward, device=self.asked.device)
+        asked = self._asked_of_encoder(shared)
         try:
             return NodeQuestion(model, _without_labels(self._data), self.index.unique(), asked, self.subject)
         except StaleQuestionError:
             raise
         except EdgewiseError:
             return None  # if it is the user's mistake, the model itself says so
+
+    def _asked_of_encoder(self, shared: SharedPass | None) -> Asked:
+        """How that question is asked; `shared` is a pass over all nodes that gives the scores of the pairs, too."""
+        assert isinstance(self.subject.call.forward, LinkForward)
+        calls = sum(operation.is_layer for operation in self.subject.first.operations)
+        forward = EncoderForward(self.subject.call.forward, calls, shared)
+        return Asked(target=0, mode="regression", output="value", forward=forward, device=self.asked.device)
 
     def _run(self, asked: tuple[str | None, str | None] | ModelOutput) -> None:
         """Run the model for all pairs on the graph, or on the part of it that the encoder was proved on."""

@@ -18,7 +18,7 @@ from edgewise.question.target import choose_target
 IN_PARTS = "in_parts"
 """The setting that says which targets were worked off in parts, by number, and in how many."""
 _EDGE_BYTES = 300  # numbers of an edge's ends, in the block and sorted, its coefficient and its scores
-_NODE_BYTES = 40  # a node's number, in two orders, while hops are joined
+_NODE_BYTES = 256  # a node's number, in two orders, how many edges it has, and copies while they are found; measured
 _COPIES = 3  # of a row: as it is read, in order, and its gradient
 
 
@@ -29,7 +29,7 @@ class PiecewiseQuestion(SourceQuestion):
 
     @classmethod
     def about(cls, asked: SourceQuestion, index: Tensor, target: Any, memory: int) -> "PiecewiseQuestion | None":
-        """The question about a node `[1]`, in blocks that take a quarter of `memory`; None if the program cannot be moved.
+        """The question about a node `[1]`, in blocks of a quarter of `memory` at most; None if the program cannot be moved.
 
         Raises:
             LargeNeighbourhoodError: If even the numbers of its nodes take more.
@@ -41,14 +41,16 @@ class PiecewiseQuestion(SourceQuestion):
         other.__dict__.update(asked._other(index, target).__dict__)
         other.single, other.audit = False, Audit()
         row = _COPIES * max(asked.source.row_bytes, asked.message_bytes)
-        most = max(memory // 4 // (row + _EDGE_BYTES), 1)
+        most = max(memory // 8 // (row + _EDGE_BYTES), 1)
         other.gradient = PiecewiseGradient(transfer, asked.source, int(index), most)
         taken = len(other.gradient.node) * _NODE_BYTES
-        if taken > max(memory, LEAST_CEILING) // 4:
+        if taken > max(memory, LEAST_CEILING) // 2:
             raise LargeNeighbourhoodError(
                 f"The neighbourhood has {len(other.gradient.node)} nodes that receive messages, and their numbers alone take "
-                f"{taken // 2**20} MB. Use memory='{4 * taken // 2**20 + 1}MB', or neighbors=[25, 10] for a sample."
+                f"{taken // 2**20} MB. Use memory='{2 * taken // 2**20 + 1}MB', or neighbors=[25, 10] for a sample."
             )
+        spare = memory if memory < LEAST_CEILING else memory - taken
+        other.gradient.most = max(spare // 4 // (row + _EDGE_BYTES), 1)
         with other.loan.taken():
             rows = other.gradient.row()
         said = other.asked

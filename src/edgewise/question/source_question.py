@@ -1,7 +1,6 @@
 """Questions about nodes of a graph that is not in memory: what they can see is asked of a source, and nothing else is read."""
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -20,16 +19,13 @@ from edgewise.question.moved_model import MovedModel
 from edgewise.question.node_model import NodeModel, rim_of
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.posed_question import Asked
+from edgewise.question.stored_results import StoredResults
 from edgewise.question.subject import Subject, on_device
 from edgewise.question.target import read_index
-from edgewise.store.stored_graph import StoredGraph
 
 _STRANGERS, _TINY = 5, 48
 SAMPLED = "sampled"
 """The setting that says which targets were explained on a sample of their neighbourhood, by number, and what it left out."""
-_RECORDED = 1
-"""Of the messages of all layers, what a cut may have at most, in shares of what its nodes and edges may take: a pass that is
-recorded keeps them twice, and is compared with another one."""
 _SMALL = 2**26
 """Bytes of a graph that is read as a whole where a model is not known to be local."""
 
@@ -45,7 +41,7 @@ class SourceMark:
         return self._source.changed()
 
 
-class SourceQuestion(NodeQuestion):
+class SourceQuestion(StoredResults, NodeQuestion):
     """Nodes of a graph that hands out cuts. Numbers of nodes and columns are those of the whole graph."""
 
     bounds: Bounds | None = None
@@ -99,6 +95,12 @@ class SourceQuestion(NodeQuestion):
     def message_bytes(self) -> int:
         """Of the widest message."""
         return max(call.message_width for call in self.trace.calls) * self.trace.output.element_size()
+
+    @property
+    def recorded_bytes(self) -> int:
+        """Of the messages of an edge in all layers, which a pass that is recorded keeps."""
+        first = self.subject.first
+        return sum(call.message_width for call in first.calls) * first.output.element_size()
 
     @property
     def notes(self) -> dict[str, Any]:
@@ -187,8 +189,7 @@ class SourceQuestion(NodeQuestion):
         rim = rim_of(first) if self.types is None or not rim_of(first) else "nodes"  # a far node has one type
         cut = cut_from(self.source, self.index, first.num_layers, flow=first.flow, rim=rim, bounds=self.bounds)
         if self.bounds is not None:  # the model is run on it, and what it computes is recorded
-            messages = _RECORDED * sum(call.message_width for call in first.calls) * first.output.element_size()
-            self.bounds.check(cut.data.edge_index.size(1) * messages)
+            self.bounds.check(cut.data.edge_index.size(1) * self.recorded_bytes)
         return self._moved(cut)
 
     def _moved(self, cut: Cut) -> Cut:
@@ -216,21 +217,3 @@ class SourceQuestion(NodeQuestion):
     def _whole(self) -> Data:
         (graph,) = on_device([self.source.whole()], self.asked.device)
         return graph
-
-    # --- what results hold --------------------------------------------------------------------------------------------
-
-    def source_edge_index(self, position: int) -> Tensor:
-        """All edges, mapped."""
-        return self.source.edge_index
-
-    def kept_edge_index(self, position: int) -> Tensor:
-        """The same: files do not change under a result's hands."""
-        return self.source.edge_index
-
-    def result_graphs(self) -> Sequence[tuple[Tensor, int]]:
-        """The graph by the path of its store; of another source the edges themselves."""
-        return StoredGraph.of(self.source) if hasattr(self.source, "about") else super().result_graphs()
-
-    def ends(self, positions: Tensor, owner: Tensor, column: Tensor) -> Tensor:
-        """Both ends of some columns, and of no others."""
-        return torch.from_numpy(self.source.ends(column.cpu().numpy())).to(column.device)

@@ -12,7 +12,8 @@ from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_values
 from edgewise.graph.type_table import TypeTable, read_typed_index
 from edgewise.model.typed_call import TypedForward
-from edgewise.question.posed_question import Asked
+from edgewise.question.posed_question import Asked, PosedQuestion
+from edgewise.question.source_link_question import SourceLinkQuestion
 from edgewise.question.source_question import SourceQuestion
 from edgewise.question.typed_question import typed_labels, typed_strangers, warn_of_counts
 from edgewise.store.graph_store import GraphStore
@@ -71,13 +72,16 @@ def _forward(store: Any, data: Any, types: TypeTable, asked: Asked) -> TypedForw
     return forward
 
 
-def pose_stored(model: Any, store: Any, index: Any, asked: Asked, task: str) -> SourceQuestion:
-    """A question about nodes of a graph on disk, or of a pair of PyG's stores."""
+def pose_stored(model: Any, store: Any, index: Any, asked: Asked, task: str) -> PosedQuestion:
+    """A question about nodes of a graph on disk, or of a pair of PyG's stores; on disk and without types, about links."""
     if is_pyg_stores(store):
         store = PyGStores(store)
+    if task == "link" and isinstance(store, GraphStore) and not store.is_typed:
+        return SourceLinkQuestion(model, StoreSource(store), index, asked)
     if task != "node":
         raise InputError(
-            f"A graph store is explained node by node, got task={task!r}. For a store that fits into memory, use store.data."
+            f"A graph store is explained node by node, and without types link by link, got task={task!r}. For a store that "
+            "fits into memory, use store.data."
         )
     if store.is_typed:
         return TypedSourceQuestion(model, store, index, asked)
