@@ -49,4 +49,12 @@ def test_where_many_edges_add_up_the_reasons_say_so(chromium, tmp_path, neighbou
     with browser.opened(chromium, path) as found:
         assert found.page.inner_text("#weak-reasons").startswith(said)
         assert bool(found.page.inner_text("#weak-reasons")) == bool(said)
-        assert "by how sure the model is" in found.page.inner_text("#edges-order")
+
+
+@pytest.mark.parametrize(("second", "is_told"), [(-2.0, True), (2.0, False)])
+def test_another_order_than_that_of_the_table_is_told(chromium, tmp_path, second, is_told):
+    path, data = tmp_path / "why.html", star([0.0, 0.0])
+    data.x = torch.tensor([[0.0, 0.0], [3.0, 2.0], [2.0, second]])
+    ew.write_page(path, SimpleConv(aggr="sum"), data, 0, methods=["gradient", "occlusion"])
+    with browser.opened(chromium, path) as found:
+        assert ("by how sure the model is" in found.page.inner_text("#edges-order")) == is_told

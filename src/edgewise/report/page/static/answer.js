@@ -21,11 +21,20 @@ function showAnswer(t) {
   element("trust").replaceChildren(...trust.lines.map(([mark, text]) => make("li", text, { class: mark })));
 }
 
+const atFirst = (count) => ({ ...state, method: DATA.first, level: DATA.levels[0], layer: null, count });
+
+// Whether the reasons on top are others than the first supporting edges of the table, or in another order.
+function isOrderedOtherwise(t) {
+  if (IS_VALUE) return false;
+  const supporting = edgesOf(t, atFirst(40)).filter((one) => one.score > 0);
+  return t.answer.reasons.some((one, rank) => one.edge !== supporting[rank]?.e);
+}
+
 // Where the strongest edges are a small part of all: that it is many together, not these.
 function weakReasons(t) {
   const total = t.totals[DATA.levels[0]]?.[DATA.first];
   if (!total || t.answer.reasons.length < 3) return "";
-  const few = edgesOf(t, { ...state, method: DATA.first, level: DATA.levels[0], layer: null, count: 3 });
+  const few = edgesOf(t, atFirst(3));
   const share = few.reduce((sum, one) => sum + Math.abs(one.score), 0) / total[1];
   return share < 0.1 ? `No edge decides alone: ${counted(total[0])} edges add up, and the three strongest are ${shareWords(share)} of them.` : "";
 }
@@ -67,7 +76,7 @@ function showPrediction(t) {
   const number = { logit: "logit", log_prob: "log-probability", prob: "probability" }[DATA.of];
   const what = IS_VALUE ? `${DATA.classes[t.target]}, ${plainNumber(t.value)}`
     : `the ${number} of “${DATA.classes[t.target]}”, ${signed(t.value)}`;
-  element("edges-order").textContent = DATA.mode !== "multiclass" || t.answer.reasons.length < 2 ? ""
-    : `By their scores for “${DATA.classes[t.target]}” alone; on top they are ordered by how sure the model is without each.`;
+  element("edges-order").textContent = isOrderedOtherwise(t)
+    ? `By their scores for “${DATA.classes[t.target]}” alone; on top they are ordered by how sure the model is without each.` : "";
   element("question").textContent = `${t.title}: the scores below explain ${what}.`;
 }
