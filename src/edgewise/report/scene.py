@@ -102,8 +102,9 @@ class Strongest:
         if self.hidden == 0:
             return self._unknown(f"All {self.num_nonzero} {self.noun} with a nonzero score.")
         few = "The strongest" if len(self.steps) == 1 else f"The {len(self.steps)} strongest"
+        share = "under 1%" if self.share < 0.01 else f"{self.share:.0%}"
         return self._unknown(
-            f"{few} of {self.num_nonzero} {self.noun} with a nonzero score, {self.share:.0%} of the total magnitude; "
+            f"{few} of {self.num_nonzero} {self.noun} with a nonzero score, {share} of the total magnitude; "
             f"{self.hidden:,} more, {self.rest:+.3g} together.".replace("-", "−")
         )
 

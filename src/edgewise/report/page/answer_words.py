@@ -183,7 +183,7 @@ class Wording:
 
     def _head(self) -> str:
         """The name at the beginning of a sentence; names that the user gave stay as they are."""
-        is_ours = self.who.split(" ")[0] in ("node", "graph", "molecule")
+        is_ours = self.who.split(" ")[0] in ("node", "graph", "molecule", "link")
         return self.who[0].upper() + self.who[1:] if is_ours else self.who
 
     def _value(self, row: Tensor) -> str:

@@ -84,12 +84,8 @@ def _signs(found: Findings) -> Lines:
     if not flips.share.known:
         return []
     if flips.share.value <= FEW_FLIPS:
-        return [
-            [
-                "good",
-                f"The signs hold: only {flips.share:.0%} of the edges change sides when they are weakened (sampled).",
-            ]
-        ]
+        few = "no edge changes sides" if flips.share.value == 0 else f"only {flips.share:.1%} of the edges change sides"
+        return [["good", f"The signs hold: {few} when weakened (sampled)."]]
     return [
         [
             "care",

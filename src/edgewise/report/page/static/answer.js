@@ -1,20 +1,42 @@
 // The answer on top: sentences that came with the data, put where they are read first.
 
 function showAnswer(t) {
-  const { verdict, explained, reasons, against, none, change, trust } = t.answer;
+  const { verdict, explained, none, change, trust } = t.answer;
+  const onlyLowered = IS_VALUE && t.answer.reasons.length === 0; // then the first card has what there is to say
+  const [reasons, against] = onlyLowered ? [t.answer.against, []] : [t.answer.reasons, t.answer.against];
   element("verdict").textContent = verdict;
   element("explained").textContent = explained;
   showPrediction(t);
-  element("reasons-title").textContent = t.answer.explained ? "What speaks for it" : IS_VALUE ? "What raises the value" : "What made it so";
+  element("reasons-title").textContent = t.answer.explained ? "What speaks for it"
+    : !IS_VALUE ? "What made it so" : onlyLowered && reasons.length ? "What lowers the value" : "What raises the value";
   element("reasons").replaceChildren(...reasons.map((one) => reasonItem(one)));
   element("against-title").textContent = IS_VALUE ? "What lowers it" : "What speaks against it";
   element("against-title").hidden = against.length === 0;
   element("against").replaceChildren(...against.map((one) => reasonItem(one)));
   element("none").textContent = none || (reasons.length ? "" : `Nothing ${IS_VALUE ? "raises it" : "speaks for it"} among the strongest edges.`);
+  element("weak-reasons").textContent = weakReasons(t);
   element("feature-reason").textContent = featureReason(t);
-  element("change").textContent = change.text;
+  element("change").textContent = change.text.replaceAll(" %", "\u00a0%"); // no line ends before the sign
   element("trust-word").textContent = trust.word;
   element("trust").replaceChildren(...trust.lines.map(([mark, text]) => make("li", text, { class: mark })));
+}
+
+const atFirst = (count) => ({ ...state, method: DATA.first, level: DATA.levels[0], layer: null, count });
+
+// Whether the reasons on top are others than the first supporting edges of the table, or in another order.
+function isOrderedOtherwise(t) {
+  if (IS_VALUE) return false;
+  const supporting = edgesOf(t, atFirst(40)).filter((one) => one.score > 0);
+  return t.answer.reasons.some((one, rank) => one.edge !== supporting[rank]?.e);
+}
+
+// Where the strongest edges are a small part of all: that it is many together, not these.
+function weakReasons(t) {
+  const total = t.totals[DATA.levels[0]]?.[DATA.first];
+  if (!total || t.answer.reasons.length < 3) return "";
+  const few = edgesOf(t, atFirst(3));
+  const share = few.reduce((sum, one) => sum + Math.abs(one.score), 0) / total[1];
+  return share < 0.1 ? `No edge decides alone: ${counted(total[0])} edges add up, and the three strongest are ${shareWords(share)} of them.` : "";
 }
 
 // One edge: its name, what is written on it, and what the model says without it. Choosing it marks it in the picture.
@@ -54,5 +76,7 @@ function showPrediction(t) {
   const number = { logit: "logit", log_prob: "log-probability", prob: "probability" }[DATA.of];
   const what = IS_VALUE ? `${DATA.classes[t.target]}, ${plainNumber(t.value)}`
     : `the ${number} of “${DATA.classes[t.target]}”, ${signed(t.value)}`;
+  element("edges-order").textContent = isOrderedOtherwise(t)
+    ? `By their scores for “${DATA.classes[t.target]}” alone; on top they are ordered by how sure the model is without each.` : "";
   element("question").textContent = `${t.title}: the scores below explain ${what}.`;
 }

@@ -102,6 +102,8 @@ function restOf(shown, [count, , sum]) {
   return { count: count - shown.length, sum: sum - shown.reduce((part, one) => part + one.score, 0) };
 }
 
+const shareWords = (share) => (share < 0.01 ? "under 1%" : `${Math.round(100 * share)}%`);
+
 // How much of the explanation is drawn, and what the rest adds up to.
 function sentence(shown, total, noun) {
   const [count, magnitude] = total;
@@ -113,7 +115,7 @@ function sentence(shown, total, noun) {
   const few = shown.length === 1 ? "The strongest" : `The ${shown.length} strongest`;
   const rest = restOf(shown, total);
   return `${few} of ${counted(count)} ${noun} with a nonzero score, `
-    + `${Math.round((100 * drawn) / magnitude)}% of the total magnitude; ${counted(rest.count)} more, ${signed(rest.sum, 3)} together.`;
+    + `${shareWords(drawn / magnitude)} of the total magnitude; ${counted(rest.count)} more, ${signed(rest.sum, 3)} together.`;
 }
 
 // Names ----------------------------------------------------------------------------------------------------------------
