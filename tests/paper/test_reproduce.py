@@ -190,8 +190,8 @@ def test_negative_evidence_is_reproduced(tmp_path, inline, name, signed):
 
 @pytest.mark.slow
 def test_paths_of_infection_are_searched_in_every_way(tmp_path, inline):
-    _, tasks, _ = plan(["infection"], PaperOptions(tmp_path, quick=True))
-    (task,) = [one for one in tasks if one.part == "paths"]
+    _, tasks, _ = plan(["infection"], PaperOptions(tmp_path))  # all nodes; a quick run takes each eighth
+    (task,) = [one for one in tasks if one.part == "paths" and one.settings["seed"] == 0]
     context = Context(PaperOptions(tmp_path))
     assert not work(task, context).problem
     outcome = context.store.result(task)

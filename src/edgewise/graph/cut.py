@@ -50,7 +50,7 @@ class Cut:
 
     def places(self, nodes: Tensor) -> Tensor:
         """Nodes of the cut, from nodes of the whole graph that are known to be in it."""
-        return nodes if self.node_id is None else torch.searchsorted(self.node_id, nodes)
+        return nodes if self.node_id is None else torch.searchsorted(self.node_id, nodes.contiguous())
 
 
 def whole(graph: Data) -> Cut:
