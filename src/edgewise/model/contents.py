@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import operator
 from collections import OrderedDict
 from enum import Enum
 from typing import Any
@@ -98,27 +99,35 @@ def _dense_parts(tensor: Tensor) -> list[Tensor]:
 
 
 class _Live:
-    """A tensor in its place, with a view of its memory: a look at it takes a microsecond.
+    """Tensors in their places, with views of their memory: a look at one takes half a microsecond.
 
-    The view is made through dlpack, which unlike `.numpy()` leaves no mark on the tensor. It is read only while the tensor is
-    the same one, in the same memory, so it can never point to memory that is gone.
+    Views are made through dlpack, which unlike `.numpy()` leaves no mark on a tensor. They are read only while the tensors are
+    the same ones, in the same memory, so they can never point to memory that is gone.
     """
 
-    __slots__ = ("_before", "_key", "_layout", "_table", "_tensor", "_view")
+    __slots__ = ("_before", "_layouts", "_places", "_tensors", "_views")
 
-    def __init__(self, before: Tensor, table: dict[str, Any], key: str) -> None:
-        self._tensor: Tensor = table[key]
-        self._table, self._key, self._layout = table, key, _layout(self._tensor)
-        self._view = np.from_dlpack(self._tensor.detach())
-        self._before = before.contiguous().numpy().tobytes()
+    def __init__(self, kept: list[tuple[Tensor, dict[str, Any], str]]) -> None:
+        self._places = [(table, key) for _, table, key in kept]
+        self._tensors: list[Tensor] = [table[key] for table, key in self._places]
+        self._layouts = _layouts(self._tensors)
+        self._views = [np.from_dlpack(tensor.detach()) for tensor in self._tensors]
+        self._before = [before.contiguous().numpy().tobytes() for before, _, _ in kept]
 
-    def is_same(self) -> bool:
-        now = self._table.get(self._key)
-        return now is self._tensor and _layout(now) == self._layout and self._view.tobytes() == self._before
+    def are_same(self) -> bool:
+        """Whether all are where they were, with the numbers that they had."""
+        now = [table.get(key) for table, key in self._places]
+        if not all(map(operator.is_, now, self._tensors)) or _layouts(self._tensors) != self._layouts:
+            return False
+        return [view.tobytes() for view in self._views] == self._before
 
 
-def _layout(tensor: Tensor) -> tuple[int, torch.Size, tuple[int, ...]]:
-    return tensor.data_ptr(), tensor.shape, tensor.stride()
+def _layouts(tensors: list[Tensor]) -> tuple[list[int], list[torch.Size], list[tuple[int, ...]]]:
+    return (
+        [tensor.data_ptr() for tensor in tensors],
+        [tensor.shape for tensor in tensors],
+        [tensor.stride() for tensor in tensors],
+    )
 
 
 class KeptTensors:
@@ -143,15 +152,16 @@ class KeptTensors:
             torch.cat([before.reshape(-1) for before, _, _ in kept]) if len(kinds) == 1 and few and dense else None
         )
         self._looks = 0
-        self._live: tuple[_Live, ...] | None = None if self._flat is None or self._flat.is_cuda else ()
+        self._live: _Live | None = None
+        self._has_views = self._flat is not None and not self._flat.is_cuda
 
     def are_same(self) -> bool:
         """Whether all have their shapes and numbers; False may also mean that it takes a closer look (a NaN, say)."""
         self._looks += 1
-        if self._looks == _OFTEN and self._live is not None:
+        if self._looks == _OFTEN and self._has_views:
             self._live = self._views()
-        if self._live:
-            return all(map(_Live.is_same, self._live))
+        if self._live is not None:
+            return self._live.are_same()
         now: list[Any] = [table.get(key) for _, table, key in self._kept]
         try:
             if self._flat is None:
@@ -163,10 +173,10 @@ class KeptTensors:
         except (RuntimeError, TypeError, AttributeError):  # another dtype or device, a sparse one, or no tensor at all
             return False
 
-    def _views(self) -> tuple[_Live, ...] | None:
+    def _views(self) -> _Live | None:
         """Views of the memory of all tensors as they are now; None where numpy cannot have them."""
         try:
-            found = tuple(_Live(before, table, key) for before, table, key in self._kept)
+            found = _Live(self._kept)
         except (RuntimeError, TypeError, ValueError, BufferError, KeyError):
             return None
-        return found if all(map(_Live.is_same, found)) else None
+        return found if found.are_same() else None

@@ -59,6 +59,9 @@ class Trace:
     typed: TypedTensors | None = None
     """Of a typed graph: the tensors that the model got, and whose they are."""
 
+    reads_values: bool = False
+    """Whether the model's own code looked at numbers (`if h.max() > 1`), so that on others it may do something else."""
+
     starts_plainly: bool | None = None
     """Whether nobody but the first layer reads x, as its features; kept when the operations are dropped."""
 
@@ -153,6 +156,12 @@ class _CallLog:
         )
 
 
+_ABOUT_SHAPES = frozenset(
+    ("size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "__len__", "__get__", "get_device")
+) | frozenset(("is_floating_point", "is_complex", "is_contiguous", "is_signed"))
+"""Questions to a tensor whose answers do not depend on its numbers."""
+
+
 class _Recorder(OperationMode):
     """Keeps every operation with its tensors, so that their ids stay unique."""
 
@@ -163,15 +172,18 @@ class _Recorder(OperationMode):
         self.keep: list[Any] = []
         self.jumping = 0
         self.first_call = 0
+        self.reads_values = False
 
     def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
         inputs = keys_of((args, kwargs))
         before = before_change(func, args)
         result = func(*args, **kwargs)
         outputs = keys_of(result)
-        if any(key is not None for key in outputs):
+        name = getattr(func, "__name__", str(func))
+        if not any(key is not None for key in outputs):
+            self.reads_values |= name not in _ABOUT_SHAPES
+        else:
             self.keep.append((args, kwargs, result))
-            name = getattr(func, "__name__", str(func))
             self.operations.append(
                 Operation(
                     name,
@@ -280,4 +292,5 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         is_followed=followed or ours,
         tables=tables,
         typed=typed,
+        reads_values=recorder.reads_values,
     )

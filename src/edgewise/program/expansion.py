@@ -83,14 +83,15 @@ def _expand_small(in_edges: InEdges, targets: Tensor, num_calls: int, table: Ten
     start, edge, sender, numbers = arrays(in_edges.start, in_edges.edge, in_edges.sender, table)
     size = in_edges.num_nodes
     order, node = np.arange(targets.numel()), targets.numpy()
-    owner = np.zeros_like(order) if together else order  # of the frontier, as is `node`
-    numbers[owner * size + node] = order
+    alone = together or len(order) == 1  # then a key is a node
+    owner = order  # of the frontier, as is `node`
+    numbers[node if alone else owner * size + node] = order
     owners, nodes, heads, edges, senders, tails, ends = [owner], [node], [], [], [], [], [len(node)]
     first = 0  # the number of the frontier's first pair
     for hop in range(num_calls):
         begin = start[node]
         count = start[node + 1] - begin
-        position = np.repeat(np.arange(len(node)), count)  # [in-edges of the frontier]
+        position = np.arange(len(node)).repeat(count)  # [in-edges of the frontier]
         place = np.arange(len(position)) + (begin - count.cumsum() + count)[position]
         heads.append(position + first)
         edges.append(edge[place])
@@ -98,19 +99,23 @@ def _expand_small(in_edges: InEdges, targets: Tensor, num_calls: int, table: Ten
         if hop == num_calls - 1:  # these senders are read from the features: they need no number
             break
         first = ends[-1]
-        key = owner[position] * size + senders[-1]
+        key = senders[-1] if alone else owner[position] * size + senders[-1]
         fresh = key[numbers[key] < 0]
         ticket = np.arange(len(fresh), dtype=numbers.dtype)
         numbers[fresh] = ticket  # of several equal keys, the one that is written last finds its ticket there
         new = fresh[numbers[fresh] == ticket]
         numbers[new] = np.arange(first, first + len(new), dtype=numbers.dtype)
         tails.append(numbers[key])
-        owner, node = np.divmod(new, size)
-        owners.append(owner)
+        if alone:
+            node = new
+        else:
+            owner, node = np.divmod(new, size)
+            owners.append(owner)
         nodes.append(node)
         ends.append(first + len(new))
-    pair_owner, pair_node, head = np.concatenate(owners), np.concatenate(nodes), np.concatenate(heads)
-    numbers[pair_owner * size + pair_node] = -1
+    pair_node, head = np.concatenate(nodes), np.concatenate(heads)
+    pair_owner = np.zeros(len(pair_node), dtype=np.int64) if alone else np.concatenate(owners)
+    numbers[pair_node if alone else pair_owner * size + pair_node] = -1
     ends_of_pairs = np.zeros(len(pair_node) + 1, dtype=np.int64)
     np.cumsum(np.bincount(head, minlength=len(pair_node)), out=ends_of_pairs[1:])
     tail = np.concatenate([*tails, head[:0]]).astype(np.int64)

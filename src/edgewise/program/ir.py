@@ -120,7 +120,7 @@ class MessageStep:
         """What it reads."""
         return [self.source] if self.receiver is None else [self.source, self.receiver]
 
-    @property
+    @cached_property
     def is_prepared(self) -> bool:
         """Whether it reads constants alone, so that its layer prepares them once for all targets."""
         return all(isinstance(source, Rows) for source in self.sources)

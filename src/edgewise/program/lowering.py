@@ -47,13 +47,8 @@ class Lowering:
         self.slopes: dict[tuple[int, int], Slope] = {}
         self._around: Any = None
         """The levels of all targets together, if only what they depend on was run."""
-        self.last_block_bytes = 0
+        self.last_block_bytes = self._pair_bytes = 0
         self.uses_model = any(layer.uses_model for layer in program.layers)
-
-    @property
-    def _pair_bytes(self) -> int:
-        """About how many bytes a pass keeps for a pair: every value, its gradient and a copy."""
-        return 3 * sum(value[:1].numel() * value.element_size() for value in self.known.values())
 
     @property
     def copy_bytes(self) -> int:
@@ -80,6 +75,8 @@ class Lowering:
             kind_of = {step.output: step.kind for step in self.program.steps}
             self.known = {number: self._spread(value, kind_of[number]) for number, value in values.items()}
         self.slopes = find_slopes(self.program, self.known)
+        # about how many bytes a pass keeps for a pair: every value, its gradient and a copy
+        self._pair_bytes = 3 * sum(value[:1].numel() * value.element_size() for value in self.known.values())
         return self.output if targets is None else self.output.index_select(0, targets)
 
     @property

@@ -44,11 +44,11 @@ def _received(
     if affine.coefficient is not None:
         weight = weight[:, :edges] * affine.coefficient[levels.edge_id[:edges].numpy()]
     places = (levels.tail if table is None else levels.sender)[:edges].numpy()
-    rows = values[:, places] if table is None else table.sent.numpy()[places]
+    rows = values.take(places, 1) if table is None else table.sent.numpy().take(places, 0)
     received = _sums(rows * weight[:, :edges, None], levels.start[: heads + 1].numpy())
     if table is not None:
         received = received if table.projected else _through(affine.matrix, received)
-        rest = 0.0 if table.own is None else table.own.numpy()[node] * mine
+        rest = 0.0 if table.own is None else table.own.numpy().take(node, 0) * mine
     else:
         scaled, rest = values[:, :heads] * mine, 0.0
         if affine.loop is not None:

@@ -19,6 +19,8 @@ from edgewise.program.reverse import Slope
 
 _FEW = 16_000
 """Numbers of all pairs below which calls cost more than arithmetic; from there on compiled loops are worth loading."""
+_DENSE = 4096
+"""Pairs of a sender and a receiver below which a matrix of all of them costs less than a sum over the edges."""
 
 
 def is_affine_chain(program: Program, known: dict[int, Tensor], slopes: dict[tuple[int, int], Slope]) -> bool:
@@ -83,20 +85,24 @@ def small_gradients(
         heads, edges = levels.pairs_after(step.call + 1), levels.edges_of(step.call)
         nodes, senders, receivers = node[:heads], sender[:edges], head[:edges]
         if slope is not None:
-            gradient = gradient * slope.derivative.numpy()[nodes]
+            gradient = gradient * slope.derivative.numpy().take(nodes, 0)
         table: Any = prepared[step.output] if step.is_prepared else _sent(step, known)
         affine: Any = step.layer.as_arrays  # type: ignore[attr-defined]  # `is_small` has seen that it is affine
         onward, own = _onward(affine, gradient, table, nodes)
         sent = table.sent if isinstance(table, Prepared) else table
-        products = np.einsum("ij,ij->i", onward[receivers], sent.numpy()[senders])
+        spread = onward.take(receivers, 0)  # of rows, numpy's `take` costs a quarter of brackets
+        products = np.einsum("ij,ij->i", spread, sent.numpy().take(senders, 0))
         weights = None if affine.coefficient is None else affine.coefficient[edge_id[:edges]]
         of_edges[step.call, :edges] = products if weights is None else products * weights
         if own is not None:
             mine: Any = table.own if isinstance(table, Prepared) else table
-            own_rows = mine.numpy()[nodes]
-            of_own[step.call, :heads] = np.einsum("ij,ij->i", own, own_rows)
+            of_own[step.call, :heads] = np.einsum("ij,ij->i", own, mine.numpy().take(nodes, 0))
         if not step.is_prepared:
-            gradient = _received(onward[receivers], weights, tail[:edges], levels.pairs_after(step.call))
+            size = levels.pairs_after(step.call)
+            if size * heads < _DENSE:
+                gradient = _received_densely(onward, weights, receivers, tail[:edges], size)
+            else:
+                gradient = _received(spread, weights, tail[:edges], size)
             if own is not None:
                 gradient[:heads] += own
     return torch.from_numpy(of_edges), torch.from_numpy(of_own)
@@ -105,6 +111,14 @@ def small_gradients(
 def _sent(step: MessageStep, known: dict[int, Tensor]) -> Tensor:
     assert isinstance(step.source, Ref)
     return known[step.source.value]
+
+
+def _received_densely(onward: Array, weights: Array | None, heads: Array, tails: Array, size: int) -> Array:
+    """Σ weight · row of the receiver over the edges of each sender, `[size, width]`, as one product of matrices."""
+    width = len(onward)
+    matrix = np.bincount(tails * width + heads, weights, minlength=size * width).reshape(size, width)
+    found: Array = matrix.astype(onward.dtype) @ onward
+    return found
 
 
 def _received(rows: Array, weights: Array | None, place: Array, size: int) -> Array:

@@ -35,6 +35,17 @@ class Degrees(NamedTuple):
     loops: Tensor
 
 
+def degrees_in(graph: Data) -> Degrees:
+    """Of the nodes of a graph that has all edges which end in them.
+
+    >>> degrees_in(Data(x=torch.zeros(2, 1), edge_index=torch.tensor([[0, 1], [1, 1]]))).edges.tolist()
+    [0, 2]
+    """
+    first, second = graph.edge_index
+    size = len(graph.x)
+    return Degrees(torch.bincount(second, minlength=size), torch.bincount(second[first == second], minlength=size))
+
+
 def _normalised(edge_index: Tensor, degree: Degrees) -> Coefficients:
     """GCN: 1 / √(degree of u · degree of v), where every node has one loop: its own (the last of them), or an added one.
 

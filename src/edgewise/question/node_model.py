@@ -15,11 +15,12 @@ from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
 from edgewise.errors import ModelError
 from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies, neighbourhoods, whole_graph
-from edgewise.model.call import GraphForward
+from edgewise.model.call import GraphForward, ModelCall
 from edgewise.model.head import ModelOutput, read_output
 from edgewise.model.trace import Trace
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
 from edgewise.program.lowering import Lowering, lower_nodes
+from edgewise.program.transfer import Transfer, degrees_in
 from edgewise.question.equality import (
     NOT_REPEATABLE,
     Audit,
@@ -48,6 +49,15 @@ _READ_DEGREES = (pyg.GCNConv, pyg.SGConv)
 
 
 @dataclass(frozen=True)
+class Carried:
+    """A recorded pass whose program can be carried over to other cuts."""
+
+    transfer: Transfer
+    trace: Trace
+    call: ModelCall
+
+
+@dataclass(frozen=True)
 class Known:
     """What an earlier recording of the same model found out, to be taken over."""
 
@@ -56,6 +66,8 @@ class Known:
     is_lowered: bool
     local: bool
     output: ModelOutput
+    carried: Carried | None = None
+    """If the model need not be recorded again, only run to compare."""
 
 
 def rim_of(trace: Trace) -> str:
@@ -88,23 +100,51 @@ class NodeModel:
         self.not_lowered: list[str] = []
         self._known = known
         with self.loan.taken():
-            trace = subject.recorded(graph)
-            if known is None:
-                self.output, self.trace = read_output(trace, *asked)
-            else:
-                self.output, self.trace = known.output, known.output.shorten(trace)
-            self.call = replace(self.output.apply(subject.call), changes_input=trace.changes_input)
-            self.trace = replace(self.trace, output=self.call.spread(self.trace.output, graph))
-            self.num_layers = self.trace.num_layers
-            self._check_rows()
-            self.weighted = WeightedModel(self.call, self.layers, self.trace)
-            self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, self.trace.flow or "source_to_target")
-            self.rim = 1 if rim_of(self.trace) else 0
-            self._whole = WeightedGraph(graph)
-            self.local = self.trace.flow is not None and (known is None or known.local)
-            if not self.local and known is None:
-                self._give_up_copies("its layers send messages in both directions")
-            self.lowering = self._proved_lowering()
+            if known is None or known.carried is None or not self._carry_over(known, known.carried):
+                self._record(asked)
+
+    def _record(self, asked: tuple[str | None, str | None]) -> None:
+        """Record the model on the graph, and lower what was recorded."""
+        known, trace = self._known, self.subject.recorded(self.graph)
+        if known is None:
+            self.output, self.trace = read_output(trace, *asked)
+        else:
+            self.output, self.trace = known.output, known.output.shorten(trace)
+        self.call = replace(self.output.apply(self.subject.call), changes_input=trace.changes_input)
+        self.trace = replace(self.trace, output=self.call.spread(self.trace.output, self.graph))
+        self._set_out()
+        if not self.local and known is None:
+            self._give_up_copies("its layers send messages in both directions")
+        self.lowering = self._proved_lowering()
+
+    def _carry_over(self, known: Known, carried: Carried) -> bool:
+        """Take the program of another cut, and run the model here only to compare; False if that cannot be, or differs."""
+        edge_index = self.graph.edge_index
+        if bool((edge_index[0] == edge_index[1]).any()):  # which loops a layer adds depends on those that are there
+            return False
+        self.output, self.call = known.output, carried.call
+        try:
+            with torch.no_grad():
+                rows = self.call(self.graph)
+        except ModelError:
+            return False
+        self.trace = replace(carried.trace, output=rows)
+        self._set_out()
+        program = carried.transfer.to(self.graph, degrees_in(self.graph))
+        self.lowering = Lowering(program, self.graph, self.in_edges, rows.dtype)
+        true = rows if self.targets is None else rows.index_select(0, self.targets)
+        return close(self.lowering.settle(self.targets), true, self.scale)
+
+    def _set_out(self) -> None:
+        """Everything that follows from the recorded pass and the graph."""
+        graph, trace = self.graph, self.trace
+        self.num_layers = trace.num_layers
+        self._check_rows()
+        self.weighted = WeightedModel(self.call, self.layers, trace)
+        self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, trace.flow or "source_to_target")
+        self.rim = 1 if rim_of(trace) else 0
+        self._whole = WeightedGraph(graph)
+        self.local = trace.flow is not None and (self._known is None or self._known.local)
 
     def _check_rows(self) -> None:
         if len(self.trace.output) != self.graph.num_nodes:
@@ -153,6 +193,18 @@ class NodeModel:
             return lowering
         log.debug("not lowered: the program does not reproduce the model's output")
         return None
+
+    def carried(self) -> Carried | None:
+        """What other cuts may take over; None if each must be recorded, or the program does not come out again here."""
+        if self.lowering is None or self.graph is self.subject.example:
+            return None
+        first, graph = self.subject.first, self.graph
+        transfer = None if first.reads_values else Transfer.of(self.lowering.program, first, self.subject.example)
+        if transfer is None:
+            return None
+        everything = [torch.arange(size, device=self.device) for size in (graph.edge_index.size(1), graph.num_nodes)]
+        same = transfer.agrees(transfer.to(graph, degrees_in(graph)), *everything)
+        return Carried(transfer, self.trace, self.call) if same else None
 
     def prove_everywhere(self) -> None:
         """Run the lowered program for all nodes, and compare it with the model there, before other targets are asked about."""

@@ -1,6 +1,7 @@
 """Questions about nodes of one graph: cut first, then recorded, lowered and proved on the cut."""
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from edgewise.graph.inputs import check_values, read_structure
 from edgewise.graph.sample import seeds
 from edgewise.question.equality import warn_not_local
 from edgewise.question.locality import confirmed, is_proved
-from edgewise.question.node_model import OTHER_NODES, Known, NodeModel, rim_of
+from edgewise.question.node_model import OTHER_NODES, Carried, Known, NodeModel, rim_of
 from edgewise.question.posed_question import Asked, PosedQuestion
 from edgewise.question.subject import DataMark, Subject, on_device
 from edgewise.question.target import choose_target, read_index
@@ -59,6 +60,9 @@ class NodeQuestion(PosedQuestion):
 
     def of(self, index: Any, target: Any = None) -> "NodeQuestion":
         """The same question about other nodes; on the whole graph nothing has to be run again."""
+        self._sampled = self.sampled() if self.cut.is_whole else None  # of a cut graph all of it is not compared
+        if not self.cut.is_whole:
+            _ = self._carried  # found once, for all questions that are made of this one
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._engine = None
@@ -68,9 +72,14 @@ class NodeQuestion(PosedQuestion):
         if self.cut.is_whole:
             self.node_model.prove_everywhere()
         else:
-            other._cut_and_prove(self.node_model.known)
+            other._cut_and_prove(replace(self.node_model.known, carried=self._carried))
         other._choose()
         return other
+
+    @cached_property
+    def _carried(self) -> Carried | None:
+        """What cuts around other nodes may take over, where the program was proved to be the model's everywhere."""
+        return self.node_model.carried() if self.locality == "proved" and self.types is None else None
 
     def uncut(self) -> "NodeQuestion":
         """The same question, run on the whole graph."""

@@ -14,6 +14,7 @@ from edgewise.engines import Engine
 from edgewise.errors import ModelError
 from edgewise.graph.copies import Copies
 from edgewise.graph.neighbour_sample import Bounds
+from edgewise.graph.sample import sampled_numbers
 from edgewise.graph.type_table import TypeTable
 from edgewise.model.call import ModelCall
 from edgewise.model.head import ModelOutput
@@ -201,6 +202,12 @@ class PosedQuestion(ABC):
             f"{slope.error:.1%}). Use method='occlusion', or stopped='keep' for autograd's number."
         )
 
+    def sampled(self) -> tuple[Tensor | None, Tensor | None]:
+        """Numbers of nodes `[N]` and columns `[E]` in the graph that a batch was sampled from; None each if it was not."""
+        if self._sampled is None:
+            self._sampled = sampled_numbers(self.data)
+        return self._sampled
+
     def labels(self) -> Tensor | None:
         """`[T]`: the labels `y` of the targets, where the data have whole numbers there; otherwise None."""
         return None
@@ -292,6 +299,7 @@ class PosedQuestion(ABC):
     _sources: list[Tensor]
     _kept: dict[int, Tensor]
     _slope: str | None = None
+    _sampled: tuple[Tensor | None, Tensor | None] | None = None
     _feature_slope: str | None = None
 
 

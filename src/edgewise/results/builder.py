@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from edgewise.algorithms.registry import Method
-from edgewise.graph.sample import sampled_numbers
 from edgewise.graph.type_table import TypeTable
 from edgewise.question import PosedQuestion
 from edgewise.results.entries import Entries, Part, strongest
@@ -124,7 +123,7 @@ class SetBuilder:
     def assemble(self, settings: dict[str, Any]) -> ExplanationSet:
         """Everything as one set, with the settings that the user gave; an initial mask is described, not stored."""
         question = self.question
-        n_id, e_id = sampled_numbers(question.data) if question.in_one_graph else (None, None)
+        n_id, e_id = question.sampled() if question.in_one_graph else (None, None)
         missing = tuple(i for i, separable in enumerate(question.separable) if not separable)
         init = settings.get("init")
         if init is not None:
