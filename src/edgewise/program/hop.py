@@ -163,5 +163,7 @@ class _WeightedSum(torch.autograd.Function):
 
 def weighted_sum(weight: Tensor, table: Tensor, hop: Hop) -> Tensor:
     """What every head receives: Σ weight · table[tail], `[heads, width]`."""
+    if not torch.is_grad_enabled():
+        return grouped_sum(table.contiguous(), hop.tail, hop.start, weight)
     result: Tensor = _WeightedSum.apply(weight, table.contiguous(), hop)  # type: ignore[no-untyped-call]
     return result

@@ -79,7 +79,7 @@ _FEW = 2**17
 
 @lru_cache(maxsize=8)
 def _first_weights(size: int, num_layers: int, dtype: torch.dtype) -> Tensor:
-    return random_weight(torch.arange(size), num_layers, torch.empty(0, dtype=dtype))
+    return _drawn(torch.arange(size), num_layers, dtype)
 
 
 def first_random_weights(size: int, num_layers: int, like: Tensor) -> Tensor:
@@ -88,14 +88,22 @@ def first_random_weights(size: int, num_layers: int, like: Tensor) -> Tensor:
     They say nothing about any model: the same numbers come out whenever they are drawn.
     """
     if like.is_cuda or size * num_layers > _FEW:
-        return random_weight(torch.arange(size, device=like.device), num_layers, like)
+        return _drawn(torch.arange(size, device=like.device), num_layers, like.dtype)
     return _first_weights(size, num_layers, like.dtype)
 
 
 def random_weight(ids: Tensor, num_layers: int, like: Tensor) -> Tensor:
     """Weights `[L, ids]` that depend on nothing but layer and number: the same for a copy as for the original."""
+    if not ids.is_cuda and 0 < ids.numel() < _FEW:
+        size = 1 << int(ids.max()).bit_length()  # more than the largest number: a table that many questions share
+        if size * num_layers <= _FEW:
+            return _first_weights(size, num_layers, like.dtype).index_select(1, ids)
+    return _drawn(ids, num_layers, like.dtype)
+
+
+def _drawn(ids: Tensor, num_layers: int, dtype: torch.dtype) -> Tensor:
     layer = torch.arange(num_layers, device=ids.device).view(-1, 1)
-    return random_numbers.uniform(_PROBE_SEED, layer, ids).to(like.dtype)
+    return random_numbers.uniform(_PROBE_SEED, layer, ids).to(dtype)
 
 
 def at_random(engine: Any, num_layers: int, like: Tensor) -> Tensor:

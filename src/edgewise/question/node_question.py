@@ -1,5 +1,6 @@
 """Questions about nodes of one graph: cut first, then recorded, lowered and proved on the cut."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -219,6 +220,10 @@ class NodeQuestion(PosedQuestion):
             counts = torch.tensor([self.cut.num_nodes, self.cut.num_edges], device=self.device)
             self._counts = counts[:1], counts[1:]
         return self._counts
+
+    def result_graphs(self) -> Sequence[tuple[Tensor, int]]:
+        """The one graph."""
+        return ((self.kept_edge_index(0), self.cut.num_nodes),)
 
     @property
     def hops(self) -> int | None:

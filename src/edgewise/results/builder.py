@@ -98,8 +98,8 @@ class SetBuilder:
         rows = found.detach().reshape(1 if self.level == "input" else self.question.num_layers, owner.numel())
         pieces = []
         if rows.numel() < _FEW:
-            few = (part.cpu() for part in (positions, owner, column, width, rows))
-            pieces.append(_nonzero(*few))
+            few = (positions, owner, column, width, rows)
+            pieces.append(_nonzero(*((part.cpu() for part in few) if rows.is_cuda else few)))
             rows = rows[:0]
         for layer, scores in enumerate(rows):
             scores = scores if counts is None or self.level == "input" else scores[: counts[layer]]
