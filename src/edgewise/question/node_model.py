@@ -19,7 +19,9 @@ from edgewise.model.call import GraphForward
 from edgewise.model.head import ModelOutput, read_output
 from edgewise.model.trace import Trace
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
+from edgewise.program.ir import Program
 from edgewise.program.lowering import Lowering, lower_nodes
+from edgewise.program.mirror import mirrored
 from edgewise.question.equality import (
     NOT_REPEATABLE,
     Audit,
@@ -98,13 +100,14 @@ class NodeModel:
             self.num_layers = self.trace.num_layers
             self._check_rows()
             self.weighted = WeightedModel(self.call, self.layers, self.trace)
-            self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, self.trace.flow or "source_to_target")
+            self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, self.trace.flow)
             self.rim = 1 if rim_of(self.trace) else 0
             self._whole = WeightedGraph(graph)
-            self.local = self.trace.flow is not None and (known is None or known.local)
-            if not self.local and known is None:
-                self._give_up_copies("its layers send messages in both directions")
+            self.local = known is None or known.local
+            program = self._proved_mirror() if self.trace.flow is None else None
             self.lowering = self._proved_lowering()
+            self.program = program if self.lowering is None else self.lowering.program
+            """What the model is proved to do; where messages run both ways, on the mirrored graph and not run for targets."""
 
     def _check_rows(self) -> None:
         if len(self.trace.output) != self.graph.num_nodes:
@@ -153,6 +156,19 @@ class NodeModel:
             return lowering
         log.debug("not lowered: the program does not reproduce the model's output")
         return None
+
+    def _proved_mirror(self) -> Program | None:
+        """What a model does whose messages run both ways, read off the mirrored graph; it must be the model, as above."""
+        trace, graph = mirrored(self.trace, self.graph)
+        in_edges = InEdges.of(graph.edge_index, graph.num_nodes)
+        lowering = lower_nodes(trace, graph, in_edges, [])
+        if lowering is None:
+            return None
+        plain = lowering.settle()
+        weight, own = self._random_weights
+        random = lowering.output_at(None, weight.repeat(1, 2), own)
+        both = ((plain, self.trace.output), (random, self._probe()))
+        return lowering.program if all(close(*pair, self.scale) for pair in both) else None
 
     def prove_everywhere(self) -> None:
         """Run the lowered program for all nodes, and compare it with the model there, before other targets are asked about."""

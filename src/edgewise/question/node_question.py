@@ -35,6 +35,8 @@ class NodeQuestion(PosedQuestion):
     in_one_graph = True
     _engine: tuple[int, Engine] | None = None
     _counts: tuple[Tensor, Tensor] | None = None
+    _both_ways = False
+    """Whether messages turned out to run both ways where the first look saw one."""
 
     def __init__(self, model: Any, data: Any, index: Any, asked: Asked, subject: Subject | None = None) -> None:
         """`subject` is what another question has of the same model; it is called as this one asks."""
@@ -128,8 +130,8 @@ class NodeQuestion(PosedQuestion):
             self._check_locality()
         elif self.node_model.lowering is None and known.is_lowered:
             raise ModelError(OTHER_NODES)
-        elif self.locality == "confirmed":  # for the targets before: these ones may see further
-            self._confirm()
+        elif self.locality == "confirmed" or (self.locality == "proved" and self.node_model.program is None):
+            self._confirm()  # these targets may see further than those before
         self._read_off()
 
     def _marked(self) -> Any:
@@ -155,18 +157,28 @@ class NodeQuestion(PosedQuestion):
         targets = self.index.to(graph.edge_index.device)
         first = self.subject.first
         rim = rim_of(first) if self.types is None or not rim_of(first) else "nodes"  # a far node has one type
-        if hasattr(self, "cut") and not self._grouped and first.flow is not None:
-            self._grouped.append(InEdges.of(graph.edge_index.cpu(), graph.num_nodes, first.flow))  # pays from now on
+        if hasattr(self, "locality") and not self._grouped:
+            self._grouped.append(InEdges.of(graph.edge_index.cpu(), graph.num_nodes, self._flow))  # pays from now on
         in_edges = self._grouped[0] if self._grouped else None
         received, self._received = self._received, None
-        return cut_out(graph, targets, first.num_layers, flow=first.flow, rim=rim, in_edges=in_edges, received=received)
+        return cut_out(graph, targets, first.num_layers, flow=self._flow, rim=rim, in_edges=in_edges, received=received)
+
+    @property
+    def _flow(self) -> str | None:
+        """The direction in which hops follow edges; None: both."""
+        return None if self._both_ways else self.subject.first.flow
 
     def _check_locality(self) -> None:
         """Local by proof, or by one pass over the whole graph; a model that is not local is run on the whole graph."""
-        if is_proved(self.node_model, self.subject.first, self.subject.example):
+        if (
+            self._flow is not None and self.node_model.trace.flow != self._flow
+        ):  # the first look had no edges to show it
+            self._both_ways = True
+            self._cut_and_prove(None)
+        elif is_proved(self.node_model, self.subject.first, self.subject.example):
             self.locality = "proved"
-            return
-        self._confirm()
+        else:
+            self._confirm()
 
     def _confirm(self) -> None:
         """Local for these targets by one pass over the whole graph, or else run on the whole graph."""

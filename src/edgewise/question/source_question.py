@@ -187,7 +187,7 @@ class SourceQuestion(StoredResults, NodeQuestion):
     def _find_cut(self) -> Cut:
         first = self.subject.first
         rim = rim_of(first) if self.types is None or not rim_of(first) else "nodes"  # a far node has one type
-        cut = cut_from(self.source, self.index, first.num_layers, flow=first.flow, rim=rim, bounds=self.bounds)
+        cut = cut_from(self.source, self.index, first.num_layers, flow=self._flow, rim=rim, bounds=self.bounds)
         if self.bounds is not None:  # the model is run on it, and what it computes is recorded
             self.bounds.check(cut.data.edge_index.size(1) * self.recorded_bytes)
         return self._moved(cut)
