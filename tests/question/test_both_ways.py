@@ -9,7 +9,7 @@ import warnings
 import pytest
 import torch
 from torch import nn
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import DirGNNConv, GATConv, GCNConv, GraphConv, MessagePassing, SAGEConv
 
 import edgewise as ew
@@ -18,6 +18,7 @@ from edgewise.graph import cut
 from edgewise.graph.computation_graph import InEdges, reach
 
 NODES, INDEX = 150, [41, 3]
+WRITES = ("author", "writes", "paper")
 
 
 class Net(nn.Module):
@@ -212,3 +213,53 @@ def test_a_direction_that_the_first_look_did_not_show_is_found_around_the_target
     assert_close(what.scores, true, 1e-11)
     with pytest.raises(ew.ModelError, match="Ask a new question"):
         ew.Question(model, data, 30).of(70)
+
+
+class TypedThereAndBack(nn.Module):
+    """Authors and papers exchange over the columns of one relation, which are flipped for the way back."""
+
+    def __init__(self):
+        super().__init__()
+        self.there, self.back, self.last = SAGEConv((5, 3), 4), SAGEConv((3, 5), 4), SAGEConv((4, 4), 2)
+
+    def forward(self, x_dict, edge_index_dict):
+        edges = edge_index_dict[WRITES]
+        paper = self.there((x_dict["author"], x_dict["paper"]), edges).relu()
+        author = self.back((x_dict["paper"], x_dict["author"]), edges.flip(0)).relu()
+        return self.last((author, paper), edges)
+
+
+def typed_problem():
+    torch.manual_seed(0)
+    data = HeteroData()
+    data["author"].x, data["paper"].x = torch.randn(6, 5).double(), torch.randn(7, 3).double()
+    data[WRITES].edge_index = torch.stack([torch.randint(0, 6, (14,)), torch.randint(0, 7, (14,))])
+    return TypedThereAndBack().double().eval(), data
+
+
+def test_a_typed_relation_that_is_flipped_for_the_way_back_owns_both_messages():
+    model, data = typed_problem()
+    for why in ew.explain(model, data, ("paper", None), level="layer"):
+        omega = torch.ones(2, 14, dtype=torch.float64).requires_grad_()
+        weights = {model.there: omega[0], model.back: omega[0], model.last: omega[1]}
+
+        def hook(module, _, output, weights=weights):
+            return output * weights[module].view(-1, 1)
+
+        handles = [module.register_message_forward_hook(hook) for module in weights]
+        (true,) = torch.autograd.grad(model(data.x_dict, data.edge_index_dict)[why.index[1], why.target], omega)
+        for handle in handles:
+            handle.remove()
+        assert_close(why.scores[WRITES], true, 1e-12)
+
+
+def test_walks_over_a_flipped_relation_of_a_typed_graph_sum_to_the_number_without_biases():
+    model, data = typed_problem()
+    for conv in (model.there, model.back, model.last):
+        conv.lin_l.bias.data.zero_()
+    (walks,) = ew.walks(model, data, ("paper", [2]), k=10**4, search="exhaustive", sign="magnitude")
+    assert sum(walk.score for walk in walks) == pytest.approx(walks.value, abs=1e-12)
+    assert {walk.nodes[0][0] for walk in walks} == {"author", "paper"}
+    gradient = ew.explain(model, data, ("paper", 2), level="layer")
+    found = ew.explain(model, data, ("paper", 2), level="layer", method="lrp", rule="lrp-epsilon", epsilon=0.0)
+    assert_close(found.scores[WRITES], gradient.scores[WRITES], 1e-12)
