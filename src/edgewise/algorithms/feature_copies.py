@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from edgewise.graph.copies import Copies
 from edgewise.question import KEPT, PosedQuestion, sub_target
 from edgewise.question.equality import close
-from edgewise.question.node_model import rim_of
+from edgewise.question.known_model import rim_of
 from edgewise.question.target import Target
 
 FeaturePath = Sequence[tuple[float, float]]

@@ -26,7 +26,8 @@ def _column_of_pair(network: AnyNetwork, call: int) -> Tensor:
     """`[pairs]`: the column of each pair, −1 where a node stays; pairs must not be merged."""
     geometry = network.geometry(call)
     column = torch.full((len(geometry),), -1, dtype=torch.long, device=geometry.receiver.device)
-    column[geometry.edge_pair] = torch.arange(len(geometry.edge_pair), device=column.device)
+    columns = torch.arange(len(geometry.edge_pair), device=column.device)
+    column[geometry.edge_pair] = columns % max(network.recording.num_columns, 1)  # one edge, whatever the direction
     return column
 
 
@@ -56,17 +57,17 @@ def lrp(
             layer = torch.full_like(kept, sums.call)
             parts.append((layer, sums.target[kept], column[kept], sums.score[kept]))
         layer, target, column, score = (torch.cat(part) for part in zip(*parts, strict=True))
-        if level == "input":
-            layer, target, column, score = _together(target, column, score, block)
+        layer = layer if level == "layer" else torch.zeros_like(layer)
+        layer, target, column, score = _together(layer, target, column, score, block)
         yield block.num_targets, _sparse(block, layer, target, column, score, question.target.truth.dtype)
 
 
-def _together(target: Tensor, column: Tensor, score: Tensor, block: TargetBlock) -> tuple[Tensor, ...]:
-    """Scores summed over the layers, one for each (target, column); the layers are 0."""
-    size = block.network.recording.data.edge_index.size(1)
-    key, place = torch.unique(target * size + column, return_inverse=True)
+def _together(layer: Tensor, target: Tensor, column: Tensor, score: Tensor, block: TargetBlock) -> tuple[Tensor, ...]:
+    """One score for each (layer, target, column): the sum over what a column sent in either direction."""
+    size, targets = block.network.recording.num_columns, block.num_targets
+    key, place = torch.unique((layer * targets + target) * size + column, return_inverse=True)
     total = score.new_zeros(len(key)).index_add_(0, place, score)
-    return torch.zeros_like(key), key // size, key % size, total
+    return key // (size * targets), key // size % targets, key % size, total
 
 
 _WALKS_AT_ONCE = 2**18
@@ -90,7 +91,7 @@ def goat_walks(
     how = read_rule("gradient", 0.0, 0.0, attention, norm, merged=False)
     for block in target_blocks(question, how, memory, beam=64, bounded=False):
         _refuse_too_many(block)
-        size = block.network.recording.data.edge_index.size(1)
+        size = block.network.recording.num_columns
         key, total = _summed(
             _goat_parts(block.network, starting(block.front, block.owner, block.network.num_calls), size)
         )
@@ -155,6 +156,16 @@ def _goat_parts(network: AnyNetwork, roots: Prefixes, num_edges: int) -> Iterato
         waiting.append((Prefixes(call - 1, front, target, prefixes.bound[parent], prefixes.nodes[parent]), steps))
 
 
+def _entries(network: AnyNetwork, call: int) -> Tensor:
+    """`[pairs]`: a number for the adjacency entry of each pair; an edge that sends against its column is the same entry."""
+    geometry = network.geometry(call)
+    mirrored = torch.zeros_like(geometry.is_own)
+    mirrored[geometry.edge_pair[network.recording.num_columns :]] = True
+    sender = torch.where(mirrored, geometry.receiver, geometry.sender)
+    receiver = torch.where(mirrored, geometry.sender, geometry.receiver)
+    return receiver * geometry.num_nodes + sender
+
+
 def _shares(network: AnyNetwork, target: Tensor, steps: Tensor, score: Tensor, num_edges: int) -> tuple[Tensor, Tensor]:
     """The shares of n complete walks: `[m]` target · E + column, and `[m]` what that edge gets of the walk.
 
@@ -165,7 +176,7 @@ def _shares(network: AnyNetwork, target: Tensor, steps: Tensor, score: Tensor, n
     for call in range(network.num_calls):
         geometry, pair = network.geometry(call), steps[:, call]
         column = _column_of_pair(network, call)[pair]
-        entry = geometry.receiver[pair] * geometry.num_nodes + geometry.sender[pair]
+        entry = _entries(network, call)[pair]
         rooted = geometry.is_own[pair] & network.roots_alone(call)
         columns.append(column)
         entries.append(torch.where(rooted, -1, entry))  # a root step has no adjacency entry

@@ -196,14 +196,15 @@ def _read_walks(walks: Any, question: PosedQuestion, block: TargetBlock) -> Tens
 
 def _number(node: Any, question: PosedQuestion) -> Any:
     """A node as a number; of a typed graph it is a pair (type, number), and becomes a number of the union."""
-    if question.types is None:
+    types = question.types_of(0)
+    if types is None:
         return node
-    if not isinstance(node, tuple) or len(node) != 2 or node[0] not in question.types.node_types:
-        example = (question.types.explained, 0)
+    if not isinstance(node, tuple) or len(node) != 2 or node[0] not in types.node_types:
+        example = (types.explained, 0)
         raise InputError(
             f"A node of a typed graph is a pair (node type, number), such as {example}, got {shown(node)}."
         )
-    known = question.types.node_range(node[0])
+    known = types.node_range(node[0])
     if not 0 <= int(node[1]) < len(known):
         raise InputError(f"There is no {node[0]!r} {node[1]}: it has the nodes 0 to {len(known) - 1}.")
     return known.start + int(node[1])

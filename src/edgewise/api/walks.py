@@ -213,12 +213,12 @@ def _answer(question: PosedQuestion, asked: WalkRequest, block: TargetBlock) -> 
     counts, _ = question.sizes(block.positions)
     settings = _settings(question, asked, chosen)
     index = plain_index(question.index)
-    types = question.types
-    if types is not None:
-        rows = [[types.node(node) for node in walk] for walk in rows]
-        index = [types.asked(one) for one in index] if types.explained else index
+    if question.types is not None and question.types.explained:
+        index = [question.types.asked(one) for one in index]
     for number, position in enumerate(block.positions.tolist()):
-        span = range(start[number], start[number + 1])
+        span, types = range(start[number], start[number + 1]), question.types_of(position)
+        if types is not None:
+            rows[span.start : span.stop] = [[types.node(node) for node in rows[i]] for i in span]
         listed = tuple(Walk(tuple(rows[i]), score[i], None if neurons is None else tuple(neurons[i])) for i in span)
         yield position, WalkSet(
             listed, exact[number], upper[number], index[position], columns[number], values[number],
@@ -233,6 +233,6 @@ def _settings(question: PosedQuestion, asked: WalkRequest, chosen: Target) -> Se
         {
             **{"search": asked.search, "k": asked.k, "sign": asked.sign, "budget": asked.budget, "of": chosen.of},
             **{"rule": asked.how.rule.name, "attention": asked.how.attention, "norm": asked.how.norm},
-            **{"task": question.task, "mode": chosen.mode, "flow": question.trace.flow},
+            **{"task": question.task, "mode": chosen.mode, "flow": question.trace.flow or question.trace.flows},
         }
     )

@@ -35,20 +35,32 @@ class InEdges:
     sender: Tensor
     """`[E]`: the sender of `edge[i]`."""
     num_nodes: int
+    both_ways: bool = False
+    """Whether messages run along columns and against them: a column stands at both its ends, a loop once."""
 
     @staticmethod
-    def of(edge_index: Tensor, num_nodes: int, flow: str = "source_to_target") -> "InEdges":
-        """From the columns of a graph, `[2, E]`; `flow` says which end sends."""
-        sender, receiver = edge_index if flow == "source_to_target" else edge_index.flip(0)
-        edge = receiver.argsort(stable=True)
+    def of(edge_index: Tensor, num_nodes: int, flow: str | None = "source_to_target") -> "InEdges":
+        """From the columns of a graph, `[2, E]`; `flow` says which end sends, None: either.
+
+        >>> both = InEdges.of(torch.tensor([[0, 1], [1, 1]]), 2, flow=None)             # 0 → 1 and a loop on 1
+        >>> both.start.tolist(), both.edge.tolist(), both.sender.tolist()
+        ([0, 1, 3], [0, 0, 1], [1, 0, 1])
+        """
+        sender, receiver = edge_index if flow != "target_to_source" else edge_index.flip(0)
+        column = torch.arange(len(receiver), device=edge_index.device)
+        if flow is None:
+            apart = (sender != receiver).nonzero().view(-1)
+            sender, receiver = torch.cat([sender, receiver[apart]]), torch.cat([receiver, sender[apart]])
+            column = torch.cat([column, apart])
+        order = receiver.argsort(stable=True)
         start = torch.zeros(num_nodes + 1, dtype=torch.long, device=edge_index.device)
         start[1:] = torch.bincount(receiver, minlength=num_nodes).cumsum(0)
-        return InEdges(start, edge, sender[edge], num_nodes)
+        return InEdges(start, column[order], sender[order], num_nodes, both_ways=flow is None)
 
     @cached_property
     def on_cpu(self) -> "InEdges":
         """The same on the CPU, where a few nodes are followed faster than on a GPU."""
-        return InEdges(self.start.cpu(), self.edge.cpu(), self.sender.cpu(), self.num_nodes)
+        return InEdges(self.start.cpu(), self.edge.cpu(), self.sender.cpu(), self.num_nodes, self.both_ways)
 
     def of_nodes(self, node: Tensor) -> tuple[Tensor, Tensor]:
         """For each in-edge of each listed node: the position in the list, and where it stands in `edge`.
@@ -122,6 +134,19 @@ def reach(in_edges: InEdges, targets: Tensor, hops: int) -> Reach:
         if len(frontier) == 0:
             break
     return Reach(known // size, known % size, distance, known)
+
+
+def nearest_once(key: Tensor, hops: Tensor) -> Tensor:
+    """Places of the keys, each once and ascending: where a column was met from both its ends, that of the nearer one.
+
+    >>> nearest_once(torch.tensor([7, 3, 7]), torch.tensor([2, 1, 1]))
+    tensor([1, 2])
+    """
+    order = hops.argsort(stable=True)
+    order = order[key[order].argsort(stable=True)]
+    new = torch.ones_like(order, dtype=torch.bool)
+    new[1:] = key[order].diff() != 0
+    return order[new]
 
 
 def _not_in(candidate: Tensor, known: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from edgewise.arrays import enumerated
-from edgewise.graph.computation_graph import InEdges, Reach, reach
+from edgewise.graph.computation_graph import InEdges, Reach, nearest_once, reach
 from edgewise.graph.stores import attributes
 
 
@@ -80,7 +80,7 @@ def neighbourhoods(graph: Data, in_edges: InEdges, targets: Tensor, num_layers: 
     """The `num_layers`-hop neighbourhood of every target, and `rim` hops more for layers that read senders' degrees.
 
     An edge gets a weight if its receiver is less than `num_layers` hops from the target: later than that, its message comes
-    too late. The rim has edges without a weight.
+    too late. Where messages run both ways, either end may be the receiver. The rim has edges without a weight.
 
     >>> path = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]]))       # 0 → 1 → 2
     >>> copies = neighbourhoods(path, InEdges.of(path.edge_index, 3), torch.tensor([2, 1]), 2, rim=0)
@@ -104,12 +104,16 @@ def laid_out(graph: Data, in_edges: InEdges, near: Reach, rows: Tensor, num_laye
     receiver = inner[position]  # [edges]: pair
     sender = near.find(near.target[receiver], in_edges.sender[place], size)  # [edges]: pair of the same target
     edge_id = in_edges.edge[place]  # [edges]: column of the original graph
+    ends = torch.stack([sender, receiver])
+    if in_edges.both_ways:
+        once = nearest_once(near.target[receiver] * graph.edge_index.size(1) + edge_id, near.hops[receiver])
+        receiver, edge_id = receiver[once], edge_id[once]
+        ends = torch.stack([near.find(near.target[receiver], end, size) for end in graph.edge_index[:, edge_id]])
+    elif sends_second(graph, in_edges):
+        ends = ends.flip(0)
     column = torch.arange(len(edge_id), device=rows.device)
     scored = near.hops[receiver] < num_layers  # [edges]: M of them are true
     own = (near.hops < num_layers).nonzero().view(-1)  # [S]: pairs
-    ends = torch.stack([sender, receiver])
-    if sends_second(graph, in_edges):
-        ends = ends.flip(0)
     return Copies(
         data=assemble(graph, near.node, edge_id, ends),
         rows=rows,
@@ -155,11 +159,9 @@ def whole_graph(graph: Data, in_edges: InEdges, target: int, num_layers: int) ->
     near = reach(in_edges, torch.tensor([target], device=device), num_layers - 1)
     hops = torch.full((graph.num_nodes,), num_layers, device=device)  # [N]: `num_layers` stands for "further away"
     hops[near.node] = near.hops
-    receiver = torch.empty_like(in_edges.edge)  # [E], by column
-    receiver[in_edges.edge] = torch.repeat_interleave(
-        torch.arange(graph.num_nodes, device=device), in_edges.start.diff()
-    )
-    column, node = torch.arange(len(receiver), device=device), torch.arange(graph.num_nodes, device=device)
+    column, node = (torch.arange(n, device=device) for n in (graph.edge_index.size(1), graph.num_nodes))
+    received = torch.repeat_interleave(hops, in_edges.start.diff())  # of the receiver of each in-edge
+    edge_hops = torch.full_like(column, num_layers).scatter_reduce(0, in_edges.edge, received, "amin")
     none = torch.zeros(1, dtype=torch.long, device=device)
     return Copies(
         graph,
@@ -167,7 +169,7 @@ def whole_graph(graph: Data, in_edges: InEdges, target: int, num_layers: int) ->
         edge_id=column,
         owner=none.expand(len(column)),
         edge_place=column,
-        edge_hops=hops[receiver],
+        edge_hops=edge_hops,
         self_node=node,
         self_owner=none.expand(len(node)),
         self_place=node,

@@ -18,6 +18,9 @@ _SMALL = 2**17
 """Numbers (features and ends of edges) of a graph that is not worth cutting."""
 _MOST = 0.5
 """A cut that keeps more than this share of the edges is no gain."""
+_STRANGERS = 5
+_TINY = 48
+"""Columns of the cut on which depth and rim are found."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,11 @@ def cut_out(
     ([3, 4, 5], [3, 4], [[0, 1], [1, 2]])
     """
     hops = hops + 1 if rim else hops
-    grouped = in_edges if flow is not None else None
     received = received if flow == "source_to_target" else None
     near = (
         _by_passes(graph, targets, hops, flow, received)
-        if grouped is None
-        else _by_groups(graph, grouped, targets, hops, str(flow))
+        if in_edges is None
+        else _by_groups(graph, in_edges, targets, hops, flow)
     )
     node_id, edge_id = torch.cat(near.nodes).sort().values, torch.cat(near.columns).sort().values
     if flow is None:
@@ -151,12 +153,12 @@ def _by_passes(graph: Data, targets: Tensor, hops: int, flow: str | None, receiv
     return near
 
 
-def _by_groups(graph: Data, in_edges: InEdges, targets: Tensor, hops: int, flow: str) -> _Near:
+def _by_groups(graph: Data, in_edges: InEdges, targets: Tensor, hops: int, flow: str | None) -> _Near:
     """The same from edges that are grouped by receiver, on the CPU; refused if the columns are not what they were then.
 
     In numpy, whose calls cost a fifth of torch's: a neighbourhood is small.
     """
-    ends = graph.edge_index if flow == "source_to_target" else graph.edge_index.flip(0)
+    ends = graph.edge_index.flip(0) if flow == "target_to_source" else graph.edge_index
     start, edge, sent_by = (part.numpy() for part in (in_edges.start, in_edges.edge, in_edges.sender))
     marked = np.zeros(graph.num_nodes, dtype=bool)
     fresh = np.unique(targets.cpu().numpy())
@@ -168,7 +170,10 @@ def _by_groups(graph: Data, in_edges: InEdges, targets: Tensor, hops: int, flow:
         place = np.arange(len(row)) + (begin - count.cumsum() + count)[row]
         column, sender = edge[place], sent_by[place]
         now = ends.index_select(1, torch.from_numpy(column).to(ends.device)).cpu().numpy()
-        if not (np.array_equal(now[0], sender) and np.array_equal(now[1], fresh[row])):
+        true = (now[0] == sender) & (now[1] == fresh[row])
+        if in_edges.both_ways:
+            true |= (now[1] == sender) & (now[0] == fresh[row])
+        if not true.all():
             raise StaleQuestionError(
                 "The data have changed since the question was asked: data.edge_index. Ask again: ew.Question(model, data, …)."
             )
@@ -203,3 +208,18 @@ def part_of(graph: Data, node_id: Tensor, edge_id: Tensor, far: Tensor | None = 
     part.edge_index = place
     part.num_nodes = len(node_id)
     return part
+
+
+def first_strangers(graph: Data) -> tuple[Tensor, Tensor]:
+    """The first nodes and columns of a graph."""
+    sizes = (graph.num_nodes, graph.edge_index.size(1))
+    nodes, columns = (torch.arange(min(_STRANGERS, size), device=graph.edge_index.device) for size in sizes)
+    return nodes, columns
+
+
+def cut_tiny(graph: Data, target: Tensor, received: Tensor, strangers: tuple[Tensor, Tensor]) -> Cut:
+    """Some columns that end in targets, and some nodes and columns besides: enough to see which layers a model has."""
+    nodes, columns = strangers
+    edge_id = torch.cat([received[:_TINY], columns]).unique()
+    node_id = torch.cat([graph.edge_index[:, edge_id].view(-1), target, nodes]).unique()
+    return Cut(part_of(graph, node_id, edge_id), graph.num_nodes, graph.edge_index.size(1), node_id, edge_id)

@@ -12,8 +12,8 @@ from edgewise.graph.edge_blocks import nodes_within
 from edgewise.graph.neighbour_sample import LargeNeighbourhoodError
 from edgewise.graph.source import size_of
 from edgewise.jobs.posed_targets import NEIGHBOURHOOD_SHARE
+from edgewise.question.known_model import rim_of
 from edgewise.question.memory import LEAST_CEILING, amount, read_memory
-from edgewise.question.node_model import rim_of
 from edgewise.question.piecewise_question import PiecewiseQuestion
 from edgewise.question.source_question import SourceQuestion
 from edgewise.results.builder import SetBuilder

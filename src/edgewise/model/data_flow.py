@@ -8,6 +8,7 @@ later calls (JumpingKnowledge, per-layer readouts) belongs to no single call and
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
@@ -54,6 +55,8 @@ class TypedTensors:
     """All of them, with their keys: kept alive, so that no other tensor gets their identity."""
     whole: tuple[int, ...]
     """Per kind: how many nodes the user's graph has."""
+    features: frozenset[Key] = frozenset()
+    """Those that are features: numbers of nodes, and `x` of any dtype; not the numbers of graphs."""
 
 
 @dataclass(frozen=True)
@@ -263,5 +266,18 @@ class Call:
     """What the layer handed to `propagate`: normalised weights, for one."""
     edge_features: Tensor | None
     """What its attention read of each message's edge."""
-    backward: bool = False
-    """Whether some messages run against the columns that own them."""
+    backward: Tensor | None = None
+    """`[messages]`: which run from the second end of their column to the first; None: all as the layer's flow says."""
+    is_mirrored: bool = False
+    """Whether `slots` are columns of a mirrored graph (`program/mirror.py`)."""
+
+    @cached_property
+    def flow(self) -> str | None:
+        """The direction of the messages on their columns, whatever the layer was told; None: both."""
+        if self.is_mirrored:
+            return "source_to_target"
+        if self.backward is None:
+            return str(self.module.flow)
+        if bool((self.backward != self.backward[:1]).any()):
+            return None
+        return "target_to_source" if bool(self.backward[0]) else "source_to_target"

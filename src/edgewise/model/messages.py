@@ -89,8 +89,8 @@ class Owners:
 
     slots: Slots
     """`[messages]`: the column, or edges + node for an added self-loop."""
-    backward: bool = False
-    """Whether some messages run against the columns that own them."""
+    backward: Tensor | None = None
+    """`[messages]`: which run from the second end of their column to the first; None: all as the layer's flow says."""
     of_all_nodes: bool = True
     """Whether the rows that receive are all nodes, in order; behind a pooling they are not."""
 
@@ -133,7 +133,7 @@ def followed_owners(call: ModelCall, layers: Layers, data: Data) -> tuple[list[i
     owners = [
         Owners(
             one.slots,
-            _against(one, data.edge_index.size(1)),
+            _against(one, data.edge_index),
             _each_once(one.receiver_rows) if of_types else torch.equal(one.receiver_rows, everyone),
         )
         for one in calls
@@ -146,9 +146,17 @@ def _each_once(rows: Tensor) -> bool:
     return bool((rows >= 0).all()) and len(rows.unique()) == len(rows)
 
 
-def _against(call: FollowedCall, num_edges: int) -> bool:
-    """Whether messages on edges run against the direction of the layer."""
-    return bool((call.backward[call.slots < num_edges] != (call.module.flow == "target_to_source")).any())
+def _against(call: FollowedCall, edge_index: Tensor) -> Tensor | None:
+    """`[messages]`: which run from the second end of their column to the first, if that is not what the layer's flow says."""
+    column = call.slots.clamp(max=max(edge_index.size(1) - 1, 0))
+    apart = call.slots < edge_index.size(1)
+    apart &= (
+        (edge_index[0, column] != edge_index[1, column]) if edge_index.size(1) else apart
+    )  # a loop has no direction
+    ways = call.backward[apart].unique().tolist()
+    if ways in ([], [call.module.flow == "target_to_source"]):
+        return None
+    return call.backward if len(ways) == 2 else torch.full_like(call.backward, ways[0])
 
 
 # --- Where a layer reads its own node: one row a layer type ------------------------------------------------------------

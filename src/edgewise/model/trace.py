@@ -106,10 +106,16 @@ class Trace:
     @property
     def flow(self) -> str | None:
         """The direction of the messages, `None` if the calls differ."""
-        flows = {call.module.flow for call in self.calls}
-        if any(call.backward for call in self.calls):
-            return None
+        flows = set(self.flows)
         return flows.pop() if len(flows) == 1 else None
+
+    @property
+    def flows(self) -> list[str | None]:
+        """The same of each layer."""
+        found: list[set[str | None]] = [set() for _ in range(self.num_layers)]
+        for call in self.calls:
+            found[call.layer].add(call.flow)
+        return [ways.pop() if len(ways) == 1 else None for ways in found]
 
 
 class _CallLog:

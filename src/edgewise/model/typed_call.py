@@ -157,14 +157,17 @@ class TypedForward(GraphForward):
         part = self.part(graph)
         number = {name: kind for kind, name in enumerate(part.nodes)}
         rows: dict[Key, int] = {}
+        features: set[Key] = set()
         for name, kind in number.items():
-            own = [v for k, v in _tensors(part.data[name]) if part.data[name].is_node_attr(k) and v.dim()]
-            rows.update(dict.fromkeys(keys_of(own), kind))
+            own = {k: v for k, v in _tensors(part.data[name]) if part.data[name].is_node_attr(k) and v.dim()}
+            rows.update(dict.fromkeys(keys_of(list(own.values())), kind))
+            features.update(keys_of([v for k, v in own.items() if k == "x" or v.is_floating_point()]))
         ends = {keys_of(part.data[k].edge_index)[0]: (number[k[0]], number[k[2]]) for k in part.columns}
         tensors = [value for store in part.data.stores for _, value in _tensors(store)]
         kinds = NodeKinds.of(list(part.nodes.values()), graph.num_nodes)
         whole = tuple(len(self.table.node_range(name)) for name in part.nodes)
-        return TypedTensors(kinds, rows, ends, list(zip(keys_of(tensors), tensors, strict=True)), whole)
+        kept = list(zip(keys_of(tensors), tensors, strict=True))
+        return TypedTensors(kinds, rows, ends, kept, whole, frozenset(features))
 
     # --- parts of the union -------------------------------------------------------------------------------------------
 

@@ -75,11 +75,13 @@ class Compiler:
     steps: list[RowStep | MessageStep] = field(default_factory=list)
     values: int = 0
     calls: int = 0
+    needed_calls: int = 0
+    """Calls on which the output depends."""
 
     @property
     def whole(self) -> bool:
         """Whether an operation may see all rows at once."""
-        return self.everywhere or (self.readout and self.calls == len(self.trace.calls))
+        return self.everywhere or (self.readout and self.calls == self.needed_calls)
 
     def new(self) -> int:
         """The next number of a value."""
@@ -90,7 +92,8 @@ class Compiler:
     def is_apart(self) -> bool:
         """Whether calls work on parts of the graph: several side by side, or nodes of several kinds."""
         split = any(type(operation.function) in SIDE_BY_SIDE for operation in self.trace.operations)
-        return not self.trace.is_chain or self.trace.typed is not None or split
+        both_ways = any(call.is_mirrored for call in self.trace.calls)
+        return not self.trace.is_chain or self.trace.typed is not None or split or both_ways
 
     def size(self, kind: int) -> int:
         """How many nodes a kind has."""
@@ -136,16 +139,18 @@ class Compiler:
         reads = [key for key in operation.inputs if key is not None]
         if any(key in self.lost for key in reads):
             raise Unsupported(f"{operation.name} reads a second result, such as the places of a maximum")
-        if any(key in self.stacks for key in reads):
-            self._fold(operation, next(self.stacks[key] for key in reads if key in self.stacks))
-            return
+        for key in [key for key in reads if key in self.stacks]:
+            if not self.whole or folds_first_axis(operation.function, operation.args, operation.kwargs):
+                self._fold(operation, self.stacks[key])
+                return
+            self._emit(self.stacks.pop(key))
         if not any(key in self.known for key in reads):
             self._note_constant(operation, reads)
             if carries or any(key in self.waiting for key in reads):
                 self.waiting.update(dict.fromkeys(operation.outputs[:1], operation))
                 self.lost.update(operation.outputs[1:])
             return  # otherwise a constant: its result is looked up where it is used
-        if not self.whole and is_stack_of_tables(operation.function, operation.args, operation.kwargs):
+        if is_stack_of_tables(operation.function, operation.args, operation.kwargs):
             self.stacks[operation.outputs[0]] = operation  # the step is the sum, mean or maximum over them
             return
         self._emit(operation)
@@ -181,9 +186,11 @@ class Compiler:
         self.lost.update(operation.outputs[1:])
 
     def _kind_of(self, keys: list[Key], name: str) -> int:
-        """The kind of nodes whose rows an operation reads; rows of several kinds do not mix."""
+        """The kind of nodes whose rows an operation reads; rows of several kinds do not mix, but for a readout."""
         kinds = {self.kind[self.known[key]] for key in keys if key in self.known}
         kinds = kinds or {self.constants[key] for key in keys if key in self.constants}
+        if self.whole:
+            return min(kinds, default=0)
         if len(kinds) > 1 or (not kinds and self.trace.typed is not None):
             raise Unsupported(f"{name} reads rows of several types of nodes, or of no known type")
         return kinds.pop() if kinds else 0
@@ -267,6 +274,7 @@ def compile_program(
     if trace.typed is not None:
         compiler.constants.update(trace.typed.rows)
     needed = _needed(trace, all_layers=not compiler.is_apart)
+    compiler.needed_calls = sum(len(trace.operations[number].calls) for number in needed)
     for number, operation in enumerate(trace.operations):
         if number not in needed:
             continue

@@ -140,7 +140,7 @@ def _part(compiler: "Compiler", operation: Operation, call: Call) -> CallPart | 
         given = [(int(a), int(b)) for a, b in ends.unique(dim=1).t()]
     if len(given) != 1:
         raise Unsupported(f"{operation.name} sends between nodes of several types at once")
-    source, target = given[0] if call.module.flow == "source_to_target" else given[0][::-1]
+    source, target = given[0] if call.flow == "source_to_target" else given[0][::-1]
     return CallPart(columns, source, target)
 
 

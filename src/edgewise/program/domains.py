@@ -3,6 +3,7 @@
     numbers with weights   `execution.py`, all targets; `reverse.py`, rows under autograd
     differences            `perturbation_forward.py`: what a missing message changes
     LRP and duals          `walk/lrp.py`: true numbers, the rule's derivative
+    duals along features   `walk/tangents.py`: what an encoder in front of the first call makes of them
     two runs               `lift_program.py`: with and without edges, DeepLIFT's multipliers
     two streams            `stream_program.py`: what came through an edge and the rest, DEGREE
     intervals              `trust/interval_program.py`: the program as operations of interval arithmetic

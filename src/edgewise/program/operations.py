@@ -231,6 +231,25 @@ def is_affine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], move
     return kind in _AFFINE_KINDS or name in _AFFINE_NAMES
 
 
+def turns_columns(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an operation on edges `[2, E]` works column by column: it swaps both ends, or puts columns side by side.
+
+    >>> edges = torch.tensor([[0, 1], [1, 2]])
+    >>> turns_columns(torch.flip, (edges, [0]), {}), turns_columns(torch.flip, (edges, [1]), {})
+    (True, False)
+    >>> turns_columns(torch.cat, ([edges, edges],), {"dim": 1})
+    True
+    """
+    name = plain_name(function)
+    parts = args[0] if args and isinstance(args[0], (list, tuple)) else args[:1]
+    if not all(isinstance(p, Tensor) and p.dim() == 2 and len(p) == 2 and not p.is_floating_point() for p in parts):
+        return False
+    if name == "flip":
+        dims = kwargs.get("dims", args[1] if len(args) == 2 else args[1:])
+        return (tuple(dims) if isinstance(dims, (list, tuple)) else (dims,)) in ((0,), (-2,))
+    return name in ("cat", "concat") and _axis(name, args, kwargs) in (1, -1)
+
+
 # --- Tables on top of each other ----------------------------------------------------------------------------------------
 
 

@@ -31,8 +31,9 @@ from edgewise.question.equality import (
     scale_of_change,
     warn_not_local,
 )
+from edgewise.question.known_model import rim_of
 from edgewise.question.link_engine import Decoder, LinkEngine, decoder_of, encoded, shared_scores
-from edgewise.question.node_model import NodeModel, rim_of
+from edgewise.question.node_model import NodeModel
 from edgewise.question.subject import Subject
 
 _FEW = 16
@@ -72,21 +73,19 @@ class LinkModel:
         self.call = replace(self.output.apply(subject.call), changes_input=trace.changes_input)
         self.weighted = WeightedModel(self.call, subject.layers, self.trace)
         self.num_layers = self.trace.num_layers
-        self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, self.trace.flow or "source_to_target")
+        self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, self.trace.flow)
         self.rim = rim_of(self.trace)
         if self.rim and isinstance(self.call.forward, GraphForward):
             self.rim = "nodes"  # of a typed graph no far node can stand for those of other types
         self.itself = itself
         """The columns that pairs lose; None if none does."""
-        self.local = self.trace.flow is not None
+        self.local = True
         """Whether copies of neighbourhoods may be run, as far as is known."""
         with self.borrowed():
             self.is_lowered = self._decodes(trace.output)
             truth, self.together = (trace.output, True) if self.is_lowered else self._together_truth(trace.output)
             self.truth = self._without_links(truth)
             """`[T, 1]`: the model's own scores, with what goes into its last sigmoid."""
-        if not self.local and not self.is_lowered and self.together:
-            warn_not_local("its layers send messages in both directions", "pair is explained on the whole graph")
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
@@ -143,7 +142,7 @@ class LinkModel:
         long as it has the link, and without it the score of its pair in a patched graph, around which everything else stays;
         the first and the last one also that of the whole graph without the link.
         """
-        if not self.local or self.rim == "nodes" or len(losing) <= _FEW:
+        if not self.local or self.in_edges.both_ways or self.rim == "nodes" or len(losing) <= _FEW:
             return None
         rows = []
         for part in losing.split(_AT_ONCE):

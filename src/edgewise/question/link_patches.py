@@ -9,8 +9,9 @@ from torch import Tensor
 
 from edgewise.graph.pair_copies import LinkColumns
 from edgewise.graph.pair_patches import PatchedGraph, patch_size, patched_graph
+from edgewise.question.known_model import rim_of
 from edgewise.question.locality import is_proved
-from edgewise.question.node_model import NodeModel, rim_of
+from edgewise.question.node_model import NodeModel
 from edgewise.question.node_question import NodeQuestion
 
 _LARGEST = 2**26

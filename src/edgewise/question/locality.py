@@ -21,7 +21,8 @@ from edgewise.program.compile import compile_program
 from edgewise.program.hop import CallPart
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.base import Unsupported
-from edgewise.program.operations import row_arguments
+from edgewise.program.mirror import mirrored
+from edgewise.program.operations import row_arguments, turns_columns
 from edgewise.question.equality import close
 from edgewise.question.node_model import NodeModel
 
@@ -32,14 +33,17 @@ _LARGEST_PASS = 4 * 2**30
 def is_proved(model: NodeModel, tiny: Trace, graph: Data) -> bool:
     """Whether the lowered program of a cut is certain to be the model's around every node; `tiny` was recorded on `graph`."""
     if (
-        model.lowering is None
+        model.program is None
         or model.trace.operation_names != tiny.operation_names
+        or model.trace.flows != tiny.flows
         or not _sizes_differ(model, tiny, graph)  # a constant made of a size would look the same
         or not features_stay_apart(tiny, graph)
     ):
         return False
     try:
-        return same_program(model.lowering.program, compile_program(model.output.shorten(tiny), graph))
+        trace = model.output.shorten(tiny)
+        about = (trace, graph) if trace.flow is not None else mirrored(trace, graph)
+        return same_program(model.program, compile_program(*about))
     except (Unsupported, RuntimeError, TypeError, AttributeError, IndexError, KeyError):
         return False
 
@@ -48,8 +52,8 @@ def _sizes_differ(model: NodeModel, tiny: Trace, graph: Data) -> bool:
     """Whether the tiny cut has another number of nodes, of each kind; a kind that is there as a whole need not."""
     if tiny.typed is None:
         return bool(graph.num_nodes != model.graph.num_nodes)
-    assert model.lowering is not None
-    kinds = model.lowering.program.kinds
+    assert model.program is not None
+    kinds = model.program.kinds
     assert kinds is not None
     sizes = ((len(a), len(b)) for a, b in zip(tiny.typed.kinds.nodes, kinds.nodes, strict=True))
     return all(a != b or b == whole for (a, b), whole in zip(sizes, tiny.typed.whole, strict=True))
@@ -69,7 +73,8 @@ def features_stay_apart(trace: Trace, graph: Data) -> bool:
         if operation.is_layer or any(key in made for key in operation.inputs if key is not None):
             made.update(operation.outputs)
         elif reads:
-            if row_arguments(operation.function, operation.args, operation.kwargs or {}) is None:
+            rows = row_arguments(operation.function, operation.args, operation.kwargs or {})
+            if rows is None and not turns_columns(operation.function, operation.args, operation.kwargs or {}):
                 return False
             sizes = [shape[0] if shape else 0 for shape in operation.shapes]
             tainted.update(zip(operation.outputs, sizes, strict=False))

@@ -31,9 +31,9 @@ class MovedModel(NodeModel):
         self.__dict__.update(copy.copy(base.__dict__))
         self.graph, self.targets, self._known = graph, targets, base.known
         self.kept, self.audit = {}, Audit()
-        self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, base.trace.flow or "source_to_target")
+        self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, base.trace.flow)
         self.lowering = Lowering(program, graph, self.in_edges, base.trace.output.dtype)
-        self._places = targets
+        self.program, self._places = program, targets
         rows = self.lowering.settle(targets)
         self.rows = rows
         """`[targets, columns]`: the output of the targets."""

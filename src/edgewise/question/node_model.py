@@ -2,24 +2,24 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric import nn as pyg
 from torch_geometric.data import Data
 
 from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
 from edgewise.errors import ModelError
 from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies, neighbourhoods, whole_graph
-from edgewise.model.call import GraphForward, ModelCall
-from edgewise.model.head import ModelOutput, read_output
-from edgewise.model.trace import Trace
+from edgewise.model.call import GraphForward
+from edgewise.model.head import read_output
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
+from edgewise.program.ir import Program
 from edgewise.program.lowering import Lowering, lower_nodes
+from edgewise.program.mirror import mirrored
 from edgewise.program.transfer import Transfer, degrees_in
 from edgewise.question.equality import (
     NOT_REPEATABLE,
@@ -30,6 +30,7 @@ from edgewise.question.equality import (
     scale_of_change,
     warn_not_local,
 )
+from edgewise.question.known_model import Carried, Known, rim_of
 from edgewise.question.subject import Subject
 
 log = logging.getLogger("edgewise")
@@ -37,46 +38,6 @@ OTHER_NODES = (
     "The model runs differently around these nodes than around those that were asked about first. Ask a new question about "
     "them: ew.Question(model, data, index)."
 )
-
-# Layers that read only the receiver's own in-edges; any other may read the degree of a sender, one hop further (GCN does).
-_READ_RECEIVERS_ONLY = (
-    *(pyg.SAGEConv, pyg.GraphConv, pyg.GINConv, pyg.GINEConv),
-    *(pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv, pyg.PNAConv),
-)
-
-_READ_DEGREES = (pyg.GCNConv, pyg.SGConv)
-"""Layers that read the degrees of senders, and nothing else beyond the receiver's own in-edges."""
-
-
-@dataclass(frozen=True)
-class Carried:
-    """A recorded pass whose program can be carried over to other cuts."""
-
-    transfer: Transfer
-    trace: Trace
-    call: ModelCall
-
-
-@dataclass(frozen=True)
-class Known:
-    """What an earlier recording of the same model found out, to be taken over."""
-
-    scale: Tensor
-    """`[columns]`: how much weights change each column of the output."""
-    is_lowered: bool
-    local: bool
-    output: ModelOutput
-    carried: Carried | None = None
-    """If the model need not be recorded again, only run to compare."""
-
-
-def rim_of(trace: Trace) -> str:
-    """What layers read beyond L hops: nothing (`""`), the degrees of senders, or perhaps more of the nodes there."""
-    modules = [call.module for call in trace.calls]
-    if all(isinstance(module, _READ_RECEIVERS_ONLY) for module in modules):
-        return ""
-    known = (*_READ_RECEIVERS_ONLY, *_READ_DEGREES)
-    return "degrees" if all(type(module) in known for module in modules) else "nodes"
 
 
 class NodeModel:
@@ -113,9 +74,10 @@ class NodeModel:
         self.call = replace(self.output.apply(self.subject.call), changes_input=trace.changes_input)
         self.trace = replace(self.trace, output=self.call.spread(self.trace.output, self.graph))
         self._set_out()
-        if not self.local and known is None:
-            self._give_up_copies("its layers send messages in both directions")
+        program = self._proved_mirror() if self.trace.flow is None else None
         self.lowering = self._proved_lowering()
+        self.program = program if self.lowering is None else self.lowering.program
+        """What the model is proved to do; where messages run both ways, on the mirrored graph and not run for targets."""
 
     def _carry_over(self, known: Known, carried: Carried) -> bool:
         """Take the program of another cut, and run the model here only to compare; False if that cannot be, or differs."""
@@ -130,7 +92,7 @@ class NodeModel:
             return False
         self.trace = replace(carried.trace, output=rows)
         self._set_out()
-        program = carried.transfer.to(self.graph, degrees_in(self.graph))
+        self.program = program = carried.transfer.to(self.graph, degrees_in(self.graph))
         self.lowering = Lowering(program, self.graph, self.in_edges, rows.dtype)
         true = rows if self.targets is None else rows.index_select(0, self.targets)
         return close(self.lowering.settle(self.targets), true, self.scale)
@@ -141,10 +103,10 @@ class NodeModel:
         self.num_layers = trace.num_layers
         self._check_rows()
         self.weighted = WeightedModel(self.call, self.layers, trace)
-        self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, trace.flow or "source_to_target")
+        self.in_edges = InEdges.of(graph.edge_index, graph.num_nodes, trace.flow)
         self.rim = 1 if rim_of(trace) else 0
         self._whole = WeightedGraph(graph)
-        self.local = trace.flow is not None and (self._known is None or self._known.local)
+        self.local = self._known is None or self._known.local
 
     def _check_rows(self) -> None:
         if len(self.trace.output) != self.graph.num_nodes:
@@ -205,6 +167,19 @@ class NodeModel:
         everything = [torch.arange(size, device=self.device) for size in (graph.edge_index.size(1), graph.num_nodes)]
         same = transfer.agrees(transfer.to(graph, degrees_in(graph)), *everything)
         return Carried(transfer, self.trace, self.call) if same else None
+
+    def _proved_mirror(self) -> Program | None:
+        """What a model does whose messages run both ways, read off the mirrored graph; it must be the model, as above."""
+        trace, graph = mirrored(self.trace, self.graph)
+        in_edges = InEdges.of(graph.edge_index, graph.num_nodes)
+        lowering = lower_nodes(trace, graph, in_edges, [])
+        if lowering is None:
+            return None
+        plain = lowering.settle()
+        weight, own = self._random_weights
+        random = lowering.output_at(None, weight.repeat(1, 2), own)
+        both = ((plain, self.trace.output), (random, self._probe()))
+        return lowering.program if all(close(*pair, self.scale) for pair in both) else None
 
     def prove_everywhere(self) -> None:
         """Run the lowered program for all nodes, and compare it with the model there, before other targets are asked about."""

@@ -13,21 +13,19 @@ from edgewise.engines import Engine
 from edgewise.errors import InputError, ModelError, StaleQuestionError
 from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies
-from edgewise.graph.cut import Cut, columns_into, cut_out, part_of, whole, worth_cutting
+from edgewise.graph.cut import Cut, columns_into, cut_out, cut_tiny, first_strangers, whole, worth_cutting
 from edgewise.graph.inputs import check_values, read_structure
 from edgewise.graph.sample import seeds
 from edgewise.question.equality import warn_not_local
+from edgewise.question.known_model import Carried, Known, rim_of
 from edgewise.question.locality import confirmed, is_proved
-from edgewise.question.node_model import OTHER_NODES, Carried, Known, NodeModel, rim_of
+from edgewise.question.node_model import OTHER_NODES, NodeModel
 from edgewise.question.posed_question import Asked, PosedQuestion
 from edgewise.question.subject import DataMark, Subject, on_device
 from edgewise.question.target import choose_target, read_index
 
 _FEW = 16
 """Targets of a whole graph for which only what they depend on is run."""
-_STRANGERS = 5
-_TINY = 48
-"""Columns of the cut on which depth and rim are found."""
 
 
 class NodeQuestion(PosedQuestion):
@@ -37,6 +35,8 @@ class NodeQuestion(PosedQuestion):
     in_one_graph = True
     _engine: tuple[int, Engine] | None = None
     _counts: tuple[Tensor, Tensor] | None = None
+    _both_ways = False
+    """Whether messages turned out to run both ways where the first look saw one."""
 
     def __init__(self, model: Any, data: Any, index: Any, asked: Asked, subject: Subject | None = None) -> None:
         """`subject` is what another question has of the same model; it is called as this one asks."""
@@ -138,8 +138,8 @@ class NodeQuestion(PosedQuestion):
             self._check_locality()
         elif self.node_model.lowering is None and known.is_lowered:
             raise ModelError(OTHER_NODES)
-        elif self.locality == "confirmed":  # for the targets before: these ones may see further
-            self._confirm()
+        elif self.locality == "confirmed" or (self.locality == "proved" and self.node_model.program is None):
+            self._confirm()  # these targets may see further than those before
         self._read_off()
 
     def _marked(self) -> Any:
@@ -165,18 +165,28 @@ class NodeQuestion(PosedQuestion):
         targets = self.index.to(graph.edge_index.device)
         first = self.subject.first
         rim = rim_of(first) if self.types is None or not rim_of(first) else "nodes"  # a far node has one type
-        if hasattr(self, "cut") and not self._grouped and first.flow is not None:
-            self._grouped.append(InEdges.of(graph.edge_index.cpu(), graph.num_nodes, first.flow))  # pays from now on
+        if hasattr(self, "locality") and not self._grouped:
+            self._grouped.append(InEdges.of(graph.edge_index.cpu(), graph.num_nodes, self._flow))  # pays from now on
         in_edges = self._grouped[0] if self._grouped else None
         received, self._received = self._received, None
-        return cut_out(graph, targets, first.num_layers, flow=first.flow, rim=rim, in_edges=in_edges, received=received)
+        return cut_out(graph, targets, first.num_layers, flow=self._flow, rim=rim, in_edges=in_edges, received=received)
+
+    @property
+    def _flow(self) -> str | None:
+        """The direction in which hops follow edges; None: both."""
+        return None if self._both_ways else self.subject.first.flow
 
     def _check_locality(self) -> None:
         """Local by proof, or by one pass over the whole graph; a model that is not local is run on the whole graph."""
-        if is_proved(self.node_model, self.subject.first, self.subject.example):
+        if (
+            self._flow is not None and self.node_model.trace.flow != self._flow
+        ):  # the first look had no edges to show it
+            self._both_ways = True
+            self._cut_and_prove(None)
+        elif is_proved(self.node_model, self.subject.first, self.subject.example):
             self.locality = "proved"
-            return
-        self._confirm()
+        else:
+            self._confirm()
 
     def _confirm(self) -> None:
         """Local for these targets by one pass over the whole graph, or else run on the whole graph."""
@@ -288,21 +298,6 @@ class NodeQuestion(PosedQuestion):
 def _version(tensor: Tensor) -> int:
     """Torch's count of changes in place; tensors of inference mode have none."""
     return 0 if tensor.is_inference() else tensor._version
-
-
-def first_strangers(graph: Data) -> tuple[Tensor, Tensor]:
-    """The first nodes and columns of a graph."""
-    sizes = (graph.num_nodes, graph.edge_index.size(1))
-    nodes, columns = (torch.arange(min(_STRANGERS, size), device=graph.edge_index.device) for size in sizes)
-    return nodes, columns
-
-
-def cut_tiny(graph: Data, target: Tensor, received: Tensor, strangers: tuple[Tensor, Tensor]) -> Cut:
-    """Some columns that end in targets, and some nodes and columns besides: enough to see which layers a model has."""
-    nodes, columns = strangers
-    edge_id = torch.cat([received[:_TINY], columns]).unique()
-    node_id = torch.cat([graph.edge_index[:, edge_id].view(-1), target, nodes]).unique()
-    return Cut(part_of(graph, node_id, edge_id), graph.num_nodes, graph.edge_index.size(1), node_id, edge_id)
 
 
 def check_one_graph(data: Any, task: str) -> None:

@@ -4,12 +4,13 @@ from typing import Any
 
 from torch_geometric.data import Data
 
+from edgewise.graph.cut import first_strangers
 from edgewise.graph.inputs import check_values
 from edgewise.graph.pair_copies import with_pairs
 from edgewise.graph.source import GraphSource, tiny_cut
 from edgewise.model.link_call import PAIRS
 from edgewise.question.link_question import LinkQuestion
-from edgewise.question.node_question import NodeQuestion, first_strangers
+from edgewise.question.node_question import NodeQuestion
 from edgewise.question.pair_index import read_pairs
 from edgewise.question.posed_question import Asked
 from edgewise.question.source_question import SourceQuestion

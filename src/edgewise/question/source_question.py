@@ -15,8 +15,9 @@ from edgewise.graph.inputs import check_values
 from edgewise.graph.neighbour_sample import Bounds
 from edgewise.graph.source import GraphSource, cut_from, tiny_cut
 from edgewise.program.transfer import Degrees, Transfer, with_degrees
+from edgewise.question.known_model import rim_of
 from edgewise.question.moved_model import MovedModel
-from edgewise.question.node_model import NodeModel, rim_of
+from edgewise.question.node_model import NodeModel
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.posed_question import Asked
 from edgewise.question.stored_results import StoredResults
@@ -187,7 +188,7 @@ class SourceQuestion(StoredResults, NodeQuestion):
     def _find_cut(self) -> Cut:
         first = self.subject.first
         rim = rim_of(first) if self.types is None or not rim_of(first) else "nodes"  # a far node has one type
-        cut = cut_from(self.source, self.index, first.num_layers, flow=first.flow, rim=rim, bounds=self.bounds)
+        cut = cut_from(self.source, self.index, first.num_layers, flow=self._flow, rim=rim, bounds=self.bounds)
         if self.bounds is not None:  # the model is run on it, and what it computes is recorded
             self.bounds.check(cut.data.edge_index.size(1) * self.recorded_bytes)
         return self._moved(cut)

@@ -14,7 +14,7 @@ from torch import Tensor
 from edgewise import random_numbers
 from edgewise.arrays import enumerated, index_keys, plain_index
 from edgewise.errors import InputError
-from edgewise.graph.computation_graph import InEdges, reach
+from edgewise.graph.computation_graph import InEdges, nearest_once, reach
 from edgewise.graph.pair_copies import pair_reach
 from edgewise.results.entries import Entries
 from edgewise.results.explanation import Explanation
@@ -178,11 +178,12 @@ def _edges_that_matter(found: ExplanationSet) -> tuple[Tensor, Tensor, Tensor]:
         row, column = enumerated(widths(found))
         return row, column, torch.zeros_like(row)
     edge_index, num_nodes = found.graphs[0]
-    in_edges = InEdges.of(edge_index.cpu(), num_nodes, found.settings.get("flow") or "source_to_target")
+    in_edges = InEdges.of(edge_index.cpu(), num_nodes, found.settings.get("flow", "source_to_target"))
     near = (pair_reach if found.index.dim() == 2 else reach)(in_edges, found.index, hops - 1)
     position, place = in_edges.of_nodes(near.node)
     row, column = near.target[position], in_edges.edge[place]
-    order = (row * max(edge_index.size(1), 1) + column).argsort()  # by column: so ties fall as in Explanation.top
+    key = row * max(edge_index.size(1), 1) + column
+    order = nearest_once(key, near.hops[position])  # by column: so ties fall as in Explanation.top
     return row[order], column[order], near.hops[position][order]
 
 

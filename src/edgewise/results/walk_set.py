@@ -106,19 +106,20 @@ class WalkSet:
         """The same of all columns of `edge_index`."""
         size, layers = self.edge_index.size(1), self.num_layers
         scores = torch.zeros(layers, size, dtype=torch.double)
-        columns = _columns(self.edge_index, self.settings.get("flow"))
-        if level == "input":
-            total = torch.zeros(size, dtype=torch.double)
-            for walk in self.walks:
-                for step in set(self._steps(walk)):
-                    for column in columns.get(step, ()):
-                        total[column] += walk.score / len(columns[step])
-            return total
+        total = torch.zeros(size, dtype=torch.double)
+        flow = self.settings.get("flow")
+        flows = list(flow) if isinstance(flow, (list, tuple)) else [flow or "source_to_target"] * layers
+        columns = {way: _columns(self.edge_index, way) for way in set(flows)}
         for walk in self.walks:
-            for layer, step in enumerate(self._steps(walk)):
-                for column in columns.get(step, ()):
-                    scores[layer, column] += walk.score / len(columns[step])
-        return scores
+            shares: dict[int, float] = {}
+            for layer, (way, step) in enumerate(zip(flows, self._steps(walk), strict=True)):
+                taken = columns[way].get(step, ())
+                for column in taken:
+                    scores[layer, column] += walk.score / len(taken)
+                    shares[column] = max(shares.get(column, 0.0), 1 / len(taken))
+            for column, share in shares.items():
+                total[column] += walk.score * share
+        return total if level == "input" else scores
 
     def _steps(self, walk: Walk) -> list[tuple[int, int]]:
         """(sender, receiver) of every step, the first layer first, as ends of `edge_index`."""
@@ -203,15 +204,20 @@ class WalkSet:
         proof = "proven" if self.exact else f"not proven: another may have up to {self.upper_bound:.4g}"
         kind = self.settings.get("task", "node")
         number = f"class {self.target}, {self.settings.get('of', 'logit')} {self.value:.4g}"
-        end = f"{kind} {self.index}" if self.types is None else _named(self.index)
+        end = _named(self.index) if self.types is not None and self.types.explained else f"{kind} {self.index}"
         head = f"{counted(len(self), 'walk')} to {end} ({number}), {proof}"
         return "\n".join([head, *(f"  {walk}" for walk in self.walks)])
 
 
 def _columns(edge_index: Tensor, flow: str | None) -> dict[tuple[int, int], list[int]]:
-    """(sender, receiver) → the columns of `edge_index` that a step can take; several where edges are parallel."""
+    """(sender, receiver) → the columns of `edge_index` that a step can take; several where edges are parallel.
+
+    `flow=None`: messages run both ways, so that a step can also take a column that leads back.
+    """
     columns: dict[tuple[int, int], list[int]] = {}
-    ends = edge_index.flip(0) if flow == "target_to_source" else edge_index
-    for column, (source, receiver) in enumerate(ends.t().tolist()):
-        columns.setdefault((source, receiver), []).append(column)
+    for column, (first, second) in enumerate(edge_index.t().tolist()):
+        if flow != "target_to_source":
+            columns.setdefault((first, second), []).append(column)
+        if flow == "target_to_source" or (flow is None and first != second):
+            columns.setdefault((second, first), []).append(column)
     return columns

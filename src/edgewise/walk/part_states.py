@@ -146,9 +146,9 @@ class NodeStates:
                     (maps.summed if is_sum else maps.around).append((begin, columns, jacobian))
         return list(found.values())
 
-    def _leading_to(self, value: int, depth: int, kind: int) -> list[RowStep]:
-        """The steps of a segment that a value needs."""
-        segment = self._segments[depth].get(kind, [])
+    def _leading_to(self, value: int, depth: int, kind: int | None) -> list[RowStep]:
+        """The steps of a segment that a value needs; `kind=None`: whoever's they are, for a readout mixes all."""
+        segment = self.program.segments[depth] if kind is None else self._segments[depth].get(kind, [])
         needed = {value}
         for step in reversed(segment):
             if step.output in needed:
@@ -183,44 +183,63 @@ class NodeStates:
 
         `value` maps output rows to the explained numbers; `nodes` `[T]` are the explained ones, None (graph tasks): all.
         """
+        depth, everyone = self.num_calls - 1, nodes
+        if everyone is None:
+            everyone = torch.arange(self.num_nodes, device=self.recording.data.edge_index.device)
+        leaves, tracked, found = self._gradients(value, nodes)
+        summed = torch.zeros(len(everyone), self.layout.sum_width(depth), dtype=torch.double, device=everyone.device)
+        around = summed.new_zeros(len(everyone), self.layout.width(depth)) if self.num_calls > 1 else None
+        carries = False
+        for (kind, columns, is_sum, _), gradient in zip(leaves, found, strict=False):
+            at = self._ends_of(kind, everyone, nodes)
+            if gradient is not None and is_sum:
+                summed[at, columns] += gradient.double()
+            elif gradient is not None and around is not None:
+                around[at, columns] += gradient.double()
+                carries = True
+        beside = around if carries else None
+        for (kind, _, along), gradient in zip(tracked, found[len(leaves) :], strict=True):
+            if gradient is not None:
+                product = (gradient.double() * along.double()).flatten(1).sum(dim=1)
+                beside = summed.new_zeros(len(everyone)) if beside is None else beside
+                beside = beside.index_add(0, self._ends_of(kind, everyone, nodes), product)
+        return Front(everyone, summed, beside)
+
+    def _gradients(self, value: Callable[[Tensor], Tensor], nodes: Tensor | None) -> tuple[list[Any], list[Any], Any]:
+        """The explained numbers run back to where walks end, for `ends`.
+
+        Leaves are (kind, columns, is a sum, tensor), tracked are (kind, features, their change) of a model with one call; then
+        the gradients of all of them. A readout of graphs mixes nodes of all kinds, so all of them have leaves then.
+        """
         depth, kind = self.num_calls - 1, self.kind_of[self.program.output]
+        of_graphs = nodes is None and self.program.kinds is not None
+        kinds = range(len(self.program.kinds.nodes)) if of_graphs and self.program.kinds is not None else [kind]
         row = None if nodes is None else self.row_of(nodes)
-        everyone = (
-            torch.arange(self.num_nodes, device=self.recording.data.edge_index.device) if nodes is None else nodes
-        )
-        tracked: list[tuple[Tensor, Tensor]] = []
+        steps = self._leading_to(self.program.output, depth, None if of_graphs else kind)
+        own_kind = {id(source): step.kind for step in steps for source in step.sources}
+        tracked: list[tuple[int, Tensor, Tensor]] = []
 
         def constant(source: Rows) -> Tensor:
             rows = source.tensor if row is None else source.tensor.index_select(0, row)
             along = self._along(source) if self.num_calls == 1 else None
             if along is not None:
                 rows = rows.detach().clone().requires_grad_()
-                tracked.append((rows, along if row is None else along.index_select(0, row)))
+                tracked.append((own_kind[id(source)], rows, along if row is None else along.index_select(0, row)))
             return rows
 
         with torch.enable_grad():
-            values, leaves = self._leaves(depth, kind, row)
-            steps = self._leading_to(self.program.output, depth, kind)
-            output = JointRunner(self.rule, self.rule.gamma(depth), constant).run(
-                Link(tuple(steps), self.program.output), values
-            )
-            inputs = [*(leaf for _, _, leaf in leaves), *(rows for rows, _ in tracked)]
-            found = torch.autograd.grad(value(output).sum(), inputs, allow_unused=True)
-        summed = torch.zeros(len(everyone), self.layout.sum_width(depth), dtype=torch.double, device=everyone.device)
-        around = summed.new_zeros(len(everyone), self.layout.width(depth)) if self.num_calls > 1 else None
-        carries = False
-        for (columns, is_sum, _), gradient in zip(leaves, found, strict=False):
-            if gradient is not None and is_sum:
-                summed[:, columns] += gradient.double()
-            elif gradient is not None and around is not None:
-                around[:, columns] += gradient.double()
-                carries = True
-        beside = around if carries else None
-        for (_, along), gradient in zip(tracked, found[len(leaves) :], strict=True):
-            if gradient is not None:
-                product = (gradient.double() * along.double()).flatten(1).sum(dim=1)
-                beside = product if beside is None else beside + product
-        return Front(everyone, summed, beside)
+            begun = {one: self._leaves(depth, one, row) for one in kinds}
+            values = {number: start for starts, _ in begun.values() for number, start in starts.items()}
+            leaves = [(one, *leaf) for one, (_, mine) in begun.items() for leaf in mine]
+            runner = JointRunner(self.rule, self.rule.gamma(depth), constant)
+            output = runner.run(Link(tuple(steps), self.program.output), values)
+            inputs = [*(leaf for *_, leaf in leaves), *(rows for _, rows, _ in tracked)]
+            return leaves, tracked, torch.autograd.grad(value(output).sum(), inputs, allow_unused=True)
+
+    def _ends_of(self, kind: int, everyone: Tensor, nodes: Tensor | None) -> Tensor:
+        """The places of the rows of a kind among the ends of walks: all ends if these are explained nodes of that kind."""
+        own = None if nodes is not None else self.nodes_of(kind)
+        return torch.arange(len(everyone), device=everyone.device) if own is None else own
 
 
 def _jacobians(output: Tensor, leaves: list[Tensor], steps: list[RowStep]) -> list[RowMap | None]:

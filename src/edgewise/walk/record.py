@@ -28,6 +28,7 @@ from edgewise.program.layers.base import Unsupported
 from edgewise.program.layers.module import ModuleLayer, module_layer
 from edgewise.program.levels import Levels, whole_levels
 from edgewise.program.lowering import Lowering
+from edgewise.program.mirror import mirrored
 from edgewise.question.equality import close, random_weight
 from edgewise.walk.chain import refuse_skips
 from edgewise.walk.tangents import Moving, follow
@@ -51,6 +52,8 @@ class Recording:
     moving: Moving
     """All constants of the program that depend on the features, with their changes."""
     output: Tensor
+    num_columns: int
+    """Columns of the graph itself; `data` has twice as many where messages run both ways (`program/mirror.py`)."""
 
     def table(self, message: MessageStep) -> Tensor:
         """`[N, d]`: what a call reads."""
@@ -101,18 +104,16 @@ def reuse(trace: Trace, lowering: Lowering, data: Data) -> Recording | None:
         x,
         moving,
         trace.output,
+        data.edge_index.size(1),
     )
 
 
 def _read_off(call: ModelCall, layers: Layers, data: Data, output: ModelOutput, graphs: Tensor | None) -> Recording:
     """Trace the model, compile the trace, run the program with all weights 1, and compare it with the model."""
-    trace = output.shorten(record(call, layers, data))
-    if trace.flow is None:
-        raise ModelError(
-            "The model's layers send messages in both directions (flow=), so its walks have no direction. Explain its edges "
-            "instead: ew.explain(model, data, ...)."
-        )
-    refuse_skips(trace.bypass)
+    recorded, columns = output.shorten(record(call, layers, data)), data.edge_index.size(1)
+    refuse_skips(recorded.bypass)
+    weighted = WeightedModel(call, layers, recorded), WeightedGraph(data)
+    trace, data = (recorded, data) if recorded.flow is not None else mirrored(recorded, data)
     try:
         program = compile_program(trace, data, readout=graphs is not None, fallback=module_layer)
     except Unsupported as reason:
@@ -120,7 +121,9 @@ def _read_off(call: ModelCall, layers: Layers, data: Data, output: ModelOutput, 
         if norms:
             raise ModelError(_COUPLED.format(norm=norms[0])) from reason
         raise ModelError(_cannot_follow(str(reason))) from reason
-    in_edges = InEdges.of(data.edge_index, data.num_nodes, trace.flow)
+    in_edges = InEdges.of(
+        data.edge_index, data.num_nodes, trace.flow
+    )  # one way: a mirrored graph has every column twice
     owner = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device) if graphs is None else graphs
     targets = data.num_nodes if graphs is None else len(trace.output)
     levels = whole_levels(data, in_edges, trace.num_layers, owner, targets)
@@ -129,11 +132,11 @@ def _read_off(call: ModelCall, layers: Layers, data: Data, output: ModelOutput, 
     ones = trace.output.new_ones(trace.num_layers, len(in_edges.edge))
     with torch.no_grad():
         known = run(program, levels, prepared, ones, None)
-    _prove(WeightedModel(call, layers, trace), data, program, levels, prepared, known[program.output], trace)
+    _prove(weighted, program, levels, prepared, known[program.output], trace)
     moving = follow(trace, data)
     features = _first_features(program)
     tangent = _tangent(trace, moving, features)
-    return Recording(program, data, in_edges, levels, known, features, tangent, moving, trace.output)
+    return Recording(program, data, in_edges, levels, known, features, tangent, moving, trace.output, columns)
 
 
 def _first_features(program: Program) -> Tensor:
@@ -158,23 +161,29 @@ def _cannot_follow(reason: str) -> str:
 
 
 def _prove(
-    model: WeightedModel, data: Data, program: Program, levels: Levels, prepared: Any, output: Tensor, trace: Trace
+    weighted: tuple[WeightedModel, WeightedGraph],
+    program: Program,
+    levels: Levels,
+    prepared: Any,
+    output: Tensor,
+    trace: Trace,
 ) -> None:
     """Refuse a program that does not give the model's output, as it is and under random edge weights.
 
     Layers that are run as modules (`ModuleLayer`) take no weights; for them only the output as it is can be compared.
     """
-    edges, nodes = (torch.arange(n, device=output.device) for n in (data.edge_index.size(1), data.num_nodes))
+    model, graph = weighted
+    edges, nodes = (torch.arange(n, device=output.device) for n in (graph.num_edges, graph.data.num_nodes))
     weight, own = (random_weight(ids, trace.num_layers, trace.output) for ids in (edges, nodes))
     if any(isinstance(layer, ModuleLayer) for layer in program.layers):
         if not close(output, trace.output):
             raise ModelError(_cannot_follow("its layers do not do what their names say"))
         return
     with torch.no_grad():
-        probe = model(WeightedGraph(data), weight, own)
-        if program.kinds is not None:
+        probe = model(graph, weight, own)
+        if program.kinds is not None and len(probe) != len(output):  # rows of one type, spread over all nodes
             probe = probe.index_select(0, program.kinds.nodes[program.rows_of(program.output)])
-        found = run(program, levels, prepared, weight[:, levels.edge_id], own)[program.output]
+        found = run(program, levels, prepared, weight[:, levels.edge_id % max(graph.num_edges, 1)], own)[program.output]
     if not (close(output, trace.output) and close(found, probe)):
         raise ModelError(_cannot_follow("its layers do not do what their names say"))
 

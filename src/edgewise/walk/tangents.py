@@ -5,7 +5,8 @@ the first call, and through a residual around it. What depends on x and is read 
 
 Example: an encoder e(x) = relu(W x + b) before the first call. The value e(x) has the change J · x = diag(relu') W x; the bias
 b is not part of it. Without an encoder the change of x along x is x. It is computed with dual numbers (forward-mode automatic
-differentiation): every operation before the first call is repeated on x + ε·x.
+differentiation): what was recorded before the first call is a list of steps (`_prelude`), and `Duals` is the domain in which it
+is interpreted, on x + ε·x.
 """
 
 from typing import Any
@@ -17,6 +18,8 @@ from torch_geometric.data import Data
 from edgewise.errors import ModelError
 from edgewise.model.data_flow import Key, Operation
 from edgewise.model.trace import Trace
+from edgewise.program.domains import Domain, interpret
+from edgewise.program.ir import Ref, RowStep
 from edgewise.program.operations import out_of_place
 from edgewise.trees import tree_flatten, tree_leaves, tree_unflatten
 
@@ -57,7 +60,7 @@ def follow(trace: Trace, data: Data) -> Moving:
     """
     starts = {trace.input_key: data.x}
     if trace.typed is not None:
-        starts = {key: tensor for key, tensor in trace.typed.tensors if key in trace.typed.rows}
+        starts = {key: tensor for key, tensor in trace.typed.tensors if key in trace.typed.features}
     moving, sizes = _along(trace, starts, every_second=False), {len(rows) for rows in starts.values()}
     for tensor, tangent in _along(trace, starts, every_second=True).everything():
         if len(tangent) in sizes and bool((tangent[1::2] != 0).any()) and moving.tangent(tensor) is not None:
@@ -69,31 +72,64 @@ def follow(trace: Trace, data: Data) -> Moving:
 
 
 def _along(trace: Trace, starts: dict[Key, Tensor], *, every_second: bool) -> Moving:
-    """Repeat the trace's operations on dual numbers, along the features of all nodes or of every second one.
-
-    `values` holds the dual results before the first call, `made` what depends on a layer: it is not followed.
-    """
-    moving, made = Moving(), set[Key]()
+    """Interpret what lies before the first call in dual numbers, along the features of all nodes or of every second one."""
+    moving, (steps, number) = Moving(), _prelude(trace, list(starts))
     with forward_ad.dual_level():
-        values = {
-            key: _dual(x.detach(), every_second=every_second) if x.is_floating_point() else x
-            for key, x in starts.items()
-        }
         looks_up = not all(x.is_floating_point() for x in starts.values())
+        domain = Duals(looks_up=looks_up, every_second=every_second)
+        values = interpret(steps, domain, {number[key]: domain.start(x) for key, x in starts.items()})
         for operation in trace.operations:
             leaves = tree_leaves((operation.args, operation.kwargs))
             for leaf, key in zip(leaves, operation.inputs, strict=True):
-                tangent = forward_ad.unpack_dual(values[key]).tangent if key in values else None
+                tangent = forward_ad.unpack_dual(values[number[key]]).tangent if key in number else None
                 if tangent is not None:
                     _check_layer(operation, key)
                     moving.add(leaf.detach(), tangent.detach())
-            if operation.is_layer or any(key in made for key in operation.inputs if key is not None):
-                made.update(operation.outputs)
-            elif any(key in values for key in operation.inputs if key is not None):
-                for key, result in zip(operation.outputs, _again(operation, values), strict=False):
-                    found = looks_up and result.is_floating_point() and not _moves(result)
-                    values[key] = _dual(result, every_second=every_second) if found else result  # rows of an embedding
     return moving
+
+
+def _prelude(trace: Trace, starts: list[Key]) -> tuple[list[RowStep], dict[Key, int]]:
+    """The operations before the first call that depend on the features, as steps; and the number of each tensor's value.
+
+    What depends on a layer is not among them. They need not work row by row: all rows are there.
+    """
+    number, steps, made = {key: place for place, key in enumerate(starts)}, list[RowStep](), set[Key]()
+    for operation in trace.operations:
+        reads = [key for key in operation.inputs if key is not None]
+        if operation.is_layer or any(key in made for key in reads):
+            made.update(operation.outputs)
+        elif any(key in number for key in reads):
+            leaves, form = tree_flatten((operation.args, operation.kwargs))
+            known = zip(operation.inputs, leaves, strict=True)
+            args, kwargs = tree_unflatten([Ref(number[k]) if k in number else leaf for k, leaf in known], form)
+            filled, form = tree_flatten((args, {name: value for name, value in kwargs.items() if name != "inplace"}))
+            for place, key in ((place, key) for place, key in enumerate(operation.outputs) if key is not None):
+                number[key] = len(starts) + len(steps)
+                function = _result(out_of_place(operation.function), place)
+                steps.append(RowStep(function, tuple(filled), form, number[key], calls_done=0))
+    return steps, number
+
+
+def _result(function: Any, place: int) -> Any:
+    """One of the results of a function that may have several (`chunk`, `max` along an axis)."""
+    return lambda *args, **kwargs: tree_leaves(function(*args, **kwargs))[place]
+
+
+class Duals(Domain[Tensor]):
+    """Dual numbers: a value and its change along the features. Rows that whole numbers look up (an embedding) start there."""
+
+    def __init__(self, *, looks_up: bool, every_second: bool) -> None:
+        self._looks_up, self._every_second = looks_up, every_second
+
+    def start(self, x: Tensor) -> Tensor:
+        """Features with their own change; categories have none."""
+        return _dual(x.detach(), every_second=self._every_second) if x.is_floating_point() else x
+
+    def operation(self, step: RowStep, sources: list[Tensor]) -> Tensor:
+        """The operation itself, on dual numbers."""
+        result = step.run(sources)
+        found = self._looks_up and result.is_floating_point() and not _moves(result)
+        return _dual(result, every_second=self._every_second) if found else result
 
 
 def _dual(rows: Tensor, *, every_second: bool) -> Tensor:
@@ -126,12 +162,3 @@ def _feature_keys(operation: Operation) -> set[Key]:
     leaves = tree_leaves((operation.args, operation.kwargs))
     found = {key for leaf, key in zip(leaves, operation.inputs, strict=False) if id(leaf) in ids}
     return {operation.own_input, *found}
-
-
-def _again(operation: Operation, values: dict[Key, Tensor]) -> list[Tensor]:
-    """Repeat an operation with dual numbers in place of the recorded inputs; never in place."""
-    leaves, form = tree_flatten((operation.args, operation.kwargs))
-    leaves = [values.get(key, leaf) for key, leaf in zip(operation.inputs, leaves, strict=True)]
-    args, kwargs = tree_unflatten(leaves, form)
-    kwargs.pop("inplace", None)
-    return tree_leaves(out_of_place(operation.function)(*args, **kwargs))

@@ -133,10 +133,10 @@ def target_blocks(
         yield from _node_blocks(question, how, memory, beam, bounded=bounded)
     else:
         assert isinstance(question, (GraphQuestion, LinkQuestion))
-        if question.types is not None:
+        if question.types is not None and isinstance(question, LinkQuestion):
             raise InputError(
-                "Walks of whole typed graphs cannot be followed yet. Explain their edges instead: "
-                "ew.explain(model, data, ..., task='graph', level='layer')."
+                "Walks of links of typed graphs cannot be followed yet. Explain their edges instead: "
+                "ew.explain(model, data, ..., task='link', level='layer')."
             )
         yield from _graph_blocks(question, how, memory, bounded=bounded)
 

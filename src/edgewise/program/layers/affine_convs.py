@@ -48,7 +48,7 @@ def check_every_edge(call: Call, data: Data) -> None:
 
 def mean_share(call: Call, data: Data) -> Tensor:
     """`[messages]`: 1 / number of messages that the receiver gets."""
-    ends = data.edge_index[0 if call.module.flow == "target_to_source" else 1]
+    ends = data.edge_index[0 if call.flow == "target_to_source" else 1]
     receiver = torch.cat([ends, torch.arange(data.num_nodes, device=ends.device)])[call.slots]
     count = torch.bincount(receiver, minlength=data.num_nodes).clamp(min=1)
     return (1 / count.to(call.dtype))[receiver]

@@ -86,7 +86,7 @@ def _fast_share(conv: FastRGCNConv, call: Call, data: Data, relation: Tensor) ->
         return None
     if conv.aggr != "mean":
         raise Unsupported(f"{type(conv).__name__} with aggr={conv.aggr!r}")
-    receiver = data.edge_index[0 if call.module.flow == "target_to_source" else 1][call.slots]
+    receiver = data.edge_index[0 if call.flow == "target_to_source" else 1][call.slots]
     key = relation.long() * data.num_nodes + receiver
     _, place, count = key.unique(return_inverse=True, return_counts=True)
     return 1 / count.to(call.dtype)[place]
