@@ -77,13 +77,19 @@ class SlotDrops:
         else:
             with ThreadPoolExecutor(threads) as pool:  # the loops let go of the interpreter
                 found = list(pool.map(of_some, parts))
-        position, change = (np.concatenate([part[kind] for part in found]) for kind in (0, 2))
         places = slots.call.clamp(min=0) * width + number[slots.item]  # [slots]
-        entry = np.concatenate([p.numpy()[f[1]] for p, f in zip(places.tensor_split(threads), found, strict=True)])
+        entries = found[0] if threads == 1 else _joined(found, [len(item) for item, _ in parts])
         begin, place, score = map(
-            torch.from_numpy, self._kernels.by_target(position, entry, change, len(every.targets))
+            torch.from_numpy, self._kernels.by_target(*entries, *arrays(places), len(every.targets))
         )
         return begin, place, -score if sign is None else -score * torch.repeat_interleave(sign, begin.diff())
+
+
+def _joined(found: list[Any], sizes: list[int]) -> list[Array]:
+    """What several threads found, as one: positions, slots counted through, changes."""
+    for (_, slot, _), first in zip(found, np.cumsum([0, *sizes]), strict=False):
+        slot += np.int32(first)
+    return [np.concatenate([part[kind] for part in found]) for kind in range(3)]
 
 
 def _columns(differences: Differences) -> tuple[Tensor, Tensor | None]:

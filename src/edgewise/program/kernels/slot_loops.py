@@ -214,7 +214,7 @@ def slot_drops(
         np.empty(len(target), np.int64),
         np.empty(len(target), dtype),
     )
-    positions, slots, changes = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, dtype)
+    positions, slots, changes = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, dtype)
     near = np.empty((calls, size), np.bool_)
     for call in range(calls):
         near[call] = distance < calls - call
@@ -266,15 +266,18 @@ def slot_drops(
 
 
 @njit(cache=True)
-def by_target(position: Array, entry: Array, change: Array, num_targets: int) -> Any:
-    """Entries grouped by target, in the order in which they come: where each target's begin, and the entries."""
+def by_target(position: Array, slot: Array, change: Array, place_of: Array, num_targets: int) -> Any:
+    """Changes grouped by target, in the order in which they come: where each target's begin, places of slots, changes.
+
+    `place_of` `[slots]` is what slots are called in the result.
+    """
     begin = np.zeros(num_targets + 1, np.int64)
     for p in position:
         begin[p + 1] += 1
     begin = np.cumsum(begin)
-    filled, entries, changes = begin[:-1].copy(), np.empty_like(entry), np.empty_like(change)
+    filled, places, changes = begin[:-1].copy(), np.empty(len(slot), np.int64), np.empty_like(change)
     for i in range(len(position)):
-        place = filled[position[i]]
-        entries[place], changes[place] = entry[i], change[i]
+        at = filled[position[i]]
+        places[at], changes[at] = place_of[slot[i]], change[i]
         filled[position[i]] += 1
-    return begin, entries, changes
+    return begin, places, changes
