@@ -28,6 +28,7 @@ from torch_geometric.utils import k_hop_subgraph
 
 import edgewise as ew
 from benchmarks.flip_grid import networks, place_of, trained
+from edgewise.counterfactuals.allowance import processor_time
 from edgewise.counterfactuals.double_question import double_question
 from edgewise.counterfactuals.question_goals import QuestionGoals
 from edgewise.counterfactuals.set_answers import SilencedAnswers
@@ -68,7 +69,9 @@ class Attack:
         """The claimed set of columns, then all searches in turn; pairs for some seconds of processor time."""
         if claimed is not None:
             units = torch.zeros(1, self.count, dtype=torch.bool)
-            units[0, self._answers.units.unit_of(self._column[list(claimed)])] = True
+            columns = self._column[list(claimed)]
+            known = self._answers.units  # the way back of an edge may have no way to the node
+            units[0, known.unit_of(columns[torch.isin(columns, known.column)])] = True
             if int(self._verdicts(units)[0]) != 1:
                 self.contradiction = self.size
         if self.size < 2 or self.count == 0:  # smaller than one unit is the model itself
@@ -189,7 +192,8 @@ def attacked(piece: tuple[Any, ...]) -> list[Any] | None:
         return None
     torch.manual_seed(0)
     node, undirected = int(index[place]), not options.directed
-    claim = ew.counterfactual(model, graph, node, undirected=undirected, seconds=options.seconds)
+    with processor_time():
+        claim = ew.counterfactual(model, graph, node, undirected=undirected, seconds=options.seconds)
     assert isinstance(claim, ew.Counterfactual)
     found = [number, place, *place_of(number), node, claim.status, claim.size]
     if claim.status == "open":
