@@ -2,8 +2,9 @@
 
 The peer is written after DIG's SubgraphX: for each coalition it keeps the edges among its nodes and runs the model on that
 graph. A GIN reads no degrees, so removed edges and edges of weight 0 give the same number, and the values are compared, too.
-Ours is the search for the best subgraph of six nodes, everything counted, on planted molecules. Time is process
-time. Equal coalitions are run once; the figure counts those that the search asks for, and in brackets those that are run.
+Ours is the search for the best subgraph of six nodes, everything counted but the loading of compiled loops, on planted
+molecules. Time is process time. The figure counts the coalitions that the search asks for, and in brackets those that differ,
+each of which is worked out once.
 """
 
 import time
@@ -42,6 +43,7 @@ def main() -> None:
     with seeded(0):
         model = PooledGIN().eval()
     graphs = ew.datasets.load("toxic_groups", 0).data[:MOLECULES]
+    search(Score(model, graphs[0], task="graph"), max_nodes=2, beam=32, samples=100, seed=0)  # loads the compiled loops
     asked, run, seconds, peer, off = 0, 0, 0.0, [0.0, 0.0], 0.0
     for number, data in enumerate(graphs):
         score = Score(model, data, task="graph")

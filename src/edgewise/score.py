@@ -20,6 +20,7 @@ from edgewise.graph.type_table import TypeTable
 from edgewise.program.execution import LoweredEngine
 from edgewise.program.graph_drops import GraphDrops
 from edgewise.program.order_values import OrderValues
+from edgewise.program.shared_rows import SharedRows
 from edgewise.question import PosedQuestion, pose, sub_target
 from edgewise.question.link_engine import LinkEngine
 
@@ -173,6 +174,11 @@ class Score:
     def growing(self, coalitions: int) -> OrderValues | None:
         """The values of growing coalitions of edges, if they can be found one from another; for so many in all."""
         return OrderValues.of(self._engine, self.target, coalitions)
+
+    def shared_rows(self, edges: int) -> SharedRows | None:
+        """The values of many coalitions of one target, if they can share rows; `edges` counts those of all coalitions."""
+        with self._question.borrowed():
+            return SharedRows.of(self._engine, self.target, edges)
 
     def stepwise(self, method: str) -> LoweredEngine:
         """The engine of a lowered program, for methods that interpret its steps; refused where the model itself is run."""

@@ -103,7 +103,7 @@ def test_blocks_of_any_size_give_the_same(monkeypatch, numbers):
 @pytest.mark.parametrize(("pool", "is_known"), [("sum", True), ("mean", True), ("max", False)])
 def test_sums_and_means_over_nodes_are_known(pool, is_known):
     model = Classifier(["gcn", "gin"], pool).double().eval()
-    assert (Score(model, graphs(2), None, task="graph").graph_drops()._pooling is not None) == is_known
+    assert (Score(model, graphs(2), None, task="graph").graph_drops().pooling is not None) == is_known
 
 
 @pytest.mark.parametrize("pool", sorted(POOLS))

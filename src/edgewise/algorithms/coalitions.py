@@ -1,10 +1,16 @@
-"""Values of many coalitions of edges of one target: equal ones are run once, different ones side by side."""
+"""Values of many coalitions of edges of one target: equal ones are run once, different ones share rows or go side by side."""
+
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from edgewise.algorithms.occlusion import Repeated
+from edgewise.program.kernels import arrays, kernels_for
 from edgewise.score import Score
+
+if TYPE_CHECKING:
+    from edgewise.program.shared_rows import SharedRows
 
 _CACHE = 2**24  # bytes of a pass that stays in the processor's cache
 
@@ -20,12 +26,13 @@ class CoalitionValues:
     (3, 2)
     """
 
-    def __init__(self, score: Score) -> None:
-        self.score = score
+    def __init__(self, score: Score, expected: int = 0) -> None:
+        self.score, self._expected = score, expected  # about how many coalitions will be asked for
         self.asked = 0
         """Coalitions whose value was asked for."""
         self.run = 0
         """Different ones, which were run."""
+        self._shared: SharedRows | None = None
         self._repeated: Repeated | None = None
 
     @torch.no_grad()
@@ -34,6 +41,10 @@ class CoalitionValues:
         score = self.score
         different, place = distinct(on)
         self.asked, self.run = self.asked + len(on), self.run + len(different)
+        if self._shared is None and self._repeated is None:
+            self._shared = score.shared_rows(max(self._expected, len(different)) * on.size(1))
+        if self._shared is not None:
+            return self._shared.values(different).double()[place]
         wanted = min(len(different), max(1, _CACHE // max(score.pass_bytes, 1)))
         if self._repeated is None or self._repeated.times < wanted:
             self._repeated = Repeated(score, wanted)
@@ -54,6 +65,12 @@ def distinct(rows: Tensor) -> tuple[Tensor, Tensor]:
     (tensor([[ True, False],
             [ True,  True]]), tensor([0, 1, 0]))
     """
+    kernels = kernels_for(rows.numel(), torch.empty(0, device=rows.device))
+    if kernels is not None:
+        place, one = torch.empty(2, len(rows), dtype=torch.long)
+        table = torch.full((2 ** (2 * len(rows)).bit_length(),), -1)
+        count = kernels.equal_rows(*arrays(rows.contiguous(), table, place, one))
+        return rows[one[:count]], place
     place = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
     for part in rows.split(_BITS, dim=1):
         word, number = (

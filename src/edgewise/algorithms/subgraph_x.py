@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import random_numbers
-from edgewise.algorithms.coalitions import CoalitionValues, subsets
+from edgewise.algorithms.coalitions import CoalitionValues, distinct, subsets
 from edgewise.arguments import one_of, whole_number
 from edgewise.contract import checked
 from edgewise.errors import InputError
@@ -193,7 +193,7 @@ class NodeGame:
         for _ in range(score.num_layers - 1):
             reach = (reach.double() @ adjacent.double()) > 0
         self._reach = reach  # [n, n]: within L hops
-        self.exact, self.coalitions = True, CoalitionValues(score)
+        self.exact, self.coalitions = True, CoalitionValues(score, samples * self.num_nodes)
 
     def starts(self) -> Tensor:
         """Subgraphs of one node: the explained one, or each node of a graph."""
@@ -210,7 +210,8 @@ class NodeGame:
 
     def inside(self, sets: Tensor) -> Tensor:
         """`[sets, M]`: the edges with both ends in a set."""
-        return sets[:, self._ends[0]] & sets[:, self._ends[1]]
+        by_node = sets.t().contiguous()  # whole rows are quicker to take than columns
+        return (by_node.index_select(0, self._ends[0]) & by_node.index_select(0, self._ends[1])).t()
 
     # --- Shapley values -------------------------------------------------------------------------------------------------
 
@@ -219,8 +220,9 @@ class NodeGame:
         others = ((sets.double() @ self._reach.double()) > 0) & ~sets  # [sets, n]
         value, error = (torch.zeros(len(sets), dtype=torch.double, device=sets.device) for _ in range(2))
         count = others.sum(dim=1)
-        for size in count.unique().tolist():
-            rows = (count == size).nonzero().view(-1)
+        kind = count.clamp(max=EXACT_PLAYERS + 1)  # sets with more others than that have equally many coalitions
+        for size in kind.unique().tolist():
+            rows = (kind == size).nonzero().view(-1)
             per_set = 2**size if size <= EXACT_PLAYERS else self.samples
             for part in rows.split(max(1, _AT_ONCE // (per_set * max(self.num_nodes, 1)))):
                 value[part], error[part] = self._of_equal_size(sets[part], others[part], size)
@@ -256,7 +258,9 @@ class NodeGame:
 
     def values(self, coalitions: Tensor) -> Tensor:
         """`[coalitions]`: the explained number with the edges inside each coalition alone."""
-        return self.coalitions.values(self.inside(coalitions))
+        different, place = distinct(coalitions)  # there are fewer nodes than edges to compare
+        self.coalitions.asked += len(coalitions) - len(different)
+        return self.coalitions.values(self.inside(different))[place]
 
 
 def _weights(others: int, device: torch.device) -> Tensor:

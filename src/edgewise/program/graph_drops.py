@@ -36,11 +36,11 @@ class GraphDrops:
         lowering.settle()
         everyone = torch.arange(in_edges.num_nodes, device=self._owner.device)
         self._all = Differences(lowering, everyone, target)  # every node may count, so nothing is too far away
-        self._rows, self._readout = _split(self._all)
+        self.rows, self._readout = _split(self._all)
         made = {step.output for step in self._readout}
         read = {source.value for step in self._readout for source in step.sources if isinstance(source, Ref)}
         self._read = (read | {engine.program.output}) - made
-        self._pooling = _pooling(self._all, self._readout, self._owner, len(target.truth))
+        self.pooling = _pooling(self._all, self._readout, self._owner, len(target.truth))
         self._value = self._number(lowering.known)  # [graphs]
 
     @staticmethod
@@ -81,10 +81,10 @@ class GraphDrops:
         """`[slots]`: what the graph of each slot loses; rounds follow each other in `turn`."""
         change = ForwardChange(self._all, slots)
         change.live = [*self._all.live[:-1], self._all.live[-1] | self._read]
-        for step, segment in zip(self._all.steps, [*self._all.segments[:-1], self._rows], strict=True):
+        for step, segment in zip(self._all.steps, [*self._all.segments[:-1], self.rows], strict=True):
             change.through(step, segment)
-        if self._pooling is not None:
-            return self._pooled_drops(change, self._pooling, graph)
+        if self.pooling is not None:
+            return self._pooled_drops(change, self.pooling, graph)
         pair_turn = turn[change.pairs.slot]
         by_turn = pair_turn.argsort(stable=True)
         drop, known, node = torch.zeros_like(self._value[graph]), self._all.known, change.pairs.node
@@ -104,7 +104,7 @@ class GraphDrops:
             drop[slot_from:slot_to] = self._value[mine] - self._number(values)[mine]
         return drop
 
-    def _pooled_drops(self, change: ForwardChange, pooling: "_Pooling", graph: Tensor) -> Tensor:
+    def _pooled_drops(self, change: ForwardChange, pooling: "Pooling", graph: Tensor) -> Tensor:
         """The same where the readout begins with a sum or mean: all slots at once."""
         slot, moved = change.pairs.slot, change.change[pooling.read]
         total = moved.new_zeros(len(graph), moved.size(1)).index_add_(0, slot, moved)
@@ -135,7 +135,7 @@ def _split(differences: Differences) -> tuple[list[RowStep], list[RowStep]]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pooling:
+class Pooling:
     """A readout that begins with a sum or mean over the nodes of each graph, and goes on row by row."""
 
     read: int
@@ -148,7 +148,7 @@ class _Pooling:
     """What stands behind it."""
 
 
-def _pooling(differences: Differences, steps: list[RowStep], owner: Tensor, graphs: int) -> _Pooling | None:
+def _pooling(differences: Differences, steps: list[RowStep], owner: Tensor, graphs: int) -> Pooling | None:
     """The pooling that a readout begins with, as PyG makes it; None if it is anything else.
 
     A sum is `scatter_add(zeros, 0, index.expand_as(rows), rows)`, a mean divides that by `counts.expand_as(sums)`.
@@ -171,7 +171,7 @@ def _pooling(differences: Differences, steps: list[RowStep], owner: Tensor, grap
         if not isinstance(counts, Tensor) or counts.shape != (graphs, 1) or sums != Ref(made) or not divided:
             return None
         made, share, behind = steps[3].output, 1 / counts.view(-1).to(share.dtype), 4
-    return _Pooling(added.value, made, share, steps[behind:]) if _is_head(steps[behind:], made, graphs) else None
+    return Pooling(added.value, made, share, steps[behind:]) if _is_head(steps[behind:], made, graphs) else None
 
 
 def _is_head(steps: list[RowStep], made: int, graphs: int) -> bool:

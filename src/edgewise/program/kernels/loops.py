@@ -1,5 +1,6 @@
 """All compiled loops in one place. Importing this file imports numba, so only `kernels_for` does it, when work is worth it."""
 
+from edgewise.program.kernels.coalition_loops import equal_rows, met_rows, refilled
 from edgewise.program.kernels.gradient_loops import grow, pull
 from edgewise.program.kernels.occlusion_loops import carry, carry_to_targets, rectify, spread
 from edgewise.program.kernels.order_loops import order_values
@@ -12,12 +13,15 @@ __all__ = [
     "by_target",
     "carry",
     "carry_to_targets",
+    "equal_rows",
     "grow",
     "hull",
+    "met_rows",
     "order_values",
     "pair_scores",
     "pull",
     "rectify",
+    "refilled",
     "rows_times",
     "slot_drops",
     "spread",
