@@ -268,3 +268,11 @@ def check_devices(model: nn.Module, graph: Data) -> None:
             f"The model and the data must be on one device, got {tensors[0].device} and {graph.x.device}. Move one of them, "
             f"or use device='{tensors[0].device}': copies are moved, yours stay where they are."
         )
+
+
+def check_one_graph(data: Any, task: str) -> None:
+    """Refuse a list of graphs where nodes or links of one graph are explained."""
+    if isinstance(data, (list, tuple)) and len(data) and isinstance(data[0], Data):
+        raise InputError(
+            f"A {task} task explains {task}s of one graph, got a list of {len(data)} graphs. Use data[0], or task='graph'."
+        )

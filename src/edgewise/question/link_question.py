@@ -14,7 +14,7 @@ from edgewise.engines import Engine
 from edgewise.errors import EdgewiseError, StaleQuestionError
 from edgewise.graph.copies import Copies
 from edgewise.graph.cut import columns_into, cut_tiny, first_strangers, whole, worth_cutting
-from edgewise.graph.inputs import check_values, read_structure
+from edgewise.graph.inputs import check_one_graph, check_values, read_structure
 from edgewise.graph.pair_copies import LinkColumns, with_pairs, without_link
 from edgewise.graph.pair_patches import PatchedGraph
 from edgewise.model.head import ModelOutput
@@ -23,7 +23,7 @@ from edgewise.program.lowering import Lowering
 from edgewise.question.equality import close
 from edgewise.question.link_model import LinkModel
 from edgewise.question.link_patches import patched_encoder
-from edgewise.question.node_question import NodeQuestion, check_one_graph
+from edgewise.question.node_question import NodeQuestion
 from edgewise.question.pair_index import read_pairs
 from edgewise.question.posed_question import Asked, PosedQuestion
 from edgewise.question.subject import DataMark, Subject, on_device

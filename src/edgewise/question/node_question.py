@@ -14,7 +14,7 @@ from edgewise.errors import InputError, ModelError, StaleQuestionError
 from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies
 from edgewise.graph.cut import Cut, columns_into, cut_out, cut_tiny, first_strangers, whole, worth_cutting
-from edgewise.graph.inputs import check_values, read_structure
+from edgewise.graph.inputs import check_one_graph, check_values, read_structure
 from edgewise.graph.sample import seeds
 from edgewise.question.equality import warn_not_local
 from edgewise.question.known_model import Carried, Known, rim_of
@@ -298,11 +298,3 @@ class NodeQuestion(PosedQuestion):
 def _version(tensor: Tensor) -> int:
     """Torch's count of changes in place; tensors of inference mode have none."""
     return 0 if tensor.is_inference() else tensor._version
-
-
-def check_one_graph(data: Any, task: str) -> None:
-    """Refuse a list of graphs where nodes or links of one graph are explained."""
-    if isinstance(data, (list, tuple)) and len(data) and isinstance(data[0], Data):
-        raise InputError(
-            f"A {task} task explains {task}s of one graph, got a list of {len(data)} graphs. Use data[0], or task='graph'."
-        )

@@ -4,14 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.engines import Engine
-from edgewise.errors import ModelError
 from edgewise.graph.copies import Copies
 from edgewise.graph.neighbour_sample import Bounds
 from edgewise.graph.sample import sampled_numbers
@@ -22,14 +21,10 @@ from edgewise.model.hooks import Layers
 from edgewise.model.trace import Trace
 from edgewise.program.lowering import Lowering
 from edgewise.question.equality import Audit
+from edgewise.question.slope_checks import SlopeChecks
 from edgewise.question.subject import Loan, Subject
 from edgewise.question.target import Target
 
-if TYPE_CHECKING:
-    from edgewise.question.gradient_audit import AuditedSlope
-
-SLOPE_TOLERANCE = 1e-2
-"""By which share of its parts a gradient along a random direction may be off."""
 _COPIED = 2**21
 """Numbers of an `edge_index` up to which results have a copy of their own."""
 KEPT = 4  # a number in the forward pass is kept about this often: activation, its gradient, a product, a copy
@@ -50,7 +45,7 @@ class Asked:
     bounds: Bounds | None = None  # of neighbourhoods in a graph on disk
 
 
-class PosedQuestion(ABC):
+class PosedQuestion(SlopeChecks, ABC):
     """The question, checked and proved. Node tasks run cuts of one graph; graph tasks run batches of graphs."""
 
     task: str
@@ -158,50 +153,6 @@ class PosedQuestion(ABC):
         """`[n]`: the number of each target from which its random numbers are drawn, whatever the order of targets."""
         return self.index[positions]
 
-    def check_slopes(self) -> None:
-        """Refuse gradients that are not the derivative of what the model computes."""
-        if self.slope_problem():
-            raise ModelError(self.slope_problem())
-
-    def slope_problem(self) -> str:
-        """Why gradients cannot be trusted; empty if they can. Looked at once, for the first target that is asked about."""
-        if self._slope is None:
-            self._slope = self._find_slope()
-        return self._slope
-
-    def _find_slope(self) -> str:
-        """Why gradients cannot be trusted; empty if they can, or if that could not be decided."""
-        from edgewise.question.gradient_audit import audit_slopes
-
-        with torch.inference_mode(mode=False), self.borrowed():
-            return self._judged(audit_slopes(self))
-
-    def check_feature_slopes(self) -> None:
-        """Refuse gradients by features that are not the derivative of what the model computes; looked at once."""
-        from edgewise.question.feature_audit import audit_feature_slopes
-
-        if self._feature_slope is None:
-            with torch.inference_mode(mode=False):
-                self._feature_slope = self._judged(audit_feature_slopes(self))
-        if self._feature_slope:
-            raise ModelError(self._feature_slope)
-
-    def _judged(self, slope: "AuditedSlope | None") -> str:
-        """Why gradients cannot be trusted, by a slope that was found in two ways; empty if they can."""
-        if slope is None or not slope.decided:
-            why = "the slope: the model cannot be run in float64" if slope is None else "the slope at a kink"
-            self.audit.undecided.append(why)
-            return ""
-        self.audit.targets, self.audit.slope_error = 1, slope.error
-        if slope.error <= SLOPE_TOLERANCE:
-            return ""
-        stops = [name for name in self.trace.operation_names if name in ("detach", "detach_", "no_grad", "checkpoint")]
-        named = ", ".join(dict.fromkeys(stops)) or "no_grad, detach or a checkpoint"
-        return (
-            f"Gradients of this model are not the derivative of what it computes: {named} in forward stops them (off by "
-            f"{slope.error:.1%}). Use method='occlusion', or stopped='keep' for autograd's number."
-        )
-
     def sampled(self) -> tuple[Tensor | None, Tensor | None]:
         """Numbers of nodes `[N]` and columns `[E]` in the graph that a batch was sampled from; None each if it was not."""
         if self._sampled is None:
@@ -298,9 +249,7 @@ class PosedQuestion(ABC):
     _data: Any
     _sources: list[Tensor]
     _kept: dict[int, Tensor]
-    _slope: str | None = None
     _sampled: tuple[Tensor | None, Tensor | None] | None = None
-    _feature_slope: str | None = None
 
 
 def sub_target(question: PosedQuestion, positions: Tensor) -> Target:
