@@ -50,7 +50,7 @@ function say(rows, asked) {
   else text += `${first.length} of ${rows.length} methods may be first: ${first.map((one) => ofMethod(one).name).join(", ")}.`;
   byId("verdict").textContent = text;
   const about = page.data[asked.data];
-  byId("about").textContent = `${page.metrics[asked.metric].about} ${about.networks} networks, ${about.targets} targets in all, mean accuracy ${(100 * about.accuracy).toFixed(1)} %.`;
+  byId("about").textContent = `${page.metrics[asked.metric].about} ${about.networks} networks, ${about.targets} targets in all, mean accuracy ${(100 * about.accuracy).toFixed(1)}%.`;
 }
 
 function meter(one, low, high) {
