@@ -163,7 +163,7 @@ class Explanation(ResultVerbs):
         return 1
 
     def __getitem__(self, item: Any) -> "Explanation":
-        if item in (0, -1):
+        if range(1)[item] if isinstance(item, slice) else item in (0, -1):
             return self
         raise PositionError(f"Position {shown(item)} is outside this one explanation: why[0] is why itself.")
 
