@@ -71,8 +71,8 @@ def _shares(summary: Summary) -> Iterator[Block]:
     """Expected and found shares, counted by network."""
     yield Heading("How many published points lie inside")
     yield Paragraph(
-        "Points of one network are dependent, so shares are means over networks. If the recipe is right, 95 % of the points "
-        "lie inside the interval and, with ten seeds, 82 % between the lowest and the highest (an eleventh seed leaves that "
+        "Points of one network are dependent, so shares are means over networks. If the recipe is right, 95% of the points "
+        "lie inside the interval and, with ten seeds, 82% between the lowest and the highest (an eleventh seed leaves that "
         "range with 18%)."
     )
     rows = []
@@ -82,7 +82,7 @@ def _shares(summary: Summary) -> Iterator[Block]:
             if found is not None:
                 rows.append((title, name, *_share_cells(found)))
     yield TableBlock(
-        ("networks", "quantity", "networks", "points", "inside the interval (95 % expected)",
+        ("networks", "quantity", "networks", "points", "inside the interval (95% expected)",
          "between lowest and highest (expected)", "no verdict", "mean distance"), rows,
     )  # fmt: skip
 

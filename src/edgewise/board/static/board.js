@@ -76,7 +76,7 @@ function named(one) {
 
 function table(rows, asked) {
   byId("table-title").textContent = `${page.data[asked.data].name}: ${page.metrics[asked.metric].title}, edges ranked by ${page.orders[asked.order]}`;
-  const heads = ["method", "mean", "rank", "", "95 % over networks", "95 % over targets", "time for a target", "networks", "targets"];
+  const heads = ["method", "mean", "rank", "", "95% over networks", "95% over targets", "time for a target", "networks", "targets"];
   const head = element("tr");
   heads.forEach((name) => head.append(element("th", name)));
   const low = Math.min(0, ...rows.map((one) => one.mean)), high = Math.max(...rows.map((one) => one.mean), 0);
