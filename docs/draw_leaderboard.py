@@ -33,7 +33,7 @@ def few(board: Board, standing: Standing) -> str:
 
 def walks(board: Board) -> str:
     """Path recovery on Infection, with the interval over networks and the time of a target."""
-    lines = ["| | path recovery | 95 % over networks | rank | ms a target |", "|---|---|---|---|---|"]
+    lines = ["| | path recovery | 95% over networks | rank | ms a target |", "|---|---|---|---|---|"]
     for s in board.of("infection", "path"):
         milliseconds = 1000 * board.seconds[s.data, s.method]
         lines.append(f"| {s.method} | {s.mean:.3f} | {s.low:.3f} … {s.high:.3f} | {s.rank} | {milliseconds:.2f} |")

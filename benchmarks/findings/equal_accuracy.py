@@ -105,7 +105,7 @@ def tables(rows: list[Row]) -> str:
     lines = []
     for search, title in SEARCHES.items():
         shares = torch.tensor([row["recovered"][search] for row in good], dtype=torch.double)
-        spread = f"{100 * float(shares.min()):.1f} – {100 * float(shares.max()):.1f} %"
+        spread = f"{100 * float(shares.min()):.1f} – {100 * float(shares.max()):.1f}%"
         lines.append([title, spanned(shares.tolist(), 1, percent=True), f"{100 * float(shares.std()):.1f}", spread])
     accuracies = [row["accuracy"] for row in good]
     text = (

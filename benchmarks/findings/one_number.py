@@ -63,7 +63,7 @@ def tables(rows: list[Row]) -> str:
         "epoch",
         "mean",
         "lowest – highest network",
-        "95 % for one more network",
+        "95% for one more network",
         f"networks at {PUBLISHED} or above",
     )
     return f"{markdown(heads, lines)}\n\n{_swings(rows)}"

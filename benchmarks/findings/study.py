@@ -88,11 +88,11 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def spanned(values: Sequence[float], digits: int = 3, percent: bool = False) -> str:  # noqa: FBT001, FBT002
-    """A mean with its 95 % Student interval over networks; only the mean of fewer than three."""
+    """A mean with its 95% Student interval over networks; only the mean of fewer than three."""
     known = torch.tensor([value for value in values if value is not None and not math.isnan(value)], dtype=torch.double)
     if not len(known):
         return "–"
-    scale, end = (100, " %") if percent else (1, "")
+    scale, end = (100, "%") if percent else (1, "")
     low, high = interval_of_mean(known, 0.95)
     if percent:
         low, high = max(low, 0.0), min(high, 1.0)

@@ -12,7 +12,7 @@ from torch import Tensor
 LEAST = 3
 """Fewer values than this get no interval."""
 _HELD = {3: 0.92, 5: 0.90, 10: 0.88, 20: 0.88, 50: 0.91, 100: 0.92}
-"""From a number of targets to the share of 95 % intervals that held, on the worst measured pool of cosines up to 0.9."""
+"""From a number of targets to the share of 95% intervals that held, on the worst measured pool of cosines up to 0.9."""
 _HELD_NEAR_ONE = {3: 0.62, 5: 0.57, 10: 0.63, 20: 0.64, 50: 0.68, 100: 0.65}
 """The same for means above 0.9: almost all targets are alike, and the few others are seldom drawn."""
 
@@ -101,7 +101,7 @@ def interval_over_pairs(means: Tensor, pairs: Tensor, confidence: float) -> tupl
 
 
 def held(count: int, mean: float) -> float:
-    """How often a 95 % interval of so many targets held on the worst of the pools that were measured; `mean` is the cosine.
+    """How often a 95% interval of so many targets held on the worst of the pools that were measured; `mean` is the cosine.
 
     >>> held(5, 0.3), held(5, 0.97)
     (0.9, 0.57)

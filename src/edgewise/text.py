@@ -132,7 +132,7 @@ def read_labels(given: Any, num_nodes: int) -> dict[int, str]:
     >>> read_labels({3: "a paper"}, 10), read_labels(["C", "O"], 2)
     ({3: 'a paper'}, {0: 'C', 1: 'O'})
     """
-    return {node: plain_text(label) for node, label in _pairs("labels", given, num_nodes)}
+    return {node: short_name(label) for node, label in _pairs("labels", given, num_nodes)}
 
 
 def read_classes(given: Any, num_nodes: int) -> dict[int, str]:
@@ -155,6 +155,17 @@ def plain_text(value: Any, longest: int = LONGEST) -> str:
     """
     line = "".join(letter if letter.isprintable() else " " for letter in str(value)).strip()
     return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def short_name(value: Any, longest: int = LONGEST) -> str:
+    """One short line of a name; a long one keeps its end, too, by which names often differ.
+
+    >>> short_name("Northern Wholesale Trading Company No. 17")
+    'Northern Wholesale…ny No. 17'
+    """
+    line = plain_text(value, longest=10**6)
+    head = 2 * longest // 3
+    return line if len(line) <= longest else f"{line[:head]}…{line[head + 1 - longest :]}"
 
 
 def _pairs(name: str, given: Any, num_nodes: int) -> list[tuple[int, Any]]:

@@ -50,7 +50,7 @@ class GraphSet:
     """`[graphs]`: 0 to train on, 1 to validate, 2 to test, where the data set brings its own split."""
 
     def split(self, seed: int) -> tuple[Tensor, Tensor]:
-        """Numbers of the graphs to train on and to test: the data set's own, or 60 % and 20 % after a shuffle."""
+        """Numbers of the graphs to train on and to test: the data set's own, or 60% and 20% after a shuffle."""
         if self.part is not None:
             return (self.part == 0).nonzero().view(-1), (self.part == 2).nonzero().view(-1)
         with seeded(seed):

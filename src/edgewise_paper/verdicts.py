@@ -1,7 +1,7 @@
 """Does a published number lie where one more network of the same recipe would? Student's prediction intervals over the seeds.
 
 For a network that could be rebuilt there is a difference, not a verdict. For any other, the published one is one more draw of
-the recipe if the recipe is right: of n seeds it lies in the 95 % interval mean ± t · s · √(1 + 1/n) 19 times in 20, and between
+the recipe if the recipe is right: of n seeds it lies in the 95% interval mean ± t · s · √(1 + 1/n) 19 times in 20, and between
 the lowest and the highest in n − 1 of n + 1 cases. Cosines are measured on Fisher's scale (atanh), shares on the logit scale,
 where they may be taken for normal. An interval that is wider than `WIDEST` says nothing, and gets no verdict.
 """
@@ -48,7 +48,7 @@ def prediction_interval(values: Sequence[float], quantity: str, count: int = 0) 
 
 @cache
 def _quantile(freedom: int) -> float:
-    """Student's 97.5 % point."""
+    """Student's 97.5% point."""
     return student_quantile((1 + CONFIDENCE) / 2, freedom)
 
 

@@ -60,7 +60,9 @@ def test_codes_in_the_names_of_columns_and_nodes_do_not_reach_the_terminal(comma
 
 def test_before_the_work_it_is_said_what_is_asked_and_what_it_will_cost():
     done = call("explain", *MINE, "--index", "0-5")
-    assert done.stderr.startswith("6 nodes; the model returns logit, explained is the logit (multiclass); 2 layers.\n")
+    assert done.stderr.startswith(
+        "6 nodes; the model returns logits, and the logit (multiclass) is explained; 2 layers.\n"
+    )
     assert "Estimated: gradient (input) " in done.stderr
     assert call("explain", *MINE, "--index", "0-5", "--quiet").stderr == ""
 

@@ -37,6 +37,16 @@ def test_ends_lose_types_before_a_relation_is_cut_and_walks_are_left_alone():
     assert rows[0][3] == walk
 
 
+def test_ids_and_arrows_stay_where_names_are_long():
+    edge = "ACC-1120 Omar Chen → ACC-1052 Paulo Vega"
+    rows = [["ACC-1052 Paulo Vega", "mule", "100.0%", edge, "+2.973"]]
+    fit(HEADS, [rows], 80)
+    assert lines(rows) <= 80
+    assert rows[0][0].startswith("ACC-1052")
+    source, receiver = rows[0][3].split(" → ")
+    assert (source[:8], receiver[:8]) == ("ACC-1120", "ACC-1052")
+
+
 @pytest.mark.parametrize("room", range(12, 60))
 def test_a_shortened_text_has_the_length_that_there_is(room):
     for text in (LONG, "y" * 70, "short"):

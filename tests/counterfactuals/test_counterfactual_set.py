@@ -29,7 +29,7 @@ def test_the_sentence_has_the_names_of_the_data(problem):
     which = "this payment" if one.size == 1 else f"these {one.size} payments"
     name = ["clean", "odd", "fraud"][one.flips_to]
     assert words.startswith(f"Without {which} (account {source} – account {receiver}")
-    assert words.endswith(f": {name}, {one.probability():.0%}.".replace("%", " %"))
+    assert words.endswith(f": {name}, {one.probability():.0%}.")
     assert one.sentence(labels={source: "Ann"}).count("Ann") >= 1
     assert str(one).startswith(f"node {one.index} (proven). Without")
     assert repr(one).startswith(f"Counterfactual(index={one.index}, target={one.target}, status='proven', edges=(")

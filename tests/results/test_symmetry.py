@@ -27,10 +27,12 @@ def test_one_and_many_have_the_same_verbs(verb):
 def test_one_explanation_is_a_set_of_one(asked):
     why = ew.explain(*asked, 3)
     assert len(why) == 1
-    assert why[0] is why[-1] is why
+    assert why[0] is why[-1] is why[:10] is why
     assert list(why) == [why]
     with pytest.raises(IndexError, match=r"why\[0\]"):
         why[1]
+    with pytest.raises(IndexError, match=r"why\[0\]"):
+        why[1:]
 
 
 @pytest.mark.parametrize("level", ["input", "layer"])
@@ -135,3 +137,11 @@ def test_a_set_draws_a_figure_for_each_but_not_hundreds(asked):
     many = found[[0] * 30]
     with pytest.raises(ew.InputError, match="too many to look at"):
         many.plot()
+
+
+def test_walks_of_several_targets_print_one_below_the_other(asked):
+    one, many = ew.walks(*asked, 3, k=2), ew.walks(*asked, "test", k=2)
+    assert isinstance(many, list)
+    assert str(many) == f"{many[0]}\n\n{many[1]}"
+    assert str(ew.walks(*asked, [3], k=2)) == str(one)
+    assert many._repr_html_().count("<table") == 2

@@ -17,6 +17,7 @@ _SAMPLE = 4
 """Targets on which a pass is timed."""
 FEWEST = 0.6
 """The share of right predictions below which something may be wrong with the data."""
+_MANY = {"logit": "logits", "log_prob": "log-probabilities", "prob": "probabilities", "value": "values"}
 _SLOW = 120.0
 """Seconds from which on a cheaper method is named."""
 
@@ -59,7 +60,7 @@ def brief(question: PosedQuestion, way: str, asked: Sequence[tuple[str, str]], t
     types = question.types
     of_nodes = types is not None and types.explained and types.link is None
     noun = types.explained if types is not None and of_nodes else question.task
-    returns = f"the model returns {question.output.name}, explained is the {_number(question.target)}"
+    returns = f"the model returns {_MANY[question.output.name]}, and the {_number(question.target)} is explained"
     lines = [f"{counted(total, noun)}; {returns}; {counted(question.num_layers, 'layer')}."]
     if agreement := agreement_with_labels(question, noun):
         lines.append(agreement)
@@ -111,7 +112,7 @@ def _facts(question: PosedQuestion, way: str) -> list[tuple[str, str]]:
     of_type = f" of type {types.explained}" if types is not None and types.explained else ""
     facts = [
         ("task", f"{question.task}{of_type}, {count} target{'s' if count > 1 else ''}"),
-        ("model returns", f"{question.output.name}; explained is the {_number(target)}"),
+        ("model returns", f"{_MANY[question.output.name]}; the {_number(target)} is explained"),
         ("layers", str(question.num_layers)),
         ("way", f"{way}; locality: {question.locality}"),
         ("neighbourhoods", f"{nodes:.0f} nodes and {edges:.0f} edges on average"),

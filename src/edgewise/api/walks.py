@@ -18,7 +18,7 @@ from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import read_memory, room
 from edgewise.question.target import Target
 from edgewise.results.explanation import Settings
-from edgewise.results.walk_set import Walk, WalkSet
+from edgewise.results.walk_set import Walk, WalkSet, WalkSets
 from edgewise.walk.bounds import rounding
 from edgewise.walk.prefixes import starting
 from edgewise.walk.search.amp import amp_ave, amp_ave_additive
@@ -105,7 +105,7 @@ def walks(
         progress: Show a progress bar.
 
     Returns:
-        A `WalkSet` for an int (or one graph), otherwise a list of them.
+        A `WalkSet` for an int (or one graph), otherwise a list of them, which prints each below the one before.
 
     >>> from edgewise.examples import path_model
     >>> model, data = path_model(gains=[2.0, 3.0])     # 0 ─2→ 1 ─3→ 2, features 1, 0, 0
@@ -142,7 +142,7 @@ def walks_of_question(question: PosedQuestion, *, progress: bool = False, **own:
     if asked.how.rule.is_gradient:
         question.check_slopes()  # at the end: a model whose walks cannot be followed has been refused for that
     done = [one for one in found if one is not None]
-    return done[0] if question.single else done
+    return done[0] if question.single else WalkSets(done)
 
 
 @checked

@@ -189,4 +189,5 @@ def _title(told: Mapping[str, Any]) -> str:
     if count == 1:
         is_named_link = told["task"] == "link" and not first["title"].startswith("link ")
         return f"Why {'the link ' if is_named_link else ''}{first['title']}?"
-    return f"Why these {count} {told['task']}s{' of type ' + told['explained'] if told['explained'] else ''}?"
+    of_type = f" of type {told['explained']}" if told["explained"] and told["task"] == "node" else ""
+    return f"Why these {count} {told['task']}s{of_type}?"

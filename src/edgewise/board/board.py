@@ -116,7 +116,7 @@ class Board:
             (
                 "method",
                 "AUROC",
-                "95 % over networks",
+                "95% over networks",
                 "over targets",
                 "rank",
                 *(m.title for m in METRICS[1:]),

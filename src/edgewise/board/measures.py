@@ -49,7 +49,7 @@ METRICS = (
         "faithfulness",
         "faithfulness",
         "What of the probability is lost without the strongest edges, minus what is lost with them alone: a mean over the "
-        "strongest 5, 10, 20 and 40 %.",
+        "strongest 5, 10, 20 and 40%.",
         least=-1.0,
     ),
     Metric(

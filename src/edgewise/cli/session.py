@@ -112,7 +112,7 @@ class Session:
                 self.voice.note(f"Written: {file}")
         if self.page is not None:
             written["page"] = str(self.page)
-            self.voice.note(f"Written: {self.page}")
+            self.voice.note(f"Written: {self.page} (open it in a browser)")
         return written
 
     def _kept_page(self, folder: JobFolder, paged: dict[str, Any]) -> Save:

@@ -26,9 +26,10 @@ SHOWN_TARGETS, SHOWN_ROWS = 5, 5
 """Targets in the table, and rows for each."""
 JSON_ROWS = 10
 """Edges of each target in the JSON document, unless `--top` says otherwise."""
-_LEAST = 12
-"""No text is made shorter than this to fit a terminal: then it is folded."""
+_LEAST, _LEAST_EDGE = 12, 29
+"""No text is made shorter than this to fit a terminal: then it is folded. Edges keep two names until targets are short, too."""
 _EDGE = re.compile("(.*) –(.*)→ (.*)")
+_ENDS = re.compile("(.*?)( (?:–.*)?→ )(.*)")
 _TYPED_EDGE = re.compile(r"\S+ (.+) (–.*→) \S+ (.+)")
 _C1 = re.compile("[\x7f-\x9f]")  # control characters that JSON leaves as they are
 
@@ -176,14 +177,21 @@ def fit(heads: list[list[str]], sections: Sequence[list[list[str]]], width: int)
     """Shorten edges and names of targets until a table of `sections` fits a terminal of that width.
 
     An edge `user U0 –rates→ movie M4` loses the types of its ends first, which its relation tells, then the end of its
-    relation; after that names of targets, and at last edges, lose their middle. Walks are not shortened: every node of them
-    counts. Cells are replaced in place.
+    relation; after that the names of its ends, and names of targets, lose letters behind their middle. Walks are not
+    shortened: every node of them counts. Cells are replaced in place.
     """
     rows = [row for section in sections for row in section]
-    for column, change in ((3, without_types), (3, with_short_relation), (0, shortened), (3, shortened)):
+    steps = (
+        (3, without_types, _LEAST),
+        (3, with_short_relation, _LEAST),
+        (3, with_short_ends, _LEAST_EDGE),
+        (0, shortened, _LEAST),
+        (3, with_short_ends, _LEAST),
+    )
+    for column, change, least in steps:
         longest = [max(len(cell) for cell in cells) for cells in zip(*heads, *rows, strict=True)]
         over = sum(longest) + 3 * len(longest) + 1 - width
-        room = max(longest[column] - over, _LEAST)
+        room = max(longest[column] - over, least)
         if over <= 0:
             return
         for row in rows:
@@ -216,15 +224,30 @@ def with_short_relation(edge: str, room: int) -> str:
     return edge if kept >= len(found[2]) else f"{found[1]} –{found[2][:kept]}…→ {found[3]}"
 
 
+def with_short_ends(edge: str, room: int) -> str:
+    """An edge in words whose two names fit; the arrow between them stays.
+
+    >>> with_short_ends("ACC-1120 Omar Chen → ACC-1052 Paulo Vega", 29)
+    'ACC-1120…Chen → ACC-1052…Vega'
+    """
+    found = _ENDS.fullmatch(edge)
+    if found is None:
+        return shortened(edge, room)
+    source, arrow, receiver = found.groups()
+    spare = max(room - len(arrow), 8)
+    kept = spare - min(len(receiver), spare // 2)  # a short name leaves its room to the other
+    return f"{shortened(source, kept)}{arrow}{shortened(receiver, spare - min(len(source), kept))}"
+
+
 def shortened(text: str, room: int) -> str:
-    """A text that fits, without its middle.
+    """A text that fits; what is left out is behind its middle, so that an id at the beginning stays whole.
 
     >>> shortened("customer 1203 : product 7", 15)
-    'custome…oduct 7'
+    'customer 1…ct 7'
     """
     if len(text) <= room:
         return text
-    head = room // 2
+    head = 2 * room // 3
     return f"{text[:head]}…{text[len(text) - (room - 1 - head) :]}"
 
 

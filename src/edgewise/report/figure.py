@@ -60,7 +60,7 @@ def draw(
 
     Args:
         explanation: The explanation of a node or of a graph.
-        edges: How many are drawn at most; by default as many as make up 95 % of the magnitude, but no fewer than 20 and no
+        edges: How many are drawn at most; by default as many as make up 95% of the magnitude, but no fewer than 20 and no
             more than 40, or 30 steps of an unrolled picture. A sentence below counts the rest, and adds it up.
         view: `"graph"` (at layer level: the sum over layers), or `"layers"`, the computation graph unrolled, which is the
             default at layer level.

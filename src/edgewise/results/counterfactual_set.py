@@ -16,7 +16,7 @@ from edgewise.errors import missing_extra
 from edgewise.files import write_whole
 from edgewise.graph.type_table import TypeTable
 from edgewise.results.explanation import Explanation, Settings
-from edgewise.text import counted, for_json, plain_text, target_in_words, text_of
+from edgewise.text import counted, for_json, plain_text, short_name, target_in_words, text_of
 
 STATUSES = ("proven", "none", "open")
 
@@ -79,7 +79,7 @@ class Counterfactual:
     def sentence(self, *, noun: str = "edge", labels: Any = None, classes: Any = None) -> str:
         """The answer in plain words.
 
-        For example: Without these 2 payments (Ann → Bob, Cy → Bob): clean, 71 %.
+        For example: Without these 2 payments (Ann → Bob, Cy → Bob): clean, 71%.
 
         Args:
             noun: What an edge is, in the singular.
@@ -106,7 +106,7 @@ class Counterfactual:
     def _with_chance(self, name: str) -> str:
         chance = self.probability("after")
         if chance is not None:
-            return f"{name}, {chance:.0%}".replace("%", " %")
+            return f"{name}, {chance:.0%}"
         return f"{name}, {self.after[self.settings.get('column', 0)]:.4g}" if self.after else name
 
     def _class(self, number: int, classes: Any) -> str:
@@ -140,7 +140,7 @@ class Counterfactual:
         else:
             known = text_of(labels, named, self.num_nodes, "labels", "node")
         if known is not None:
-            return plain_text(known)
+            return short_name(known)
         return str(node) if self.types is None else " ".join(map(str, named))
 
     def __str__(self) -> str:

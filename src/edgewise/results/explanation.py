@@ -163,7 +163,7 @@ class Explanation(ResultVerbs):
         return 1
 
     def __getitem__(self, item: Any) -> "Explanation":
-        if item in (0, -1):
+        if range(1)[item] if isinstance(item, slice) else item in (0, -1):
             return self
         raise PositionError(f"Position {shown(item)} is outside this one explanation: why[0] is why itself.")
 
@@ -186,8 +186,8 @@ class Explanation(ResultVerbs):
     def intervals(self, confidence: float = 0.95) -> tuple[Tensor, Tensor]:
         """Student's interval of every sampled score (`shapley`): its ends, each in the shape of the scores.
 
-        NaN where the samples did not differ: then nothing is known about their spread. From 20 orders on, 95 % intervals held
-        for 94 to 97 % of the edges (docs/trust.md).
+        NaN where the samples did not differ: then nothing is known about their spread. From 20 orders on, 95% intervals held
+        for 94 to 97% of the edges (docs/trust.md).
         """
         if self.standard_errors is None:
             raise InputError(f"{self.method} does not sample, so its scores have no intervals. Use method='shapley'.")

@@ -23,7 +23,7 @@ from edgewise.results.explanation import Explanation, Settings
 from edgewise.results.ranked_rows import RankedSets
 from edgewise.results.result_verbs import ResultVerbs
 from edgewise.results.typed_explanation import TypedExplanation
-from edgewise.text import by_auto
+from edgewise.text import by_auto, counted
 
 MARKS = ("sampled", "in_parts")
 """Settings that speak of single targets of a graph on disk, by number."""
@@ -213,7 +213,7 @@ class ExplanationSet(ResultVerbs):
 
     def __repr__(self) -> str:
         entries = "drawn on demand" if self.edges is None else f"{len(self.edges)} scores"
-        about = f"{self.method}, {self.level} level, {len(self)} targets, {entries}"
+        about = f"{self.method}, {self.level} level, {counted(len(self), 'target')}, {entries}"
         return f"ExplanationSet({about}){by_auto(self.settings)}"
 
 

@@ -19,6 +19,7 @@ from edgewise.errors import InputError, PositionError
 from edgewise.results.explanation import ORDERS, strength
 from edgewise.results.feature_factors import FeatureRows, stored_row
 from edgewise.results.ranked_rows import NamedTopFeature, Ranked, TopFeature, TopNode
+from edgewise.text import counted
 
 if TYPE_CHECKING:
     from edgewise.results.typed_features import FeatureTable
@@ -293,7 +294,7 @@ class FeatureSet:
 
     def __repr__(self) -> str:
         rows = self.nodes if self.features is None else self.features
-        return f"FeatureSet({self.method}, {len(self)} targets, {0 if rows is None else len(rows)} scores)"
+        return f"FeatureSet({self.method}, {counted(len(self), 'target')}, {0 if rows is None else len(rows)} scores)"
 
 
 Sequence.register(FeatureSet)  # not a base class: its method `index` would stand in the way of the field

@@ -209,6 +209,16 @@ class WalkSet:
         return "\n".join([head, *(f"  {walk}" for walk in self.walks)])
 
 
+class WalkSets(list[WalkSet]):
+    """The walks of several targets: a list like any other, which `print` and notebooks show one below the other."""
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self)) if self else "no targets"
+
+    def _repr_html_(self) -> str:
+        return "".join(one._repr_html_() for one in self)
+
+
 def _columns(edge_index: Tensor, flow: str | None) -> dict[tuple[int, int], list[int]]:
     """(sender, receiver) → the columns of `edge_index` that a step can take; several where edges are parallel.
 

@@ -194,7 +194,7 @@ def _walk_findings(summary: Summary) -> Iterator[Finding]:
     if dag and exact and 0 in dag.values:
         many = f"; over {len(dag.values)} seeds {_span(dag)} and {_span(exact)}" if len(dag.values) > 1 else ""
         yield (
-            "Infection: “the benefit of our exact computation”, 99.07 % of true paths",
+            "Infection: “the benefit of our exact computation”, 99.07% of true paths",
             "text, section on Infection; nbks/infection.ipynb, cell 14",
             (
                 "Algorithm 1 is not exact, and on the published network its errors help: walks with the highest "
@@ -219,7 +219,7 @@ def _layerwise(summary: Summary) -> Iterator[Block]:
     yield Heading("The layerwise figure of graph data, corrected")
     yield Paragraph(
         "Mean cosine to layerwise occlusion (signed, of the predicted class; test graphs with label 1; LayerNorm networks of "
-        "the authors' recipe): mean over the seeds [95 % prediction interval of several]. In brackets after it what was "
+        "the authors' recipe): mean over the seeds [95% prediction interval of several]. In brackets after it what was "
         "published, the cosine to layerwise *gradients*. The same for networks that are trained as the text "
         "says, GAT and GIN "
         "among them, is in [the report](reproduction/report.md) (`edgewise reproduce graph-classification`)."

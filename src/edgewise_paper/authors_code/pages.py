@@ -58,7 +58,7 @@ def _head(summary: Summary) -> Iterator[Block]:
     yield Paragraph(
         "Networks on real data had their dropout drawn on a GPU and cannot be rebuilt. For those, the published "
         "point is held "
-        "against the 95 % Student prediction interval of our seeds (Fisher z for cosines, logits for shares): ✓ inside, ✗ "
+        "against the 95% Student prediction interval of our seeds (Fisher z for cosines, logits for shares): ✓ inside, ✗ "
         "outside, (wide) where the interval is wider than 0.3 and says nothing, no mark for fewer than ten seeds."
     )
     used = "; ".join(f"{count:,} values with {text}" for text, count in summary.versions.items())
@@ -71,9 +71,9 @@ def _shares(summary: Summary) -> Iterator[Block]:
     """Expected and found shares, counted by network."""
     yield Heading("How many published points lie inside")
     yield Paragraph(
-        "Points of one network are dependent, so shares are means over networks. If the recipe is right, 95 % of the points "
-        "lie inside the interval and, with ten seeds, 82 % between the lowest and the highest (an eleventh seed leaves that "
-        "range with 18 %)."
+        "Points of one network are dependent, so shares are means over networks. If the recipe is right, 95% of the points "
+        "lie inside the interval and, with ten seeds, 82% between the lowest and the highest (an eleventh seed leaves that "
+        "range with 18%)."
     )
     rows = []
     for title, where in _sets(summary):
@@ -82,7 +82,7 @@ def _shares(summary: Summary) -> Iterator[Block]:
             if found is not None:
                 rows.append((title, name, *_share_cells(found)))
     yield TableBlock(
-        ("networks", "quantity", "networks", "points", "inside the interval (95 % expected)",
+        ("networks", "quantity", "networks", "points", "inside the interval (95% expected)",
          "between lowest and highest (expected)", "no verdict", "mean distance"), rows,
     )  # fmt: skip
 

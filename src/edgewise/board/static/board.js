@@ -50,7 +50,7 @@ function say(rows, asked) {
   else text += `${first.length} of ${rows.length} methods may be first: ${first.map((one) => ofMethod(one).name).join(", ")}.`;
   byId("verdict").textContent = text;
   const about = page.data[asked.data];
-  byId("about").textContent = `${page.metrics[asked.metric].about} ${about.networks} networks, ${about.targets} targets in all, mean accuracy ${(100 * about.accuracy).toFixed(1)} %.`;
+  byId("about").textContent = `${page.metrics[asked.metric].about} ${about.networks} networks, ${about.targets} targets in all, mean accuracy ${(100 * about.accuracy).toFixed(1)}%.`;
 }
 
 function meter(one, low, high) {
@@ -76,7 +76,7 @@ function named(one) {
 
 function table(rows, asked) {
   byId("table-title").textContent = `${page.data[asked.data].name}: ${page.metrics[asked.metric].title}, edges ranked by ${page.orders[asked.order]}`;
-  const heads = ["method", "mean", "rank", "", "95 % over networks", "95 % over targets", "time for a target", "networks", "targets"];
+  const heads = ["method", "mean", "rank", "", "95% over networks", "95% over targets", "time for a target", "networks", "targets"];
   const head = element("tr");
   heads.forEach((name) => head.append(element("th", name)));
   const low = Math.min(0, ...rows.map((one) => one.mean)), high = Math.max(...rows.map((one) => one.mean), 0);

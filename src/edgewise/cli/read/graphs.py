@@ -4,7 +4,6 @@ Whatever was read becomes a `Graphs` (`as_graphs`), fits the task that was asked
 Of a typed graph every node type has names and parts of its own; `of_type` takes the type that is explained.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -97,7 +96,7 @@ class Graphs:
 
     @cached_property
     def line_names(self) -> Any:
-        """Names for a line of text or a record: the id goes with a name only where others have the same name."""
+        """Names for a line of text or a record: ids go with them only where two nodes have the same name."""
         if isinstance(self.data, GraphStore):
             return self.node_names
         if self.types is None:
@@ -160,15 +159,14 @@ def _id_and_name(ids: list[str] | None, names: list[str] | None) -> list[str] | 
 
 
 def _told_apart(names: list[str] | None, longer: list[str] | None) -> list[str] | None:
-    """Each name, or where others have it too the longer form.
+    """The names if no two are the same, else the longer form of all of them: one table has one form.
 
-    >>> _told_apart(["Ann", "Bob", "Ann"], ["1 Ann", "2 Bob", "3 Ann"])
-    ['1 Ann', 'Bob', '3 Ann']
+    >>> _told_apart(["Ann", "Bob"], ["1 Ann", "2 Bob"]), _told_apart(["Ann", "Bob", "Ann"], ["1 Ann", "2 Bob", "3 Ann"])
+    (['Ann', 'Bob'], ['1 Ann', '2 Bob', '3 Ann'])
     """
     if names is None or longer is None:
         return names
-    count = Counter(names)
-    return [long if count[name] > 1 else name for name, long in zip(names, longer, strict=True)]
+    return names if len(set(names)) == len(names) else longer
 
 
 def _width(store: Any) -> int:

@@ -1,6 +1,6 @@
 """Facts about a whole job, target by target, read off its shards one at a time: what its page is made of.
 
-An explaining edge of a target is one of the fewest, strongest edges that make up 95 % of the magnitude of its scores, layers
+An explaining edge of a target is one of the fewest, strongest edges that make up 95% of the magnitude of its scores, layers
 summed (`ENOUGH`, as in pictures).
 """
 

@@ -139,7 +139,7 @@ class JobPage:
             ),
             (
                 "Size of explanations",
-                "How many edges make up 95 % of the magnitude of the scores, layers summed.",
+                "How many edges make up 95% of the magnitude of the scores, layers summed.",
                 bin_table(bins_of_counts(facts.size)),
             ),
         ]
@@ -182,7 +182,7 @@ class JobPage:
             [self.names.node(node), *share_cells(count, total)]
             for node, count in self.facts.nodes[:, :FREQUENT].t().tolist()
         ]
-        note = "Of how many targets it is among the edges that make up 95 % of the magnitude"
+        note = "Of how many targets it is among the edges that make up 95% of the magnitude"
         return (
             "<section class='two'>"
             f"<div><h2>Most frequent edges</h2><p class='note'>{note}.</p>"

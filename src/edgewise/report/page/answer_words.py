@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from edgewise.question.target import Target
     from edgewise.results.counterfactual_set import Counterfactual
 
-NAMED = 3
-"""Edges of a set that a sentence names."""
+COUNTS = ("no", "one", "both", "all three")
+"""So many edges together, in words."""
 
 
 def percent(share: float) -> str:
     """A probability in words.
 
     >>> percent(0.98), percent(0.99999), percent(0.0)
-    ('98.0 %', 'over 99.9 %', 'under 0.1 %')
+    ('98.0%', 'over 99.9%', 'under 0.1%')
     """
     if share >= 0.9995:
-        return "over 99.9 %"
-    return f"{100 * share:.1f} %" if share >= 0.0005 else "under 0.1 %"
+        return "over 99.9%"
+    return f"{100 * share:.1f}%" if share >= 0.0005 else "under 0.1%"
 
 
 def plain_number(value: float) -> str:
@@ -71,7 +71,7 @@ class Wording:
     def verdict(self) -> str:
         """What the model says, and how sure it is."""
         if self.is_value:
-            return f"{self._head()}: the model's value is {self._value(self.truth[0])}{self._of_output()}."
+            return f"{self._head()}: the model's value{self._of_output()} is {self._value(self.truth[0])}."
         name, share = self._said(self.truth[0])
         return f"{self._head()}: the model says “{name}”, and is {percent(share)} sure."
 
@@ -84,16 +84,17 @@ class Wording:
         share = percent(float(found[0, self.column]))
         return f"This page explains why not “{self.classes[self.column]}” ({share}): what speaks for it, and what against it."
 
-    def without(self, row: Tensor) -> str:
-        """What the model says without an edge."""
+    def without(self, row: Tensor, count: int = 1) -> str:
+        """What the model says without an edge, or without the first `count` of them together."""
+        them = "it" if count == 1 else COUNTS[count]
         if self.is_value:
-            return f"without it: {self._value(row)} instead of {self._value(self.truth[0])}"
+            return f"without {them}: {self._value(row)} instead of {self._value(self.truth[0])}"
         if self.flips(row):
             name, share = self._said(row)
-            return f"without it the model says “{name}” ({percent(share)})"
+            return f"without {them} the model says “{name}” ({percent(share)})"
         before, after = (percent(self._chance(one)) for one in (self.truth[0], row))
         name = self.classes[self.column]
-        return f"without it: {name} {f'{after} instead of {before}' if after != before else f'still {after}'}"
+        return f"without {them}: {name} {f'{after} instead of {before}' if after != before else f'still {after}'}"
 
     def flips(self, row: Tensor) -> bool:
         """Whether the model says something else."""
@@ -109,25 +110,29 @@ class Wording:
                 f"{self._value(self.truth[0])}."
             )
         other, share = self._said(row)
-        return f"One {self.edge} is enough. Without {name} the model says “{other}” ({percent(share)})."
+        return f"One {self.edge} is enough. Without {name}, the model says “{other}” ({percent(share)})."
 
     def smallest(self, flip: Counterfactual, names: Sequence[str]) -> str:
-        """What `ew.counterfactual` found: the smallest set of edges that changes the answer, or that none does."""
+        """What `ew.counterfactual` found: the smallest set of edges that changes the answer, or that none does.
+
+        One edge is named here; several stand in a list below.
+        """
         if flip.status == "none":
-            return f"No set of {self.edge}s, however large, changes it. That is proven: all {flip.num_units} were considered."
+            if flip.num_units == 0:
+                return self.no_change(0)
+            considered = f"all {flip.num_units} were considered" if flip.num_units > 1 else "there is only one"
+            return f"No set of {self.edge}s, however large, changes it. That is proven: {considered}."
         assert flip.after is not None
         other, share = self._said(torch.tensor(flip.after, dtype=torch.double))
         says = f"the model says “{other}” ({percent(share)})"
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        listed = "; ".join(names[:NAMED]) + more
         if len(names) == 1:
-            return f"One {self.edge} is enough. Without {listed}, {says}."
+            return f"One {self.edge} is enough. Without {names[0]}, {says}."
         proof = (
-            f"No smaller set of {self.edge}s does it: that is proven."
+            "No smaller set does it: that is proven."
             if flip.status == "proven"
-            else f"Whether fewer would do is open; {flip.lower_bound} at least are needed."
+            else f"Whether fewer would do is open; at least {flip.lower_bound} are needed."
         )
-        return f"{len(names)} {self.edge}s together are enough. Without {listed}, {says}. {proof}"
+        return f"{len(names)} {self.edge}s together are enough. Without these, {says}. {proof}"
 
     def some_change(self, count: int, row: Tensor) -> str:
         """Several together; a count of 0 means all of them."""
@@ -135,13 +140,11 @@ class Wording:
         says = f"the model says “{other}” ({percent(share)})"
         if not count:
             return (
-                f"No single {self.edge} among the strongest changes the answer, nor do these together. Without any {self.edge} "
-                f"at all {says}."
+                f"No single {self.edge} among the strongest changes the answer, nor do they together. Without any {self.edge} "
+                f"at all, {says}."
             )
-        units = count // 2 if self.edge == "bond" else count
         return (
-            f"No single {self.edge} among the strongest changes the answer; {units} of them together do. Without the {units} "
-            f"that support it most, {says}."
+            f"No single {self.edge} of those tried changes the answer, but {count} together do. Without these, {says}."
         )
 
     def no_change(self, tried: int, row: Tensor | None = None) -> str:
@@ -190,4 +193,5 @@ class Wording:
         return plain_number(float(row[self.column]))
 
     def _of_output(self) -> str:
-        return f" ({self.classes[self.column]})" if len(self.classes) > 1 else ""
+        name = self.classes[self.column]
+        return f" ({name})" if len(self.classes) > 1 or name not in ("output 0", "the score") else ""

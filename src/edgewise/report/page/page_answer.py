@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 TRIED = 16
 """Edges of each target that the model is asked to do without: the strongest ones."""
-TOGETHER = (2, 3, 5, 8)
-"""How many of the strongest supporters are silenced together where none of them changes the answer alone."""
 REASONS, AGAINST = 3, 2
+LISTED = 8
+"""Edges of a set that are named one below the other."""
 BUDGET = 1000
 """Sets of edges that are tried or bounded for each target in the search for the smallest change."""
 LEAST = 0.05
@@ -64,7 +64,7 @@ class Answers:
         ahead = [[trial for trial in trials if trial.drop > 0] for trials in self._single]
         together = [
             [
-                *(tuple(c for trial in trials[:count] for c in trial.columns) for count in _counts(len(trials))),
+                *(tuple(c for trial in trials[:count] for c in trial.columns) for count in range(2, len(trials) + 1)),
                 *((EVERY,) if trials else ()),
             ]
             for trials in ahead
@@ -94,15 +94,17 @@ class Answers:
         weighty = [trial for trial in trials if abs(trial.drop) >= LEAST * largest and trial.drop != 0]
         forth = [trial for trial in weighty if trial.drop > 0][:REASONS]
         back = [trial for trial in reversed(weighty) if trial.drop < 0][:AGAINST]
-        text, columns = what_would_change(self._flips[position], trials, self._together[position], words, describe)
+        together = self._together[position]
+        text, groups = what_would_change(self._flips[position], trials, together, words, describe)
         lines = trust_lines(self._asked, self._found, position, words, any_edges=bool(trials))
         return {
             "verdict": words.verdict(),
             "explained": words.explained(),
             "reasons": [self._reason(trial, words, describe) for trial in forth],
+            "allOfThem": _without_all(forth, together, words),
             "against": [self._reason(trial, words, describe) for trial in back],
             "none": "" if forth or back else words.nothing(any_edges=bool(trials)),
-            "change": {"text": text, "columns": list(columns)},
+            "change": {"text": text, **_listed(groups, describe)},
             "trust": {"word": trust_word(lines), "lines": lines},
         }
 
@@ -132,27 +134,57 @@ def what_would_change(
     together: Sequence[Trial],
     words: Wording,
     describe: Callable[[Group], dict[str, Any]],
-) -> tuple[str, Group]:
-    """A sentence about what would change the answer, and the columns it speaks of.
+) -> tuple[str, Sequence[Group]]:
+    """A sentence about what would change the answer, and the edges (or bonds) it speaks of.
 
     It is exact for what it names. That nothing smaller would do is said where it is proven (`ew.counterfactual`).
     """
     if flip is not None and (flip.status != "open" or flip.flips_to is not None):
-        columns = [tuple(_column(flip, edge) for edge in unit) for unit in flip.units]
-        names = [describe(group)["name"] for group in columns]
-        return words.smallest(flip, names), tuple(column for group in columns for column in group)
+        groups = [tuple(_column(flip, edge) for edge in unit) for unit in flip.units]
+        return words.smallest(flip, [describe(group)["name"] for group in groups]), groups
     if not single:
         return words.no_change(0), ()
     if words.is_value:
         widest = max(single, key=lambda trial: abs(trial.drop))
-        return words.one_changes(describe(widest.columns)["name"], widest.row), widest.columns
+        return words.one_changes(describe(widest.columns)["name"], widest.row), [widest.columns]
     for trial in single:
         if words.flips(trial.row):
-            return words.one_changes(describe(trial.columns)["name"], trial.row), trial.columns
+            return words.one_changes(describe(trial.columns)["name"], trial.row), [trial.columns]
     for trial in together:
         if words.flips(trial.row):
-            return words.some_change(0 if trial.columns == EVERY else len(trial.columns), trial.row), trial.columns
+            groups = _first(single, trial.columns)
+            return words.some_change(len(groups), trial.row), groups
     return words.no_change(len(single), together[-1].row if together else None), ()
+
+
+def _without_all(forth: Sequence[Trial], together: Sequence[Trial], words: Wording) -> str:
+    """What the model says without all reasons at once, where that is more than each of them says alone."""
+    columns = tuple(column for trial in forth for column in trial.columns)
+    known = next((trial for trial in together if trial.columns == columns), None)
+    if len(forth) < 2 or known is None or any(words.flips(trial.row) for trial in forth):
+        return ""
+    told = words.without(known.row, len(forth))
+    return told[0].upper() + told[1:] + "."
+
+
+def _first(single: Sequence[Trial], columns: Group) -> list[Group]:
+    """The edges (or bonds) whose columns make up a set of the first ones; none for all edges of the target."""
+    groups: list[Group] = []
+    for trial in single:
+        if columns == EVERY or sum(map(len, groups)) == len(columns):
+            break
+        groups.append(trial.columns)
+    return groups
+
+
+def _listed(groups: Sequence[Group], describe: Callable[[Group], dict[str, Any]]) -> dict[str, Any]:
+    """The columns of a set of edges; if there are several, each with its name, and how many more there are."""
+    named = [describe(group) for group in groups[:LISTED]] if len(groups) > 1 else []
+    return {
+        "columns": [column for group in groups for column in group],
+        "edges": named,
+        "more": max(0, len(groups) - LISTED) if named else 0,
+    }
 
 
 def _column(flip: Counterfactual, edge: Any) -> int:
@@ -175,12 +207,3 @@ def _strongest(item: Tensor, score: Tensor, unit: Mapping[int, Group]) -> list[G
         group = unit.get(column, (column,))
         total[group] = total.get(group, 0.0) + value
     return sorted((group for group in total if total[group]), key=lambda group: -abs(total[group]))[:TRIED]
-
-
-def _counts(size: int) -> list[int]:
-    """How many supporters are silenced together, where there are so many.
-
-    >>> _counts(4), _counts(1)
-    ([2, 3, 4], [])
-    """
-    return sorted({count for count in (*TOGETHER, size) if 2 <= count <= size})

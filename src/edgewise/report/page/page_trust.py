@@ -29,10 +29,13 @@ def trust_lines(asked: PageAbout, found: Findings, position: int, words: Wording
     lines = [*_agreement(asked, found, position), *_signs(found), *_label(asked, position, words)]
     audit = asked.question.audit
     off = f"up to rounding ({audit.value_error:.0e})" if audit.value_error else "exactly"
-    lines.append(["good", f"The numbers were compared with the model itself: they are its own, {off}."])
+    lines.append(["good", f"The numbers were checked against the model itself: they match {off}."])
     if any_edges:
         lines.append(
-            ["note", "“Without” means that the model ignores the edge; all else stays as it is. Those lines are exact."]
+            [
+                "note",
+                "“Without it” means that the model ignores the edge and all else stays the same. Those lines are exact.",
+            ]
         )
     return lines
 
@@ -80,16 +83,16 @@ def _signs(found: Findings) -> Lines:
     if flips.kept.known and flips.kept.value >= PROVEN:
         kept = flips.kept.value
         every = "all edges" if kept == 1 else "nearly all edges" if kept >= 0.995 else f"{kept:.0%} of the edges"
-        return [["good", f"The signs are proven: {every} support or oppose whatever their strength."]]
+        return [["good", f"The signs are proven: {every} keep their side, for or against, at any strength."]]
     if not flips.share.known:
         return []
     if flips.share.value <= FEW_FLIPS:
         few = "no edge changes sides" if flips.share.value == 0 else f"only {flips.share:.1%} of the edges change sides"
-        return [["good", f"The signs hold: {few} when weakened (sampled)."]]
+        return [["good", f"The signs hold: {few} when edges are weakened (sampled)."]]
     return [
         [
             "care",
-            f"{flips.share:.0%} of the edges change sides when they are weakened: a sign may not hold for every strength.",
+            f"{flips.share:.0%} of the edges change sides when they are weakened: what supports now might oppose then.",
         ]
     ]
 
@@ -103,7 +106,7 @@ def _label(asked: PageAbout, position: int, words: Wording) -> Lines:
     if not 0 <= label < len(words.classes):
         return []
     if label == says:
-        return [["note", f"The label in the data is “{words.classes[label]}”, too."]]
+        return [["note", f"The label in the data is also “{words.classes[label]}”."]]
     return [
         ["care", f"The label in the data is “{words.classes[label]}”: the model is wrong here, if the label is right."]
     ]

@@ -16,7 +16,9 @@ function showAnswer(t) {
   element("none").textContent = none || (reasons.length ? "" : `Nothing ${IS_VALUE ? "raises it" : "speaks for it"} among the strongest edges.`);
   element("weak-reasons").textContent = weakReasons(t);
   element("feature-reason").textContent = featureReason(t);
-  element("change").textContent = change.text.replaceAll(" %", "\u00a0%"); // no line ends before the sign
+  element("all-of-them").textContent = t.answer.allOfThem;
+  element("change").textContent = change.text;
+  element("change-edges").replaceChildren(...changeItems(change));
   element("trust-word").textContent = trust.word;
   element("trust").replaceChildren(...trust.lines.map(([mark, text]) => make("li", text, { class: mark })));
 }
@@ -41,11 +43,23 @@ function weakReasons(t) {
 
 // One edge: its name, what is written on it, and what the model says without it. Choosing it marks it in the picture.
 function reasonItem(one) {
-  const name = one.edge >= 0 ? make("a", one.name, { href: "#picture", class: "link", title: "Show it in the picture" })
-    : make("span", one.name);
-  if (one.edge >= 0) name.addEventListener("click", () => chooseEdge(one.edge));
-  return make("li", null, { class: one.flips ? "flips" : "" }, [name, ...(one.about ? [make("small", one.about)] : []),
+  return make("li", null, { class: one.flips ? "flips" : "" }, [edgeLink(one), ...(one.about ? [make("small", unbroken(one.about))] : []),
     make("span", one.without, { class: "without" })]);
+}
+
+function edgeLink(one) {
+  if (one.edge < 0) return make("span", one.name);
+  const about = one.about ? `${one.about}. ` : "";
+  const link = make("a", one.name, { href: "#picture", class: "link", title: `${about}Show it in the picture` });
+  link.addEventListener("click", () => chooseEdge(one.edge));
+  return link;
+}
+
+// The edges of a set that changes the answer, by name alone: their attributes stand where two have one name, else in the tooltip.
+function changeItems({ edges, more }) {
+  const isTwice = (one) => edges.filter((other) => other.name === one.name).length > 1;
+  const items = edges.map((one) => make("li", null, {}, [edgeLink(one), ...(isTwice(one) && one.about ? [make("small", unbroken(one.about))] : [])]));
+  return more ? [...items, make("li", `and ${counted(more)} more`, { class: "more" })] : items;
 }
 
 // The strongest feature that speaks for it, by gradient × input.
@@ -54,8 +68,13 @@ function featureReason(t) {
   const all = t.features.flatMap((told, node) => told.map(([feature, value, score]) => ({ node, feature, value, score })));
   const best = all.filter((one) => one.score > 0).sort((a, b) => b.score - a.score)[0];
   if (!best) return "";
-  return `The feature that ${IS_VALUE ? "raises it" : "speaks for it"} most: ${featureNames.get(best.feature)} = ${plainNumber(best.value)} `
+  return `The feature that ${IS_VALUE ? "raises it" : "speaks for it"} most is ${featureNames.get(best.feature)} = ${plainNumber(best.value)} `
     + `of ${nodeName(t, best.node)}.`;
+}
+
+// A probability beside its bar, as the sentence above says it.
+function chanceWords(share) {
+  return share >= 0.9995 ? "over 99.9%" : share >= 0.0005 ? `${(100 * share).toFixed(1)}%` : "under 0.1%";
 }
 
 function showPrediction(t) {
@@ -65,11 +84,11 @@ function showPrediction(t) {
   const parts = shown.map((c) => make("span", null, { class: c === t.target ? "class explained" : "class" }, [
     make("span", DATA.classes[c]),
     ...(chances ? [make("span", null, { class: "bar" }, [make("i", null, { style: { width: `${100 * chances[c]}%` } })])] : []),
-    make("span", chances ? `${(100 * chances[c]).toFixed(1)}%` : plainNumber(t.logits[c])),
+    make("span", chances ? chanceWords(chances[c]) : plainNumber(t.logits[c])),
   ]));
   const rest = order.filter((c) => !shown.includes(c));
   const together = chances && DATA.mode !== "multilabel"
-    ? ` (${(100 * rest.reduce((sum, c) => sum + chances[c], 0)).toFixed(1)}% together)` : "";
+    ? ` (${chanceWords(rest.reduce((sum, c) => sum + chances[c], 0))} together)` : "";
   if (rest.length) parts.push(make("span", `and ${rest.length} more${together}`, { class: "class" }));
   element("prediction").replaceChildren(...parts);
   element("prediction").classList.toggle("lone", IS_VALUE && DATA.classes.length === 1); // the sentence says it
@@ -77,6 +96,6 @@ function showPrediction(t) {
   const what = IS_VALUE ? `${DATA.classes[t.target]}, ${plainNumber(t.value)}`
     : `the ${number} of “${DATA.classes[t.target]}”, ${signed(t.value)}`;
   element("edges-order").textContent = isOrderedOtherwise(t)
-    ? `By their scores for “${DATA.classes[t.target]}” alone; on top they are ordered by how sure the model is without each.` : "";
+    ? `Ordered by score; the reasons above are ordered by how much less sure the model is without each.` : "";
   element("question").textContent = `${t.title}: the scores below explain ${what}.`;
 }

@@ -86,8 +86,7 @@ function show() {
   element("count").max = String(able);
   const shown = { ...state, count: state.count === null ? null : Math.min(state.count, able) };
   showAnswer(t);
-  const total = Object.values(t.totals).flat().reduce((sum, one) => sum + one[0], 0);
-  element("picture").classList.toggle("nothing", total === 0 && t.place.length < 2);
+  element("picture").classList.toggle("nothing", t.column.length === 0 && t.place.length < 2);
   element("absent").textContent = DATA.absent.filter(([name, level]) => name === DATA.methods[state.method] && level === state.level)
     .map(([name, level, reason]) => `${name} has no scores at ${level} level: ${reason}`).join(" ");
   showFigures(t, shown);

@@ -70,6 +70,12 @@ function strokeOf(t, one, largest, thinner, faded) {
     dash: dash.length ? dash.map((part) => Math.max(1, Math.round(part * Math.sqrt(width)))) : "solid" };
 }
 
+// How large texts are that stand in circles, in pixels; 0 where they could not be read.
+function insideSize(radius, texts) {
+  const size = Math.min(12, (1.9 * radius) / (0.56 * Math.max(1, ...texts.map((text) => text.length))));
+  return size >= 7 ? size : 0;
+}
+
 const headLength = (width) => 5 + 1.5 * width; // in pixels
 
 // The graph ------------------------------------------------------------------------------------------------------------
@@ -99,7 +105,8 @@ function drawGraph(t, state) {
   fill("graph", "routes", routeInGraph(t, state, scene));
   const view = pixelsOf("graph");
   const rest = restLook(t, scene, 1.3 * radius, view);
-  const labels = t.outside ? placeLabels(t, scene, 1.15 * radius, byImportance(t, scene), rest.texts, view)
+  const names = t.outside ?? (insideSize(radius, [...scene.place.keys()].map((node) => t.inside[node])) ? null : t.inside);
+  const labels = names ? placeLabels(t, names, scene, 1.15 * radius, byImportance(t, scene), rest.texts, view)
     : { texts: [], leaders: [], keyed: new Map() };
   fill("graph", "leaders", [...labels.leaders, ...rest.lines]);
   showKey(t, labels.keyed);

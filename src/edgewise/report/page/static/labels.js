@@ -3,7 +3,7 @@
 
 const LETTER = 6.9; // pixels, about, of a name
 const LINE = 15;
-const shortName = (name) => (name.length > 22 ? `${name.slice(0, 21)}…` : name);
+const shortName = (name) => (name.length > 22 ? `${name.slice(0, 13)}…${name.slice(-8)}` : name); // names often differ at the end
 const meets = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 
 // Where a name may stand, in pixels around its node: close by first, then farther out.
@@ -27,7 +27,7 @@ function boxOfText({ x, y, text }, pixel) {
 }
 
 // Texts, leading lines and numbered nodes; `pixel` turns a place into pixels, `back` a pixel into a place.
-function placeLabels(t, scene, radius, order, taken, { pixel, back, width, height }) {
+function placeLabels(t, names, scene, radius, order, taken, { pixel, back, width, height }) {
   const boxes = [...scene.place.values()].map((spot) => {
     const [x, y] = pixel(spot);
     return { left: x - radius, right: x + radius, top: y - radius, bottom: y + radius };
@@ -35,14 +35,14 @@ function placeLabels(t, scene, radius, order, taken, { pixel, back, width, heigh
   boxes.push(...taken.map((one) => boxOfText(one, pixel)));
   const middle = pixel(scene.place.get(t.root ?? order[0]) ?? [0, 0]);
   const found = { texts: [], leaders: [], keyed: new Map() };
-  for (const node of order.filter((one) => t.outside[one])) {
-    const name = shortName(t.outside[node]);
+  for (const node of order.filter((one) => names[one])) {
+    const name = shortName(names[node]);
     const at = pixel(scene.place.get(node));
     const away = at[0] === middle[0] && at[1] === middle[1] ? Math.PI / 2 : Math.atan2(at[1] - middle[1], at[0] - middle[0]);
     const room = [...spotsAround(at, radius, name.length * LETTER + 4, away)].find((box) => box.left >= 0 && box.right <= width
       && box.top >= 0 && box.bottom <= height && !boxes.some((other) => meets(box, other)));
     if (!room) {
-      found.keyed.set(node, found.keyed.size + 1);
+      if (t.outside) found.keyed.set(node, found.keyed.size + 1); // a number beside numbers would name the wrong node
       continue;
     }
     boxes.push(room);

@@ -77,11 +77,10 @@ function putNodes(name, t, state, spots, radius, [across, up], texts = [], keyed
   fill(name, "nodes", records.filter((one) => !one.isRoot).map((one) => ({ ...one, size: radius / across, height: 0 })));
   fill(name, "root", records.filter((one) => one.isRoot).map((one) => ({ ...one, size: (2.3 * radius) / across,
     height: (2.3 * radius) / up })));
-  const longest = Math.max(1, ...spots.map(({ node }) => written(node).length));
-  const size = Math.min(12, (1.9 * radius) / (0.56 * longest));
+  const size = insideSize(radius, spots.map(({ node }) => written(node)));
   const text = (words, x, y, look) => ({ x, y, text: words, size: `${size}px`, color: "#000000", back: null, align: "center",
     baseline: "middle", ...look });
-  const fits = size >= 7;
+  const fits = size > 0;
   const inside = fits ? spots.filter(({ node }) => written(node)).map(({ node, spot }) => text(written(node), ...spot)) : [];
   const beside = !fits && name === "layers" && up >= 9 && !t.outside ? leftmost(spots).map(({ node, spot }) =>
     text(t.inside[node], spot[0] - (radius + 4) / across, spot[1], { size: "10px", align: "right", color: looks().ink })) : [];

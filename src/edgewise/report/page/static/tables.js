@@ -1,5 +1,6 @@
 // Plain HTML: tables of edges and walks. Texts go in as text, never as markup.
 
+const unbroken = (attributes) => attributes.replaceAll(" = ", "\u00a0=\u00a0"); // a line never ends at the sign
 const element = (id) => document.getElementById(id);
 
 function make(tag, text, attributes = {}, children = []) {
@@ -47,13 +48,22 @@ function showEdges(t, state, scene, choose) {
     make("td", null, { class: "number" }, [barOf(one.score, largest), make("span", signed(one.score), { class: "figures" })])]);
   const chosen = edges.findIndex((one) => one.e === state.edge);
   choices(element("edges-table"), heads, rows, chosen, (i) => choose(i < 0 ? -1 : edges[i].e));
+  element("edges-meaning").textContent = edges.length ? meaningOf(state) : "";
   const { count, sum } = scene.rest;
   element("edges-rest").textContent = count > 0
     ? `${counted(count)} more edge${count === 1 ? "" : "s"}, ${signed(sum, 3)} together.` : "";
   if (element("expert").open) showNumbers(t, state, edges);
 }
 
-const aboutCell = (t, e) => (t.attributes?.[e]?.length ? [make("small", t.attributes[e].join(", "))] : []);
+// What a number in the table says, in words.
+function meaningOf(state) {
+  const what = IS_VALUE ? "the value" : `the model's score for “${DATA.classes[readTarget(state.target).target]}”`;
+  return DATA.methods[state.method] === "occlusion" && state.level === "input" && (IS_VALUE || DATA.of === "logit")
+    ? `The number says how far ${what} falls without the edge.`
+    : IS_VALUE ? "Above zero an edge raises the value, below zero it lowers it." : "Above zero an edge supports the answer, below zero it opposes it.";
+}
+
+const aboutCell = (t, e) => (t.attributes?.[e]?.length ? [make("small", unbroken(t.attributes[e].join(", ")))] : []);
 
 function barOf(score, largest) {
   return make("i", null, { class: "strength", "aria-hidden": "true",
