@@ -12,7 +12,7 @@ from torch_geometric.nn import GATConv, GATv2Conv
 
 import edgewise as ew
 from checks import assert_close
-from edgewise.program import attention_chain
+from edgewise.program import attention_chain, attention_drops
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("numba") is None, reason="numba is not installed (extra `fast`)"
@@ -22,8 +22,9 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def always(monkeypatch):
     """However little the work is."""
-    monkeypatch.setattr(attention_chain, "_MANY", 1)
-    monkeypatch.setattr(attention_chain, "_WORK", 0)
+    for file in (attention_chain, attention_drops):
+        monkeypatch.setattr(file, "_MANY", 1)
+        monkeypatch.setattr(file, "_WORK", 0)
     monkeypatch.setattr("edgewise.program.kernels._WORTH_IT", 0)
 
 
@@ -57,11 +58,12 @@ def both(model, data, method, level, **options):
     used = []
     ask = ew.Question(model.double().eval(), data, [3, 0, 3, 7], **options)
     with pytest.MonkeyPatch.context() as patch:
-        for kind in (attention_chain.AttentionGradients,):
+        for kind in (attention_chain.AttentionGradients, attention_drops.AttentionDrops):
             run = kind.run
             patch.setattr(kind, "run", lambda *a, run=run, **k: used.append(1) or run(*a, **k))
         fast = ask.explain(method, level=level)
-        patch.setattr(attention_chain, "is_attention_chain", lambda *a: False)
+        for file in (attention_chain, attention_drops):
+            patch.setattr(file, "is_attention_chain", lambda *a: False)
         count = len(used)
         slow = ask.explain(method, level=level)
         assert len(used) == count
@@ -88,6 +90,24 @@ def assert_same(fast, slow):
 def test_gradients_are_those_of_the_reverse_pass(layers, between, options, level, seed):
     torch.manual_seed(seed)
     fast, slow, used = both(Attentive(layers, between, **options), graph(seed), "gradient", level)
+    assert used
+    assert_same(fast, slow)
+
+
+@given(
+    st.integers(1, 3),
+    st.sampled_from([torch.relu, nn.LeakyReLU(0.3), lambda h: h]),
+    st.sampled_from([{}, {"share_weights": True}, {"add_self_loops": False}, {"bias": False}]),
+    st.sampled_from(["input", "layer"]),
+    st.sampled_from([1.0, 20.0]),
+    st.integers(0, 10**6),
+)
+def test_drops_are_those_of_blocks_of_slots(layers, between, options, level, size, seed):
+    """With large features attention is all on one message: sums are then not brought up to date."""
+    torch.manual_seed(seed)
+    data = graph(seed)
+    data.x = size * data.x
+    fast, slow, used = both(Attentive(layers, between, **options), data, "occlusion", level)
     assert used
     assert_same(fast, slow)
 

@@ -4,6 +4,7 @@ For chains of affine layers with ReLUs between them, which is what most people t
 for everything else, and a test compares the two.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
@@ -70,6 +71,15 @@ class SlotDrops:
         def of_some(part: tuple[Tensor, Tensor]) -> Any:
             return self._kernels.slot_drops(*arrays(*part), slots.of_self, *known)
 
+        position, entry, change = self._in_threads(slots, of_some, number, width)
+        begin, place, score = map(
+            torch.from_numpy, self._kernels.by_target(position, entry, change, len(every.targets))
+        )
+        return begin, place, -score if sign is None else -score * torch.repeat_interleave(sign, begin.diff())
+
+    @staticmethod
+    def _in_threads(slots: MissingMessages, of_some: Callable[..., Any], number: Tensor, width: int) -> list[Array]:
+        """Positions of targets, places and changes `[n]`: the slots in parts, one for each of torch's threads."""
         threads = min(torch.get_num_threads(), max(len(slots) // _SLOTS_A_THREAD, 1))
         parts = list(zip(slots.item.tensor_split(threads), slots.call.tensor_split(threads), strict=True))
         if threads == 1:
@@ -80,10 +90,7 @@ class SlotDrops:
         position, change = (np.concatenate([part[kind] for part in found]) for kind in (0, 2))
         places = slots.call.clamp(min=0) * width + number[slots.item]  # [slots]
         entry = np.concatenate([p.numpy()[f[1]] for p, f in zip(places.tensor_split(threads), found, strict=True)])
-        begin, place, score = map(
-            torch.from_numpy, self._kernels.by_target(position, entry, change, len(every.targets))
-        )
-        return begin, place, -score if sign is None else -score * torch.repeat_interleave(sign, begin.diff())
+        return [position, entry, change]
 
 
 def _columns(differences: Differences) -> tuple[Tensor, Tensor | None]:

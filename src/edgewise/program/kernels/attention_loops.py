@@ -32,7 +32,7 @@ def by_head(gradient: Array, rows: int, out: int, heads: int, concat: bool, wide
 def message_product(
     wide: Array, i: int, sent: Array, u: int, attention: Array, e: int, product: Array, j: int, mean: Array
 ) -> Any:
-    """The gradient of one message by its ω. Row j of `product` gets g · sent, head by head; its share of the `mean` is added."""
+    """The gradient of one message by its ω. Row j of `product` gets g · sent, head by head, and `mean` its share."""
     width, total = sent.shape[1] // len(mean), wide.dtype.type(0)
     for h in range(len(mean)):
         number = wide.dtype.type(0)
