@@ -20,7 +20,7 @@ from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.kernels import Array, arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.operations import plain_name
-from edgewise.program.pooling import Pooling, read_pooling
+from edgewise.program.readout import Pooling, read_pooling
 
 if TYPE_CHECKING:
     from edgewise.question.target import Target
@@ -34,7 +34,7 @@ _NUMBERS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
-class Link:
+class ChainLink:
     """A step of the chain: h ↦ relu(M (Σ_e c_e h_u + (r + l_v) h_v) + R h_v + b), or without the sum M h + b."""
 
     layer: AffineLayer
@@ -49,7 +49,7 @@ class GraphChain:
     """The links of a program, its pooling, and the graphs side by side that it runs on."""
 
     def __init__(
-        self, links: list[Link], pooling: Pooling, program: Program, in_edges: InEdges, owner: Tensor, kernels: Any
+        self, links: list[ChainLink], pooling: Pooling, program: Program, in_edges: InEdges, owner: Tensor, kernels: Any
     ) -> None:
         self.links, self.pooling, self.in_edges, self.owner = links, pooling, in_edges, owner
         self._program, self._kernels = program, kernels
@@ -233,9 +233,9 @@ class GraphChain:
         return [self._parts[name] for name in names]
 
 
-def _links(program: Program) -> tuple[list[Link], list[RowStep] | None]:
+def _links(program: Program) -> tuple[list[ChainLink], list[RowStep] | None]:
     """The links that a program begins with, and the steps behind them; None: it is no such chain."""
-    links: list[Link] = []
+    links: list[ChainLink] = []
     made = -1
     for place, step in enumerate(program.steps):
         link = _link(step, made, links)
@@ -246,26 +246,26 @@ def _links(program: Program) -> tuple[list[Link], list[RowStep] | None]:
     return links, None
 
 
-def _link(step: RowStep | MessageStep, made: int, links: list[Link]) -> list[Link] | None:
+def _link(step: RowStep | MessageStep, made: int, links: list[ChainLink]) -> list[ChainLink] | None:
     """The links with another step, which must read the value `made` alone; None if it does not continue them."""
     if isinstance(step, MessageStep):
         first = not links and isinstance(step.source, Rows) and step.source.own_call is None
         if type(step.layer) is not AffineLayer or step.receiver is not None or not (first or step.source == Ref(made)):
             return None
-        return [*links, Link(step.layer, step.call)]
+        return [*links, ChainLink(step.layer, step.call)]
     if not links or step.sources != [Ref(made)]:
         return None
     below = rectifier([step])
     if below is not None:
         last = links[-1]
-        return None if last.below != 1 else [*links[:-1], Link(last.layer, last.call, below)]
+        return None if last.below != 1 else [*links[:-1], ChainLink(last.layer, last.call, below)]
     args, kwargs = step.arguments
     if plain_name(step.function) != "linear" or kwargs or not 2 <= len(args) <= 3 or args[0] != Ref(made):
         return None
     matrix, bias = args[1], args[2] if len(args) == 3 else None
     if not isinstance(matrix, Tensor) or matrix.dim() != 2 or not (bias is None or isinstance(bias, Tensor)):
         return None
-    return [*links, Link(AffineLayer(None, matrix, bias=bias), -1)]
+    return [*links, ChainLink(AffineLayer(None, matrix, bias=bias), -1)]
 
 
 def _made(program: Program, behind: list[RowStep] | None) -> int:

@@ -18,7 +18,7 @@ from edgewise.program.lowering import Lowering
 from edgewise.program.operations import row_arguments
 from edgewise.program.perturbation import Differences, MissingMessages
 from edgewise.program.perturbation_forward import ForwardChange
-from edgewise.program.pooling import Pooling, read_pooling
+from edgewise.program.readout import Pooling, read_pooling
 from edgewise.question.target import Target
 
 _NUMBERS = 2**22
