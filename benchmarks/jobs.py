@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 import edgewise as ew
-from benchmarks import data, models, more_jobs, peers
+from benchmarks import data, graph_jobs, models, more_jobs, peers
 from benchmarks.deviation import Deviation, by_edge, by_target
 from benchmarks.timing import Case, Side
 from benchmarks.typed import typed_gradient
@@ -89,13 +89,16 @@ def integrated_gradients(ask: Callable[[], Question]) -> Case:
     return Case(_ours(q, "integrated_gradients", "input", steps=STEPS), _node_by_node(q, name, peer), by_target)
 
 
-def gnn_explainer(ask: Callable[[], Question]) -> Case:
+def gnn_explainer(ask: Callable[[], Question], *, held: bool = False) -> Case:
     """Both from the same start."""
     q = ask()
+    question = ew.Question(q.model, q.data, q.nodes) if held else None
     init = torch.stack([peers.start(q.data, node) for node in q.nodes.tolist()])
 
     def run(places: Tensor) -> ew.ExplanationSet:
         start = init if len(places) == len(init) else init[places]
+        if question is not None and len(places) == len(init):
+            return question.explain(method="gnn_explainer", epochs=EPOCHS, init=start)
         return ew.explain(q.model, q.data, index=q.nodes[places], method="gnn_explainer", epochs=EPOCHS, init=start)
 
     everyone = torch.arange(len(q.nodes))
@@ -194,7 +197,38 @@ def _cora_rows(architecture: str, title: str, share: float) -> list[Job]:
             1500 * share,
             15000,
         ),
+        Job(
+            f"{where}/layer_occlusion-held",
+            "the same, a held question",
+            partial(occlusion, ask, "layer", held=True),
+            8000 * share,
+            15000,
+        ),
+        Job(
+            f"{where}/gnn_explainer-held",
+            f"GNNExplainer({EPOCHS}), the same",
+            partial(gnn_explainer, ask, held=True),
+            1500 * share,
+            2000,
+            quick=False,
+            weight=3,
+        ),
     ]
+
+
+def _gatv2_rows() -> list[Job]:
+    """Attention has ratios of its own."""
+    wanted = {
+        "gradient": (200, 400),
+        "gradient-held": (600, 1000),
+        "occlusion-held": (800, 5000),
+        "layer_occlusion-held": (2000, 15000),
+        "gnn_explainer-held": (500, 2000),
+    }
+    rows = _cora_rows("gatv2", "GATv2 3×32, 4 heads", 1 / 3)
+    names = [row.name.split("/")[1] for row in rows]
+    both = [wanted.get(name, (row.at_least, row.dream)) for name, row in zip(names, rows, strict=True)]
+    return [replace(row, at_least=least, dream=most) for row, (least, most) in zip(rows, both, strict=True)]
 
 
 def jobs() -> list[Job]:
@@ -237,13 +271,13 @@ def jobs() -> list[Job]:
         ),
         Job("cora-gcn/alone", "one Cora node, layer gradients, GCN", partial(alone, gcn, held=False)),
         Job("cora-gcn/held", "the same, a held question", partial(alone, gcn, held=True)),
-        *_cora_rows("gatv2", "GATv2 3×32, 4 heads", 1 / 3),
+        *_gatv2_rows(),
         *_cora_rows("gin", "GIN 3×32", 1 / 3),
         Job(
             "proteins/gradient",
             "layer gradients, 1113 PROTEINS graphs, GIN 3×32",
             partial(graph_gradient, None),
-            30,
+            60,
             200,
         ),
         Job(
@@ -270,5 +304,5 @@ def jobs() -> list[Job]:
         ),
         Job("large/held", "the same, a held question", partial(alone, large, held=True, hops=4), 5, 15),
         Job("proteins/layer_norm", "the same with LayerNorm (per graph)", partial(graph_gradient, "LayerNorm")),
-        *(Job(*row) for row in more_jobs.ROWS),
+        *(Job(*row) for row in (*graph_jobs.ROWS, *more_jobs.ROWS)),
     ]

@@ -18,7 +18,7 @@ from edgewise.contract import checked
 from edgewise.errors import InputError, ModelError
 from edgewise.graph.type_table import TypeTable
 from edgewise.program.execution import LoweredEngine
-from edgewise.program.graph_drops import GraphDrops
+from edgewise.program.graph_drops import ChainDrops, GraphDrops
 from edgewise.program.order_values import OrderValues
 from edgewise.program.shared_rows import SharedRows
 from edgewise.question import PosedQuestion, pose, sub_target
@@ -166,7 +166,7 @@ class Score:
         with self._question.borrowed():
             return self._engine.gradients(self.target)
 
-    def graph_drops(self) -> GraphDrops | None:
+    def graph_drops(self) -> GraphDrops | ChainDrops | None:
         """Occlusion of whole graphs by differences, if nodes can be told apart up to the readout."""
         with self._question.borrowed():
             return GraphDrops.of(self._engine, self.target)

@@ -129,7 +129,7 @@ _IN_BATCHES = ["gcn, mean", "gin, max", "gine and gat, attributes", "layer norm 
 
 @pytest.mark.parametrize(("name", "batch_size"), one_in(3, product(_IN_BATCHES, [None, 1, 2, 4])))
 def test_graphs_in_batches_get_what_each_gets_alone(monkeypatch, name, batch_size):
-    monkeypatch.setattr(graph_question, "_GRAPHS_AT_ONCE", 2)
+    monkeypatch.setattr(graph_question, "BYTES_AT_ONCE", 2**14)
     model, graphs = zoo.randomise(MODELS[name]()), molecules()
     for method in ("gradient", "occlusion", "integrated_gradients"):
         options = {"task": "graph", "method": method, "level": "layer", **METHODS[method]}

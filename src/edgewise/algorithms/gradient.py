@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from edgewise.algorithms.captured_step import repeat
+from edgewise.program.attention_chain import AttentionGradients
 from edgewise.program.target_gradients import TargetGradients
 from edgewise.question import PosedQuestion, sub_target
 from edgewise.question.memory import walk_counts
@@ -51,11 +52,13 @@ def lowered_gradient(question: PosedQuestion, level: str, memory: int) -> Iterat
     """The same for many targets of a lowered model, target after target in compiled loops; None where these cannot do it."""
     lowering = question.lowering
     assert lowering is not None
-    if question.device.type == "cuda" or not TargetGradients.suits(lowering, len(question.index)):
+    ways = (TargetGradients, AttentionGradients)
+    way = next((way for way in ways if way.suits(lowering, len(question.index))), None)
+    if question.device.type == "cuda" or way is None:
         return None
     nodes = question.places(torch.arange(len(question.index)))
     seen = walk_counts(lowering.in_edges, lowering.program.num_calls)[nodes]  # [T], at most
-    loops = TargetGradients.of(lowering, int(seen.sum()))
+    loops = way.of(lowering, int(seen.sum()))
     bytes_each = _BYTES_AN_EDGE * (lowering.program.num_calls if level == "layer" else 1)
     return None if loops is None else _blocks_of_targets(question, loops, nodes, level, seen * bytes_each / memory)
 

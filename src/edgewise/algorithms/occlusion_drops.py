@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
+from edgewise.program.attention_drops import AttentionDrops
 from edgewise.program.perturbation import Differences, MissingMessages
 from edgewise.program.perturbation_output import drops
 from edgewise.program.slot_drops import SlotDrops
@@ -44,15 +45,12 @@ def _differences(question: PosedQuestion) -> Differences:
 
 def _loops(differences: Differences, level: str, memory: int) -> SlotDrops | None:
     """The compiled loops, if they can do it and if what they find fits into memory before it is sorted by targets."""
-    if not SlotDrops.suits(differences):
+    way = next((way for way in (SlotDrops, AttentionDrops) if way.suits(differences)), None)
+    if way is None:
         return None
     calls = differences.program.num_calls
     seen = int(walk_counts(differences.lowering.in_edges, calls)[differences.targets].sum())  # edges, at most
-    return (
-        None
-        if seen * _BYTES_AN_ENTRY * (calls if level == "layer" else 1) > memory
-        else SlotDrops.of(differences, seen)
-    )
+    return None if seen * _BYTES_AN_ENTRY * (calls if level == "layer" else 1) > memory else way.of(differences, seen)
 
 
 @torch.no_grad()

@@ -47,6 +47,8 @@ class Method:
     """Whether it draws random numbers: then it takes `seed` too."""
     by_edge: bool = False
     """Whether it takes a pass for each edge of the largest target of a block: graphs of like size belong together."""
+    by_graph: bool = False
+    """Whether compiled loops take one graph after another where the model is a chain (`program/graph_chain.py`)."""
     lowered: Callable[..., Iterator[tuple[int, SparseScores | RowScores]] | None] | None = None
     """`(question, level, memory, **settings)` for a lowered model: all targets at once, as `SparseScores` or `RowScores`; it
     returns None where it cannot."""
@@ -89,8 +91,15 @@ def full(score: Score, level: str) -> CopyScores:
 
 
 _ROWS = (
-    Method("gradient", gradient, "1 backward pass", "Pope et al., CVPR 2019", lowered=lowered_gradient),
-    Method("positive_gradient", positive_gradient, "1 backward pass", "He et al., KDD 2025", {"epsilon": 0.0}),
+    Method("gradient", gradient, "1 backward pass", "Pope et al., CVPR 2019", lowered=lowered_gradient, by_graph=True),
+    Method(
+        "positive_gradient",
+        positive_gradient,
+        "1 backward pass",
+        "He et al., KDD 2025",
+        {"epsilon": 0.0},
+        by_graph=True,
+    ),
     Method(
         "occlusion",
         occlusion,
@@ -98,6 +107,7 @@ _ROWS = (
         "Zeiler and Fergus, ECCV 2014",
         lowered=lowered_occlusion,
         by_edge=True,
+        by_graph=True,
     ),
     Method(
         "gnn_explainer",

@@ -178,7 +178,8 @@ def _explained(
                     parts.add_sparse(entries, way)
                 advance(done)
         else:
-            for positions in blocks(question, budget, batch_size, alike=chosen.by_edge) if chosen.function else ():
+            order = {"alike": chosen.by_edge, "by_graph": chosen.by_graph}
+            for positions in blocks(question, budget, batch_size, **order) if chosen.function else ():
                 parts.add(positions, *_run(chosen, question, positions, level, own_settings, seed))
                 advance(len(positions))
         if chosen.is_drawn:

@@ -4,6 +4,7 @@
 batch of graphs. What a step needs is always the beginning of an array of pairs (see `levels.py`).
 """
 
+import logging
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,9 @@ from torch import Tensor
 
 from edgewise.arrays import LayerWeight, SelfWeight
 from edgewise.program.domains import Domain, interpret
+from edgewise.program.graph_chain import GraphChain
 from edgewise.program.hop import Hop
-from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
+from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, in_double
 from edgewise.program.layers.base import joined
 from edgewise.program.levels import Levels
 from edgewise.program.reverse import ReversePass, Slope
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from edgewise.graph.computation_graph import InEdges
     from edgewise.question.target import Target
+
+log = logging.getLogger("edgewise")
 
 
 class LoweredEngine:
@@ -120,6 +124,40 @@ class LoweredGraphs(LoweredEngine):
         """The batch and its in-edges, if steps up to the readout work row by row: then changes can be followed."""
         self.union_column = levels.edge_id
         self.edge_id, self.self_node = column[levels.edge_id], node
+
+    @cached_property
+    def chain(self) -> GraphChain | None:
+        """The same as a chain for compiled loops, if it is one."""
+        source = self.program.messages[0].source
+        if self.by_node is None or not isinstance(source, Rows):
+            return None
+        like = source.tensor.new_ones(self.num_targets)
+        return GraphChain.of(self.program, self.by_node[1], self.levels.owner, like)
+
+    def output_at_one(self, like: Tensor) -> Tensor:
+        """`[graphs, columns]` at ω = 1; `like` has the type of the numbers."""
+        if self.chain is not None:
+            return self.chain.output
+        return self.output(like.new_ones(self.program.num_calls, len(self.edge_id)))
+
+    def gradients(self, target: "Target") -> tuple[LayerWeight, SelfWeight] | None:
+        """∂/∂ω `[L, M]` and ∂/∂s `[L, S]` at 1; None if only autograd can find them."""
+        return None if self.chain is None else self.chain.gradients(target)
+
+    def double_outputs(self, weight: Tensor, own: Tensor) -> Tensor | None:
+        """The row of the one graph in float64, `[points, columns]`; None for several, or if a number is float32 for good."""
+        if self.num_targets != 1:
+            return None
+        try:
+            program = in_double(self.program)
+            prepared = {value: in_double(table) for value, table in self.prepared.items()}
+            rows = [
+                run(program, self.levels, prepared, *point)[program.output] for point in zip(weight, own, strict=True)
+            ]
+        except (RuntimeError, TypeError, ValueError) as reason:
+            log.debug("the program does not run in float64: %s", reason)
+            return None
+        return torch.cat(rows)
 
 
 def prepare(program: Program) -> dict[int, Any]:

@@ -6,23 +6,36 @@ missing message. Any other readout may mix the rows of a graph as it likes: it i
 once for each round of missing messages, one in every graph.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from edgewise.arrays import occurrence
 from edgewise.program.domains import RowNumbers, interpret
 from edgewise.program.execution import LoweredGraphs
+from edgewise.program.graph_chain import GraphChain
 from edgewise.program.ir import Ref, Rows, RowStep
 from edgewise.program.lowering import Lowering
-from edgewise.program.operations import plain_name, row_arguments
+from edgewise.program.operations import row_arguments
 from edgewise.program.perturbation import Differences, MissingMessages
 from edgewise.program.perturbation_forward import ForwardChange
+from edgewise.program.readout import Pooling, read_pooling
 from edgewise.question.target import Target
 
 _NUMBERS = 2**22
 """Numbers of changed rows, at most, of the missing messages that are followed together."""
+
+
+class ChainDrops:
+    """The same for chains, in compiled loops (`graph_chain.py`)."""
+
+    def __init__(self, engine: LoweredGraphs, chain: GraphChain, target: Target) -> None:
+        self._engine, self._chain, self._target = engine, chain, target
+
+    def run(self, level: str, *, of_self: bool) -> Tensor:
+        """As `GraphDrops.run`."""
+        found = self._chain.drops(self._target, level, of_self=of_self)
+        found = found if of_self else found[:, self._engine.union_column]
+        return found if level == "layer" else found[0]
 
 
 class GraphDrops:
@@ -40,12 +53,19 @@ class GraphDrops:
         made = {step.output for step in self._readout}
         read = {source.value for step in self._readout for source in step.sources if isinstance(source, Ref)}
         self._read = (read | {engine.program.output}) - made
-        self.pooling = _pooling(self._all, self._readout, self._owner, len(target.truth))
+        self.pooling = read_pooling(self._readout, self._owner, target.value(target.truth))
         self._value = self._number(lowering.known)  # [graphs]
 
     @staticmethod
-    def of(engine: object, target: Target) -> "GraphDrops | None":
+    def of(engine: object, target: Target) -> "GraphDrops | ChainDrops | None":
         """None where nodes cannot be told apart up to the readout, or calls stand side by side."""
+        if isinstance(engine, LoweredGraphs) and engine.by_node is not None and engine.chain is not None:
+            return ChainDrops(engine, engine.chain, target)
+        return GraphDrops.by_rows(engine, target)
+
+    @staticmethod
+    def by_rows(engine: object, target: Target) -> "GraphDrops | None":
+        """The same without compiled loops."""
         if not isinstance(engine, LoweredGraphs) or engine.by_node is None or not engine.program.is_chain:
             return None
         found = GraphDrops(engine, target)
@@ -104,7 +124,7 @@ class GraphDrops:
             drop[slot_from:slot_to] = self._value[mine] - self._number(values)[mine]
         return drop
 
-    def _pooled_drops(self, change: ForwardChange, pooling: "Pooling", graph: Tensor) -> Tensor:
+    def _pooled_drops(self, change: ForwardChange, pooling: Pooling, graph: Tensor) -> Tensor:
         """The same where the readout begins with a sum or mean: all slots at once."""
         slot, moved = change.pairs.slot, change.change[pooling.read]
         total = moved.new_zeros(len(graph), moved.size(1)).index_add_(0, slot, moved)
@@ -132,61 +152,6 @@ def _split(differences: Differences) -> tuple[list[RowStep], list[RowStep]]:
         if aligned or rows.dim() != 2 or len(rows) != size or row_arguments(step.function, args, kwargs) is None:
             return segment[:place], segment[place:]
     return segment, []
-
-
-@dataclass(frozen=True, eq=False)
-class Pooling:
-    """A readout that begins with a sum or mean over the nodes of each graph, and goes on row by row."""
-
-    read: int
-    """The value that is added up."""
-    made: int
-    """The value with a row for each graph."""
-    share: Tensor
-    """`[graphs]`: by what the sum is multiplied, 1 or one over the number of nodes."""
-    head: list[RowStep]
-    """What stands behind it."""
-
-
-def _pooling(differences: Differences, steps: list[RowStep], owner: Tensor, graphs: int) -> Pooling | None:
-    """The pooling that a readout begins with, as PyG makes it; None if it is anything else.
-
-    A sum is `scatter_add(zeros, 0, index.expand_as(rows), rows)`, a mean divides that by `counts.expand_as(sums)`.
-    """
-    names = [plain_name(step.function) for step in steps]
-    if names[:2] != ["expand_as", "scatter_add"] or len(steps[1].leaves) != 4:
-        return None
-    index, rows = steps[0].leaves[0], steps[0].leaves[1]
-    zeros, axis, places, added = steps[1].leaves
-    if not isinstance(index, Tensor) or not isinstance(zeros, Tensor) or rows != added or axis not in (0, -2):
-        return None
-    if not isinstance(added, Ref) or places != Ref(steps[0].output) or bool(zeros.any()) or len(zeros) != graphs:
-        return None
-    if index.shape != (len(owner), 1) or not torch.equal(index.view(-1), owner):
-        return None
-    made, share, behind = steps[1].output, torch.ones_like(differences.value), 2
-    if names[2:4] == ["expand_as", "div"]:
-        counts, sums = steps[2].leaves[0], steps[2].leaves[1]
-        divided = list(steps[3].leaves) == [Ref(made), Ref(steps[2].output)]
-        if not isinstance(counts, Tensor) or counts.shape != (graphs, 1) or sums != Ref(made) or not divided:
-            return None
-        made, share, behind = steps[3].output, 1 / counts.view(-1).to(share.dtype), 4
-    return Pooling(added.value, made, share, steps[behind:]) if _is_head(steps[behind:], made, graphs) else None
-
-
-def _is_head(steps: list[RowStep], made: int, graphs: int) -> bool:
-    """Whether steps go on row by row from the rows of graphs, and read nothing else that has such rows."""
-    known = {made}
-    for step in steps:
-        args, kwargs = step.arguments
-        aligned = graphs > 1 and any(
-            isinstance(leaf, Tensor) and leaf.dim() and leaf.size(0) == graphs for leaf in step.leaves
-        )
-        reads = all(isinstance(source, Ref) and source.value in known for source in step.sources)
-        if aligned or not reads or row_arguments(step.function, args, kwargs) is None:
-            return False
-        known.add(step.output)
-    return True
 
 
 def _constant(source: Rows) -> Tensor:

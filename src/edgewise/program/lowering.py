@@ -45,6 +45,8 @@ class Lowering:
         self.everything.kinds = program.kinds
         self.known: dict[int, Tensor] = {}
         self.slopes: dict[tuple[int, int], Slope] = {}
+        self.kept: dict[Any, Any] = {}
+        """What methods worked out from `known`, for the next one that is asked."""
         self._around: Any = None
         """The levels of all targets together, if only what they depend on was run."""
         self.last_block_bytes = self._pair_bytes = 0
@@ -67,6 +69,7 @@ class Lowering:
         With `targets` `[T]`, each once, only what they depend on is run: rows of other nodes are 0 and never read.
         """
         ones = torch.ones(1, dtype=self.dtype, device=self.data.edge_index.device)
+        self.kept.clear()
         if targets is None:
             self.known = self.run_all(ones.expand(self.program.num_calls, len(self.in_edges.edge)))
         else:

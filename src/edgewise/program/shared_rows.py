@@ -61,7 +61,7 @@ class SharedRows:
         kernels = kernels_for(work, target.truth)
         if not plain or program.kinds is not None or kernels is None:
             return None
-        drops = GraphDrops.of(engine, target)
+        drops = GraphDrops.by_rows(engine, target)
         if isinstance(engine, LoweredGraphs) and (drops is None or drops.pooling is None):
             return None
         found = SharedRows(engine, target, drops, kernels)

@@ -4,6 +4,7 @@ For chains of affine layers with ReLUs between them, which is what most people t
 for everything else, and a test compares the two.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
@@ -70,6 +71,13 @@ class SlotDrops:
         def of_some(part: tuple[Tensor, Tensor]) -> Any:
             return self._kernels.slot_drops(*arrays(*part), slots.of_self, *known)
 
+        entries = self._in_threads(slots, of_some, number, width)
+        begin, place, score = map(torch.from_numpy, self._kernels.by_target(*entries, len(every.targets)))
+        return begin, place, -score if sign is None else -score * torch.repeat_interleave(sign, begin.diff())
+
+    @staticmethod
+    def _in_threads(slots: MissingMessages, of_some: Callable[..., Any], number: Tensor, width: int) -> list[Array]:
+        """Positions of targets, slots and changes `[n]`, found in as many parts as torch has threads; and places `[slots]`."""
         threads = min(torch.get_num_threads(), max(len(slots) // _SLOTS_A_THREAD, 1))
         parts = list(zip(slots.item.tensor_split(threads), slots.call.tensor_split(threads), strict=True))
         if threads == 1:
@@ -79,10 +87,7 @@ class SlotDrops:
                 found = list(pool.map(of_some, parts))
         places = slots.call.clamp(min=0) * width + number[slots.item]  # [slots]
         entries = found[0] if threads == 1 else _joined(found, [len(item) for item, _ in parts])
-        begin, place, score = map(
-            torch.from_numpy, self._kernels.by_target(*entries, *arrays(places), len(every.targets))
-        )
-        return begin, place, -score if sign is None else -score * torch.repeat_interleave(sign, begin.diff())
+        return [*entries, *arrays(places)]
 
 
 def _joined(found: list[Any], sizes: list[int]) -> list[Array]:

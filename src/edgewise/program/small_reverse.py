@@ -32,7 +32,7 @@ def is_affine_chain(program: Program, known: dict[int, Tensor], slopes: dict[tup
         return False
     if any(type(step.layer) is not AffineLayer or step.receiver is not None for step in program.messages):
         return False
-    return sum(map(bool, program.segments)) == len(slopes) and program.output in _last_values(program, slopes)
+    return sum(map(bool, program.segments)) == len(slopes) and program.output in last_values(program, slopes)
 
 
 def is_rectified_chain(program: Program, known: dict[int, Tensor], slopes: dict[tuple[int, int], Slope]) -> bool:
@@ -51,7 +51,7 @@ def is_small(program: Program, levels: Levels, known: dict[int, Tensor], slopes:
     return levels.node.numel() * widest < _FEW and levels.edge_id.numel() * widest < 16 * _FEW
 
 
-def _last_values(program: Program, slopes: dict[tuple[int, int], Slope]) -> tuple[int, ...]:
+def last_values(program: Program, slopes: dict[tuple[int, int], Slope]) -> tuple[int, ...]:
     """The values that the last call and the function behind it make, if every value is read once, by the next call."""
     made = -1
     for call, step in enumerate(program.messages):

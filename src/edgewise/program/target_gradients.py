@@ -30,7 +30,7 @@ class TargetGradients:
     """Gradients at ω = s = 1 of nodes of a lowered graph."""
 
     def __init__(self, lowering: Lowering, kernels: Any) -> None:
-        self._kernels, self._lowering, self.in_edges = kernels, lowering, lowering.in_edges
+        self._lowering, self.in_edges, self._loop = lowering, lowering.in_edges, kernels.target_gradients
         self._parts = _chain(lowering)
 
     @staticmethod
@@ -67,7 +67,7 @@ class TargetGradients:
         known = (*edges, *self._parts, *arrays(*numbers), tuple(widths), by_layer)
 
         def of_some(part: tuple[Tensor, Tensor]) -> Any:
-            return self._kernels.target_gradients(*arrays(*part), *known)
+            return self._loop(*arrays(*part), *known)
 
         threads = min(torch.get_num_threads(), max(len(nodes) // _MANY, 1))
         parts = list(zip(nodes.tensor_split(threads), rows.tensor_split(threads), strict=True))

@@ -16,6 +16,7 @@ from edgewise.model.call import Forward, takes_data
 from edgewise.model.head import read_output
 from edgewise.model.trace import Trace, record
 from edgewise.model.weighted_model import WeightedModel
+from edgewise.program.execution import LoweredGraphs
 from edgewise.program.lowering import lower_graphs
 from edgewise.question.equality import NOT_REPEATABLE, Audit, close, random_weight, warn_not_local
 from edgewise.question.posed_question import Asked, PosedQuestion
@@ -23,7 +24,9 @@ from edgewise.question.subject import DataMark, Subject, on_device
 from edgewise.question.target import choose_target, read_index
 
 _FEW = 4
-_GRAPHS_AT_ONCE = 512
+BYTES_AT_ONCE = 2**28
+"""Of a pass over graphs side by side, at most."""
+_PROVED = 16  # graphs on which a program is run at random weights
 _FEW_ENOUGH = 2**20  # nodes and edges of which engines are kept
 
 
@@ -47,6 +50,7 @@ class GraphQuestion(PosedQuestion):
         self.layers, self.device = self.subject.layers, self.graphs[0].edge_index.device
         self._together, self._proved, self.locality, self.audit = True, False, "whole graphs", Audit()
         self._engines: dict[tuple[int, ...], Engine] = {}
+        self._recorded: dict[tuple[int, ...], tuple[Trace, Copies]] = {}
         self._joined_graphs = JoinedGraphs(
             self.graphs, simple=self.subject.call.forward is None and not takes_data(self.subject.call.model)
         )
@@ -68,7 +72,7 @@ class GraphQuestion(PosedQuestion):
         other.__dict__.update(self.__dict__)
         other.asked = replace(self.asked, target=target)
         other.index, other.single = read_index(index, len(self.graphs), "graph")
-        other._engines = {}
+        other._engines, other._recorded = {}, {}
         other._choose(other._run_all())
         return other
 
@@ -114,13 +118,43 @@ class GraphQuestion(PosedQuestion):
             if len(self.index) == 1:
                 return alone
             if self._few_agree(few, alone):
-                return torch.cat(
-                    [self.call(self._joined_graphs.take(part).data) for part in self.index.split(_GRAPHS_AT_ONCE)]
-                )
+                return torch.cat([self._rows(part) for part in self.parts])
             if not close(self._run_alone(few[0]), alone[:1]):
                 raise ModelError(NOT_REPEATABLE)
             self._give_up_batches()
             return torch.cat([alone, *(self._run_alone(self.graphs[i]) for i in self.index[_FEW:].tolist())])
+
+    @property
+    def parts(self) -> list[Tensor]:
+        """Positions of consecutive targets, as many as one pass may have."""
+        edges = self._joined_graphs.counts[self.index].sum(dim=1)  # nodes count, too: a graph may have no edges
+        block = edges.cumsum(0) * self.edge_bytes // BYTES_AT_ONCE
+        sizes: list[int] = torch.unique_consecutive(block, return_counts=True)[1].tolist()
+        return list(torch.arange(len(self.index)).split(sizes))
+
+    def _rows(self, positions: Tensor) -> Tensor:
+        """The model's output for some graphs; of few enough the pass is written down, for the first method that is asked."""
+        if not self._keeps_engines:
+            return self.call(self._joined_graphs.take(self.index[positions]).data)
+        known = self._recorded[tuple(positions.tolist())] = self._record(self.index[positions])
+        return known[0].output.detach()
+
+    def _record(self, chosen: Tensor) -> tuple[Trace, Copies]:
+        """A pass over some graphs side by side, written down."""
+        copies = self._joined_graphs.take(chosen)
+        return self.output.shorten(record(self.subject.call, self.layers, copies.data)), copies
+
+    @property
+    def _keeps_engines(self) -> bool:
+        return int(self._joined_graphs.counts.sum()) < _FEW_ENOUGH
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether compiled loops do all graphs of a part at once (`program/graph_chain.py`)."""
+        if not self._together or not self._recorded.keys() | self._engines.keys():
+            return False
+        engine = self.engine(self.parts[0])
+        return isinstance(engine, LoweredGraphs) and engine.chain is not None
 
     def _few_agree(self, few: list[Data], alone: Tensor) -> bool:
         """Whether a few graphs get the same output together, in any order, as alone."""
@@ -171,14 +205,17 @@ class GraphQuestion(PosedQuestion):
         chosen, key = self.index[positions], tuple(positions.tolist())
         if key in self._engines:
             return self._engines[key]
+        if (
+            not self._proved and self._together and len(key) > _PROVED
+        ):  # a proof on many would take longer than the method
+            self.engine(positions[torch.linspace(0, len(key) - 1, _PROVED).long()])
         with self.borrowed():
             if self._together:
-                copies = self._joined_graphs.take(chosen)
-                trace = self.output.shorten(record(self.subject.call, self.layers, copies.data))
+                trace, copies = self._recorded.pop(key) if key in self._recorded else self._record(chosen)
                 if close(trace.output, self.target.truth[positions.to(self.device)]):
                     engine = CopiesEngine(self.weighted, copies)
                     lowered = self._lowered(trace, copies, engine)
-                    if lowered is not None and int(self._joined_graphs.counts.sum()) < _FEW_ENOUGH:
+                    if lowered is not None and self._keeps_engines:
                         self._engines[key] = lowered  # for the next method that is asked about the same graphs
                     return lowered or engine
                 self._give_up_batches()
@@ -193,7 +230,7 @@ class GraphQuestion(PosedQuestion):
             self.not_lowered = "; ".join(reasons)
             return None
         with torch.no_grad():
-            if not close(lowered.output(trace.output.new_ones(self.num_layers, len(copies.edge_id))), trace.output):
+            if not close(lowered.output_at_one(trace.output), trace.output):
                 return None
             if self._proved:
                 return lowered

@@ -12,6 +12,7 @@ from edgewise.errors import SettingError
 from edgewise.graph.computation_graph import InEdges, reach
 from edgewise.program.lowering import Lowering
 from edgewise.question import KEPT, GraphQuestion, NodeQuestion, PosedQuestion
+from edgewise.question.graph_question import BYTES_AT_ONCE
 
 DEFAULT_MEMORY = 512 * 2**20
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -144,9 +145,17 @@ def _whole_size(question: PosedQuestion) -> tuple[int, int]:
     return graph.num_nodes, graph.edge_index.size(1)
 
 
-def blocks(question: PosedQuestion, memory: int, batch_size: int | None, *, alike: bool = False) -> Iterator[Tensor]:
-    """Positions in `index`, block by block, in order; `alike`: graphs with about as many edges together."""
-    if alike and batch_size is None and isinstance(question, GraphQuestion):
+def blocks(
+    question: PosedQuestion, memory: int, batch_size: int | None, *, alike: bool = False, by_graph: bool = False
+) -> Iterator[Tensor]:
+    """Positions in `index`, block by block, in order; `alike`: graphs with about as many edges together.
+
+    With `by_graph` compiled loops take one graph after another, if they can: then all that the model was run on together.
+    """
+    loops = by_graph and batch_size is None and memory >= BYTES_AT_ONCE and isinstance(question, GraphQuestion)
+    if loops and isinstance(question, GraphQuestion) and question.is_chain:
+        yield from question.parts
+    elif alike and batch_size is None and isinstance(question, GraphQuestion):
         order = question.sizes(torch.arange(len(question.index)))[1].cpu().argsort(stable=True)
         for part in order.split(_ALIKE):
             fits = max(int((_bytes(question, part).cumsum(0) <= memory).sum()), 1)

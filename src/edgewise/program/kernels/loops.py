@@ -1,7 +1,10 @@
 """All compiled loops in one place. Importing this file imports numba, so only `kernels_for` does it, when work is worth it."""
 
+from edgewise.program.kernels.attention_loops import attention_gradients
+from edgewise.program.kernels.attention_slots import attention_drops
 from edgewise.program.kernels.coalition_loops import equal_rows, met_rows, refilled
 from edgewise.program.kernels.gradient_loops import grow, pull
+from edgewise.program.kernels.graph_loops import graph_changes, graph_gradients, graph_values
 from edgewise.program.kernels.occlusion_loops import carry, carry_to_targets, rectify, spread
 from edgewise.program.kernels.order_loops import order_values
 from edgewise.program.kernels.slot_loops import by_target, slot_drops
@@ -9,11 +12,16 @@ from edgewise.program.kernels.target_loops import target_gradients
 from edgewise.program.kernels.walk_loops import box_image, hull, pair_scores, rows_times, times_rows
 
 __all__ = [
+    "attention_drops",
+    "attention_gradients",
     "box_image",
     "by_target",
     "carry",
     "carry_to_targets",
     "equal_rows",
+    "graph_changes",
+    "graph_gradients",
+    "graph_values",
     "grow",
     "hull",
     "met_rows",

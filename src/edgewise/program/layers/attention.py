@@ -40,7 +40,7 @@ class _Sides:
 
 @dataclass(frozen=True, eq=False)
 class AttentionLayer(Layer):
-    """Both attention layers: they differ in how two nodes and an edge become a number (`_logits`)."""
+    """Both attention layers: they differ in how two nodes and an edge become a number (`logits`)."""
 
     uses_model = True
 
@@ -83,7 +83,7 @@ class AttentionLayer(Layer):
         )
         return _Sides(sent, receiving, residual)
 
-    def _logits(self, sent: Tensor, receiving: Tensor, edge: Tensor | None) -> Tensor:
+    def logits(self, sent: Tensor, receiving: Tensor, edge: Tensor | None = None) -> Tensor:
         """Attention before the softmax, `[edges, H]`, from the two sides of each edge and its features.
 
         GAT: leaky_relu(a · sender + a' · receiver + edge). GATv2: a · leaky_relu(sender + receiver + edge).
@@ -136,12 +136,12 @@ class AttentionLayer(Layer):
         by_sender, by_receiver = self.sides_of_attention(sides)
         receiver = hop.own_rows(by_receiver)  # [heads of the hop, …]
         edge = None if self.edge_part is None else self.edge_part.index_select(0, hop.edge_id)
-        logits = self._logits(by_sender.index_select(0, hop.tail), receiver.index_select(0, hop.head), edge)
+        logits = self.logits(by_sender.index_select(0, hop.tail), receiver.index_select(0, hop.head), edge)
         loop = None
         if self.loop_edge is not None:
             logits = self._without_loops(logits, hop)
             part = None if self.loop_part is None else self.loop_part.index_select(0, hop.node)
-            loop = self._logits(hop.own_rows(by_sender), receiver, part)
+            loop = self.logits(hop.own_rows(by_sender), receiver, part)
         return softmax_by_head(logits, loop, hop)
 
     def _without_loops(self, logits: Tensor, hop: Hop) -> Tensor:

@@ -1,0 +1,282 @@
+"""Graph tasks whose model is a chain: sums over edges, matrices and ReLUs, then a sum or mean over the nodes of each graph.
+
+Most people train such models (GIN, GCN, SAGE with a pooling). Compiled loops (`kernels/graph_loops.py`) run them graph after
+graph: forwards, backwards, and for each missing message. Everything else takes the passes over all graphs side by side
+(`execution.py`, `graph_drops.py`), and a test compares the two.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.graph.computation_graph import InEdges
+from edgewise.program.bends import rectifier
+from edgewise.program.domains import RowNumbers, interpret
+from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
+from edgewise.program.kernels import Array, arrays, kernels_for
+from edgewise.program.layers.affine import AffineLayer
+from edgewise.program.operations import plain_name
+from edgewise.program.readout import Pooling, read_pooling
+
+if TYPE_CHECKING:
+    from edgewise.question.target import Target
+
+_MOST_LINKS = 12
+"""Longer chains take the other way: there is one compiled loop for all up to that, with its arguments filled up."""
+_WORK = 2**14
+"""Nodes and edges from which on it is worth loading the loops."""
+_NUMBERS = 2**22
+"""Numbers of pooled rows, at most, of the missing messages that are followed together."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChainLink:
+    """A step of the chain: h ↦ relu(M (Σ_e c_e h_u + (r + l_v) h_v) + R h_v + b), or without the sum M h + b."""
+
+    layer: AffineLayer
+    """Its matrix, own term and bias; without a call only its matrix and bias count."""
+    call: int
+    """The number of its call; −1: it sums up nothing."""
+    below: float = 1.0
+    """The slope below zero of the ReLU behind it; 1: there is none."""
+
+
+class GraphChain:
+    """The links of a program, its pooling, and the graphs side by side that it runs on."""
+
+    def __init__(
+        self, links: list[ChainLink], pooling: Pooling, program: Program, in_edges: InEdges, owner: Tensor, kernels: Any
+    ) -> None:
+        self.links, self.pooling, self.in_edges, self.owner = links, pooling, in_edges, owner
+        self._program, self._kernels = program, kernels
+        source = program.messages[0].source
+        assert isinstance(source, Rows)
+        self._features = np.ascontiguousarray(source.tensor.detach().numpy())
+        self._dtype = self._features.dtype
+        sizes = torch.bincount(owner, minlength=len(pooling.share))
+        self._first = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])  # [graphs + 1]
+        self._kept: tuple[tuple[Array, ...], tuple[Array, ...]] | None = None
+
+    @staticmethod
+    def of(program: Program, in_edges: InEdges, owner: Tensor, like: Tensor) -> "GraphChain | None":
+        """None where the model is no such chain, or the loops are not there or not worth it; `like` is `[graphs]`."""
+        work = in_edges.num_nodes + len(in_edges.edge)
+        kernels = None if work < _WORK else kernels_for(work, like)
+        if kernels is None or not program.is_chain or program.kinds is not None or bool((owner.diff() < 0).any()):
+            return None
+        links, behind = _links(program)
+        pooling = None if behind is None else read_pooling(behind, owner, like)
+        if pooling is None or not 0 < len(links) <= _MOST_LINKS or pooling.read != _made(program, behind):
+            return None
+        source = program.messages[0].source
+        if not isinstance(source, Rows) or source.tensor.dtype != like.dtype:
+            return None
+        return GraphChain(links, pooling, program, in_edges, owner, kernels)
+
+    # --- forwards ---------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def output(self) -> Tensor:
+        """`[graphs, columns]` at ω = 1."""
+        return self._behind(self._pooled)
+
+    @cached_property
+    def _pooled(self) -> Tensor:
+        """`[graphs, width]`: what stands behind the pooling at ω = 1."""
+        rows = torch.from_numpy(self.values(with_before=False)[1][len(self.links) - 1])
+        total = rows.new_zeros(len(self.pooling.share), rows.size(1)).index_add_(0, self.owner, rows)
+        return total * self.pooling.share.view(-1, 1)
+
+    def _behind(self, rows: Tensor) -> Tensor:
+        """The rows of the output, from rows of pooled values."""
+        found = interpret(self.pooling.head, RowNumbers(_nothing, _nothing), {self.pooling.made: rows})
+        return found[self._program.output]
+
+    def values(self, *, with_before: bool) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """What nodes have before and behind the ReLU of each link, `[N, out]` each; the first only if they are asked for."""
+        if self._kept is None or (with_before and not len(self._kept[0][0])):
+            nothing = np.empty((0, 0), self._dtype)
+            size = (self.in_edges.num_nodes,)
+            after = [np.empty((*size, len(bias)), self._dtype) for bias in self._parts["bias"][: len(self.links)]]
+            before = [np.empty_like(rows) if with_before else nothing for rows in after]
+            filled = [nothing] * (_MOST_LINKS - len(after))
+            self._kept = (*before, *filled), (*after, *filled)
+            self._kernels.graph_values(
+                *self._geometry,
+                *self._of("matrix", "root", "bias", "coefficient", "loop", "scalar", "below"),
+                *self._kept,
+            )
+        return self._kept
+
+    # --- backwards --------------------------------------------------------------------------------------------------------
+
+    def gradients(self, target: "Target") -> tuple[Tensor, Tensor]:
+        """∂/∂ω `[L, E]`, in the order of the in-edges, and ∂/∂s `[L, N]` at 1 of the explained numbers."""
+        with torch.enable_grad():
+            pooled = self._pooled.detach().requires_grad_()
+            output = self._behind(pooled)
+        (gradient,) = torch.autograd.grad(output, pooled, target.slope(output.detach()).expand_as(output))
+        top = gradient * self.pooling.share.view(-1, 1)
+        calls, edges, nodes = self._program.num_calls, len(self.in_edges.edge), self.in_edges.num_nodes
+        of_edges, of_own = top.new_empty(calls, edges), top.new_empty(calls, nodes)
+        turned = {
+            name: tuple(np.ascontiguousarray(part.T) for part in self._parts[name]) for name in ("matrix", "root")
+        }
+        self._kernels.graph_gradients(
+            *self._geometry, turned["matrix"], turned["root"], *self._of("coefficient", "loop", "scalar", "below"),
+            self.values(with_before=False)[1], *arrays(top.contiguous(), of_edges, of_own),
+        )  # fmt: skip
+        return of_edges, of_own
+
+    # --- without one message ----------------------------------------------------------------------------------------------
+
+    def drops(self, target: "Target", level: str, *, of_self: bool) -> Tensor:
+        """`[1, E]` or `[L, E]` (of own terms `[…, N]`), by column: what each column's graph loses without it."""
+        size = self.in_edges.num_nodes if of_self else len(self.in_edges.edge)
+        groups = self._program.num_calls if level == "layer" else 1
+        item = torch.arange(size).repeat_interleave(groups)
+        call = torch.arange(groups).repeat(size) if level == "layer" else torch.full_like(item, -1)
+        graph = self.owner[item] if of_self else self.owner[self._ends[1][item]]
+        number = target.value(self.output)
+        found = number.new_zeros(groups, size)
+        for some in torch.arange(len(item)).split(max(_NUMBERS // self._pooled.size(1), 1)):
+            total, changed = self._changes(item[some], call[some], of_self=of_self)
+            mine = graph[some]
+            rows = self._behind(self._pooled[mine] + total * self.pooling.share[mine].view(-1, 1))
+            drop = number[mine] - target.select(mine).value(rows)
+            found[call[some].clamp(min=0), item[some]] = torch.where(changed, drop, 0.0)
+        return found
+
+    def _changes(self, item: Tensor, call: Tensor, *, of_self: bool) -> tuple[Tensor, Tensor]:
+        """What missing messages change in the sums of their graphs, `[slots, width]`; and whether there is any change."""
+        before, after = self.values(with_before=True)
+        nothing = np.empty((0, 0), self._dtype)
+        bent = tuple(rows if below != 1 else nothing for rows, below in zip(after, self._below, strict=True))
+        total = torch.empty(len(item), self._pooled.size(1), dtype=self._pooled.dtype)
+        changed = torch.empty(len(item), dtype=torch.bool)
+        out = self._out_edges
+        self._kernels.graph_changes(
+            *arrays(item, call), of_self, *arrays(*self._ends, out.start, out.edge, out.sender), self._geometry[-1],
+            *self._of("matrix", "root", "coefficient", "loop", "scalar", "below"), before, bent, self._messages[of_self],
+            *arrays(total, changed),
+        )  # fmt: skip
+        return total, changed
+
+    @cached_property
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """`[E]` each, by column: senders and receivers."""
+        graph = self.in_edges
+        sender, receiver = torch.empty_like(graph.sender), torch.empty_like(graph.sender)
+        receiver[graph.edge] = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.start.diff())
+        sender[graph.edge] = graph.sender
+        return sender, receiver
+
+    @cached_property
+    def _out_edges(self) -> InEdges:
+        sender, receiver = self._ends
+        return InEdges.of(torch.stack([receiver, sender]), self.in_edges.num_nodes)
+
+    @cached_property
+    def _messages(self) -> dict[bool, tuple[Array, ...]]:
+        """Per link what nodes send, through the matrix (False), and their own terms (True), `[N, out]`; empty: nothing."""
+        nothing, everyone = np.empty((0, 0), self._dtype), torch.arange(self.in_edges.num_nodes)
+        found: dict[bool, list[Array]] = {False: [], True: []}
+        for place, link in enumerate(self.links):
+            sent = own = None
+            if link.call >= 0:
+                given = torch.from_numpy(self._features if place == 0 else self.values(with_before=True)[1][place - 1])
+                sent, own = link.layer.difference(given), link.layer.own_difference(given, everyone)
+            for is_own, part in ((False, sent), (True, own)):
+                found[is_own].append(nothing if part is None else np.ascontiguousarray(part.numpy(), self._dtype))
+        filled = [nothing] * (_MOST_LINKS - len(self.links))
+        return {is_own: (*parts, *filled) for is_own, parts in found.items()}
+
+    # --- the arguments of the loops ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def _geometry(self) -> list[Any]:
+        graph, call = self.in_edges, np.array([link.call for link in self.links])
+        return [*arrays(self._first, graph.start, graph.edge, graph.sender), self._features, call]
+
+    @cached_property
+    def _below(self) -> Array:
+        below = np.ones(_MOST_LINKS, self._dtype)
+        below[: len(self.links)] = [link.below for link in self.links]
+        return below
+
+    @cached_property
+    def _parts(self) -> dict[str, Any]:
+        """Per link its matrices `[in, out]`, bias and coefficients, filled up with empty ones."""
+        nothing, none = np.empty((0, 0), self._dtype), np.empty(0, self._dtype)
+        found: dict[str, list[Array]] = {name: [] for name in ("matrix", "root", "bias", "coefficient", "loop")}
+        scalar, width = np.zeros(_MOST_LINKS, self._dtype), self._features.shape[1]
+        for place, link in enumerate(self.links):
+            layer = link.layer
+            root = layer.root if isinstance(layer.root, Tensor) else None
+            scalar[place] = layer.root if isinstance(layer.root, float) else 0.0
+            width = width if layer.matrix is None else layer.matrix.size(0)
+            bias = torch.zeros(width) if layer.bias is None else layer.bias
+            tables = {"matrix": layer.matrix, "root": root}
+            for name, table in tables.items():
+                found[name].append(_array(None if table is None else table.t(), nothing))
+            for name, row in {"bias": bias, "coefficient": layer.coefficient, "loop": layer.loop}.items():
+                found[name].append(_array(row, none))
+        missing = _MOST_LINKS - len(self.links)
+        filled = {name: (*parts, *[nothing if parts[0].ndim == 2 else none] * missing) for name, parts in found.items()}
+        return {**filled, "scalar": scalar, "below": self._below}
+
+    def _of(self, *names: str) -> list[Any]:
+        return [self._parts[name] for name in names]
+
+
+def _links(program: Program) -> tuple[list[ChainLink], list[RowStep] | None]:
+    """The links that a program begins with, and the steps behind them; None: it is no such chain."""
+    links: list[ChainLink] = []
+    made = -1
+    for place, step in enumerate(program.steps):
+        link = _link(step, made, links)
+        if link is None:
+            behind = [other for other in program.steps[place:] if isinstance(other, RowStep)]
+            return links, behind if len(behind) == len(program.steps) - place else None
+        links, made = link, step.output
+    return links, None
+
+
+def _link(step: RowStep | MessageStep, made: int, links: list[ChainLink]) -> list[ChainLink] | None:
+    """The links with another step, which must read the value `made` alone; None if it does not continue them."""
+    if isinstance(step, MessageStep):
+        first = not links and isinstance(step.source, Rows) and step.source.own_call is None
+        if type(step.layer) is not AffineLayer or step.receiver is not None or not (first or step.source == Ref(made)):
+            return None
+        return [*links, ChainLink(step.layer, step.call)]
+    if not links or step.sources != [Ref(made)]:
+        return None
+    below = rectifier([step])
+    if below is not None:
+        last = links[-1]
+        return None if last.below != 1 else [*links[:-1], ChainLink(last.layer, last.call, below)]
+    args, kwargs = step.arguments
+    if plain_name(step.function) != "linear" or kwargs or not 2 <= len(args) <= 3 or args[0] != Ref(made):
+        return None
+    matrix, bias = args[1], args[2] if len(args) == 3 else None
+    if not isinstance(matrix, Tensor) or matrix.dim() != 2 or not (bias is None or isinstance(bias, Tensor)):
+        return None
+    return [*links, ChainLink(AffineLayer(None, matrix, bias=bias), -1)]
+
+
+def _made(program: Program, behind: list[RowStep] | None) -> int:
+    """The value that the last link makes: the one before the steps behind it."""
+    return program.steps[len(program.steps) - len(behind or ()) - 1].output
+
+
+def _array(part: Tensor | None, empty: Array) -> Array:
+    """A contiguous array of the same kind for every link; `empty` for None."""
+    return empty if part is None else np.ascontiguousarray(part.detach().numpy(), empty.dtype)
+
+
+def _nothing(*_: Any) -> Tensor:
+    raise AssertionError("a readout reads what was pooled, and nothing else")

@@ -1,0 +1,386 @@
+"""Compiled loops of occlusion through GATv2, slot after slot: what a missing message changes, followed to all targets.
+
+A missing message leaves attention as it is, so the first change is −α · sent. In later calls a changed node changes what it
+sends and its logits. A receiver that did not change itself is brought up to date: with ρ = exp(new logit − old logit) for the
+messages of changed senders, and sums over these alone,
+
+    Z = 1 + Σ α (ρ − 1)          change = (Σ α (ρ · new − old) − (Z − 1) · received) / Z
+
+A receiver that changed itself has new logits everywhere: it attends again to all that it receives, and so does one whose Z is
+so small that digits would be lost.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from edgewise.program.kernels import Array
+from edgewise.program.kernels.slot_loops import bend, row_of
+from edgewise.program.kernels.target_loops import grown
+
+_STEEP, _SMALL = 30.0, 0.05
+"""How much a logit may grow, and how small Z may be, before a receiver attends again."""
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def edge_logits(sent: Array, u: int, received: Array, v: int, vector: Array, below: Any, found: Array, j: int) -> None:
+    """The logits of one message into row j of `found`: vector · leaky(sent + received), head by head."""
+    heads = found.shape[1]
+    width = len(vector) // heads
+    for h in range(heads):
+        number = sent.dtype.type(0)
+        for d in range(h * width, (h + 1) * width):
+            both = sent[u, d] + received[v, d]
+            number += vector[d] * (both if both > 0 else below * both)
+        found[j, h] = number
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def add_message(total: Array, sent: Array, u: int, logit: Array, j: int, top: Array, norm: Array) -> None:
+    """α · sent of one message, added to `total`; α from its logits."""
+    heads = len(top)
+    width = len(total) // heads  # rows of changed nodes have room for more
+    for h in range(heads):
+        alpha = np.exp(logit[j, h] - top[h]) / norm[h]
+        for d in range(h * width, (h + 1) * width):
+            total[d] += alpha * sent[u, d]
+
+
+@njit(cache=True)
+def softmax_sums(logit: Array, count: int, top: Array, norm: Array) -> None:
+    """The largest logit of each head, and the sum of exp(logit − largest)."""
+    for h in range(len(top)):
+        top[h], norm[h] = -np.inf, 0
+        for j in range(count):
+            top[h] = max(top[h], logit[j, h])
+        for j in range(count):
+            norm[h] += np.exp(logit[j, h] - top[h])
+
+
+@njit(cache=True)
+def attend_again(
+    v: int, rows: Array, at: int, skip: int, skip_self: bool, start: Array, edge: Array, sender: Array, mark: Array,
+    sent: Array, new_sent: Array, loops: bool, vector: Array, below: Any, logit: Array, top: Array, norm: Array, total: Array,
+) -> None:  # fmt: skip
+    """All that node v receives, into `total` `[heads · channels]`, without the missing message.
+
+    `rows[at]` is what attention reads of v as a receiver. Senders that changed have a row in `new_sent` (`mark` says which),
+    the others in `sent`.
+    """
+    count = 0
+    for j in range(start[v], start[v + 1]):
+        u = sender[j]
+        if mark[u] >= 0:
+            edge_logits(new_sent, mark[u], rows, at, vector, below, logit, count)
+        else:
+            edge_logits(sent, u, rows, at, vector, below, logit, count)
+        count += 1
+    if loops:
+        if mark[v] >= 0:
+            edge_logits(new_sent, mark[v], rows, at, vector, below, logit, count)
+        else:
+            edge_logits(sent, v, rows, at, vector, below, logit, count)
+        count += 1
+    softmax_sums(logit, count, top, norm)
+    for d in range(sent.shape[1]):
+        total[d] = 0
+    for j in range(start[v], start[v + 1]):
+        u = sender[j]
+        if edge[j] == skip:
+            continue
+        if mark[u] >= 0:
+            add_message(total, new_sent, mark[u], logit, j - start[v], top, norm)
+        else:
+            add_message(total, sent, u, logit, j - start[v], top, norm)
+    if loops and not skip_self:
+        if mark[v] >= 0:
+            add_message(total, new_sent, mark[v], logit, count - 1, top, norm)
+        else:
+            add_message(total, sent, v, logit, count - 1, top, norm)
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def project(
+    nodes: Array, rows: Array, count: int, sent: Array, received: Array, by_sender: Array, by_receiver: Array,
+    new_sent: Array, new_received: Array,
+) -> None:  # fmt: skip
+    """What changed nodes send now, and what attention reads of them: the old rows plus their changes times the matrices."""
+    width = sent.shape[1]
+    for i in range(count):
+        v = nodes[i]
+        for d in range(width):
+            new_sent[i, d], new_received[i, d] = sent[v, d], received[v, d]
+        for k in range(by_sender.shape[0]):
+            number = rows[i, k]
+            if number != 0:
+                for d in range(width):
+                    new_sent[i, d] += number * by_sender[k, d]
+                for d in range(width):
+                    new_received[i, d] += number * by_receiver[k, d]
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def add_update(
+    r: int, u: int, i: int, v: int, e: int, sent: Array, new_sent: Array, received: Array, attention: Array, logits: Array,
+    vector: Array, below: Any, logit: Array, update: Array, growth: Array, steep: Array, weight: Array,
+) -> None:  # fmt: skip
+    """The message of changed sender u on column e, added to the sums of receiver v: row r of `update` and `growth` (Z − 1).
+
+    `weight` gets α ρ, head by head.
+    """
+    heads = growth.shape[1]
+    width = sent.shape[1] // heads
+    edge_logits(new_sent, i, received, v, vector, below, logit, 0)
+    for h in range(heads):
+        more = logit[0, h] - logits[e, h]
+        if more > _STEEP:
+            steep[r] = True
+        old = attention[e, h]
+        new = old * np.exp(min(more, sent.dtype.type(_STEEP)))
+        weight[h] = new
+        growth[r, h] += new - old
+        for d in range(h * width, (h + 1) * width):
+            update[r, d] += new * new_sent[i, d] - old * sent[u, d]
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def is_sound(r: int, growth: Array, steep: Array) -> bool:
+    """Whether no digits are lost in the sums of a receiver."""
+    for h in range(growth.shape[1]):
+        if 1 + growth[r, h] < _SMALL:
+            return False
+    return not steep[r]
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def brought_up(r: int, v: int, update: Array, growth: Array, full: Array, total: Array) -> None:
+    """The change of what receiver v receives, from its sums; `full` `[N, heads · channels]` is what nodes received."""
+    heads = growth.shape[1]
+    width = full.shape[1] // heads
+    for h in range(heads):
+        for d in range(h * width, (h + 1) * width):
+            total[d] = (update[r, d] - growth[r, h] * full[v, d]) / (1 + growth[r, h])
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def take_away(r: int, growth: Array, weight: Array, sent: Array, u: int, total: Array) -> None:
+    """The missing message itself: α ρ / Z · sent."""
+    heads = growth.shape[1]
+    width = len(total) // heads
+    for h in range(heads):
+        share = weight[h] / (1 + growth[r, h])
+        for d in range(h * width, (h + 1) * width):
+            total[d] -= share * sent[u, d]
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def heads_joined(total: Array, heads: int, concat: bool, rows: Array, r: int) -> None:
+    """Attention heads side by side, or their mean, into row r."""
+    width = len(total) // heads
+    if concat:
+        for d in range(len(total)):
+            rows[r, d] = total[d]
+        return
+    for d in range(width):
+        number = total[d]
+        for h in range(1, heads):
+            number += total[h * width + d]
+        rows[r, d] = number / heads
+
+
+@njit(cache=True)
+def changed_receivers(
+    nodes: Array, rows: Array, count: int, new_nodes: Array, new_rows: Array, at: int, skip: int, skip_self: int,
+    incoming: Any, outgoing: Any, near: Array, layer: Any, room: Any,
+) -> int:  # fmt: skip
+    """Through a call: the new rows of all nodes that it changes; returns how many there are.
+
+    `skip` is the column that carries nothing, `skip_self` the node whose loop does not, −1: none; `at` is where that is, −1 if
+    it is too far from a target. `outgoing` are the edges that still lead to a target, `near` says which nodes do. `layer` and
+    `room` are what `attention_drops` knows of this call, and its room for numbers.
+    """
+    in_start, in_edge, in_sender, sender = incoming
+    start, edge, other = outgoing
+    sent, received, attention, logits, loop, full, vector, by_sender, by_receiver, below, concat = layer
+    place, mark, new_sent, new_received, update, growth, steep, logit, top, norm, weight, missing, wide = room
+    heads, width, loops, new = attention.shape[1], sent.shape[1], len(loop) > 0, 0
+    total, top, norm, weight, missing = wide[:width], top[:heads], norm[:heads], weight[:heads], missing[:heads]
+    logit, growth = logit[:, :heads], growth[:, :heads]
+    project(nodes, rows, count, sent, received, by_sender, by_receiver, new_sent, new_received)
+    for i in range(count):
+        mark[nodes[i]] = i
+    source = -1
+    if at >= 0:  # the receiver of the missing message
+        source = at if skip < 0 else sender[skip]
+        new = row_of(at, place, new_nodes, update, width, 0)
+        growth[0], steep[0] = 0, False
+        missing[:] = loop[at] if skip < 0 else attention[skip]
+    for i in range(count):
+        u = nodes[i]
+        if near[u] and place[u] < 0:
+            new = row_of(u, place, new_nodes, update, width, new)
+            growth[new - 1], steep[new - 1] = 0, False
+        for j in range(start[u], start[u + 1]):
+            v = other[j]
+            if mark[v] >= 0:
+                continue
+            before = new
+            new = row_of(v, place, new_nodes, update, width, new)
+            if new > before:
+                growth[before], steep[before] = 0, False
+            add_update(
+                place[v], u, i, v, edge[j], sent, new_sent, received, attention, logits, vector, below, logit, update, growth,
+                steep, weight,
+            )  # fmt: skip
+            if edge[j] == skip:
+                missing[:] = weight
+    for r in range(new):
+        v = new_nodes[r]
+        if mark[v] < 0 and is_sound(r, growth, steep):
+            brought_up(r, v, update, growth, full, total)
+            if v == at and source >= 0:
+                if mark[source] >= 0:
+                    take_away(r, growth, missing, new_sent, mark[source], total)
+                else:
+                    take_away(r, growth, missing, sent, source, total)
+        else:
+            if mark[v] >= 0:
+                attend_again(
+                    v, new_received, mark[v], skip, v == skip_self, in_start, in_edge, in_sender, mark, sent, new_sent, loops,
+                    vector, below, logit, top, norm, total,
+                )  # fmt: skip
+            else:
+                attend_again(
+                    v, received, v, skip, v == skip_self, in_start, in_edge, in_sender, mark, sent, new_sent, loops, vector,
+                    below, logit, top, norm, total,
+                )  # fmt: skip
+            for d in range(width):
+                total[d] -= full[v, d]
+        heads_joined(total, heads, concat, new_rows, r)
+    for i in range(count):
+        mark[nodes[i]] = -1
+    return new
+
+
+@njit(cache=True, nogil=True)
+def attention_drops(
+    item: Array, call_of: Array, of_self: bool, in_start: Array, in_edge: Array, in_sender: Array, sender: Array,
+    receiver: Array, starts: Any, edges: Any, others: Any, distance: Array, sent: Any, received: Any, attention: Any,
+    logits: Any, loop: Any, full: Any, vector: Any, by_sender: Any, by_receiver: Any, below: Array, concat: Array,
+    before: Any, after: Any, bent: Array, target_start: Array, target: Array, wanted: Array,
+) -> Any:  # fmt: skip
+    """What every target loses by each slot, one slot after another; as `slot_drops`, for chains of GATv2 and ReLUs.
+
+    Args:
+        item: `[slots]`, the column that is missing, or with `of_self` the node whose loop is.
+        call_of: `[slots]`, the call in which it is, or −1 for all.
+        of_self: See `item`.
+        in_start: `[N + 1]`, the edges into node v are `in_start[v]:in_start[v + 1]`.
+        in_edge: `[E]`, the column of each edge in that order.
+        in_sender: `[E]`, its sender.
+        sender: `[E]`, of each column.
+        receiver: `[E]`, of each column.
+        starts: Per call `[N + 1]`, the edges out of each node that still lead to a target.
+        edges: Per call, their columns in that order.
+        others: Per call, their receivers in that order.
+        distance: `[N]`, hops to the nearest target.
+        sent: Per call `[N, heads · channels]`, what nodes send.
+        received: The same, what attention reads of them as receivers.
+        attention: Per call `[E, heads]`, by column.
+        logits: Per call `[E, heads]`, by column.
+        loop: Per call `[N, heads]`, attention of added loops; empty: none.
+        full: Per call `[N, heads · channels]`, what nodes receive.
+        vector: Per call `[heads · channels]`.
+        by_sender: Per call `[in, heads · channels]`.
+        by_receiver: The same for receivers.
+        below: `[calls]`, the slope below zero of attention's own bend.
+        concat: `[calls]`, whether attention heads stand side by side; otherwise they are averaged.
+        before: Per call `[N, out]`, what nodes have behind it and before its ReLU.
+        after: The same behind the ReLU; empty: there is none.
+        bent: `[calls]`, the slope below zero of that ReLU.
+        target_start: `[N + 1]`, the targets at node v are `target[target_start[v] : target_start[v + 1]]`.
+        target: `[T]`, their positions.
+        wanted: `[T]`, the explained column of each target.
+
+    Returns:
+        `[n]` each: positions of targets, slots, and changes that are not zero.
+    """
+    calls, size, widest, heads, degree = len(below), len(distance), 1, 1, 0
+    for call in range(calls):
+        widest = max(widest, sent[call].shape[1], before[call].shape[1])
+        heads = max(heads, attention[call].shape[1])
+    for v in range(size):
+        degree = max(degree, in_start[v + 1] - in_start[v])
+    dtype = before[0].dtype
+    place, mark = np.full(size, -1), np.full(size, -1)
+    nodes, new_nodes = np.empty(size, np.int64), np.empty(size, np.int64)
+    rows, new_rows, update = (
+        np.empty((size, widest), dtype),
+        np.empty((size, widest), dtype),
+        np.empty((size, widest), dtype),
+    )
+    new_sent, new_received = np.empty((size, widest), dtype), np.empty((size, widest), dtype)
+    growth, steep, logit = (
+        np.empty((size, heads), dtype),
+        np.empty(size, np.bool_),
+        np.empty((degree + 1, heads), dtype),
+    )
+    top, norm, weight, missing = (
+        np.empty(heads, dtype),
+        np.empty(heads, dtype),
+        np.empty(heads, dtype),
+        np.empty(heads, dtype),
+    )
+    wide = np.empty(widest, dtype)
+    incoming = (in_start, in_edge, in_sender, sender)
+    room = (place, mark, new_sent, new_received, update, growth, steep, logit, top, norm, weight, missing, wide)
+    positions, slots, changes = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, dtype)
+    near = np.empty((calls, size), np.bool_)
+    for call in range(calls):
+        near[call] = distance < calls - call
+    found = 0
+    for s in range(len(item)):
+        here_at = item[s] if of_self else receiver[item[s]]
+        count = 0
+        for call in range(max(call_of[s], 0), calls):
+            here = (call_of[s] < 0 or call_of[s] == call) and (not of_self or len(loop[call]) > 0)
+            gone = here and near[call][here_at]
+            at = here_at if gone else -1
+            skip, skip_self = (-1, at) if of_self else (item[s] if gone else -1, -1)
+            outgoing = (starts[call], edges[call], others[call])
+            layer = (
+                sent[call], received[call], attention[call], logits[call], loop[call], full[call], vector[call],
+                by_sender[call], by_receiver[call], below[call], concat[call],
+            )  # fmt: skip
+            new = changed_receivers(
+                nodes,
+                rows,
+                count,
+                new_nodes,
+                new_rows,
+                at,
+                skip,
+                skip_self,
+                incoming,
+                outgoing,
+                near[call],
+                layer,
+                room,
+            )
+            count = bend(new_nodes, new_rows, new, before[call], after[call], bent[call], place)
+            nodes, new_nodes, rows, new_rows = new_nodes, nodes, new_rows, rows
+            if count == 0 and call_of[s] >= 0:
+                break
+        for i in range(count):
+            for p in range(target_start[nodes[i]], target_start[nodes[i] + 1]):
+                change = rows[i, wanted[target[p]]]
+                if change != 0:
+                    positions, slots, changes = (
+                        grown(positions, found + 1),
+                        grown(slots, found + 1),
+                        grown(changes, found + 1),
+                    )
+                    positions[found], slots[found], changes[found] = target[p], s, change
+                    found += 1
+    return positions[:found], slots[:found], changes[:found]

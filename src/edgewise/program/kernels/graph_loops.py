@@ -1,0 +1,269 @@
+"""Compiled loops of graph tasks, graph after graph: all rows of a graph stay in the processor's cache, from link to link.
+
+A link is a step of a chain: a sum over in-edges (or none), a matrix, a ReLU (or none). Links come as tuples of as many arrays
+for every model, filled up with empty ones, so that models of any depth share one compiled loop (`program/graph_chain.py`
+makes them).
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from edgewise.program.kernels import Array
+from edgewise.program.kernels.slot_loops import bend, changed_rows, row_of, row_through
+from edgewise.program.kernels.target_loops import rows_through
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def add_product(rows: Array, i: int, matrix: Array, found: Array, v: int) -> None:
+    """Row i of `[n, k]` times a matrix `[k, width]`, added to row v of `found`; without a matrix the row itself."""
+    width = found.shape[1]
+    if not matrix.shape[0]:
+        for d in range(width):
+            found[v, d] += rows[i, d]
+        return
+    for k in range(matrix.shape[0]):
+        number = rows[i, k]
+        if number != 0:  # behind a ReLU half of them are
+            for d in range(width):
+                found[v, d] += number * matrix[k, d]
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def link_forward(
+    begin: int, end: int, start: Array, edge: Array, sender: Array, given: Array, sums: bool, matrix: Array, root: Array,
+    bias: Array, coefficient: Array, loop: Array, scalar: Any, below: Any, before: Array, after: Array, total: Array,
+) -> None:  # fmt: skip
+    """One link for the nodes `begin:end`; `total` `[1, widest]` is room for what a node receives. See `graph_values`."""
+    scaled, width = len(coefficient) > 0, given.shape[1]
+    for v in range(begin, end):
+        for d in range(len(bias)):
+            after[v, d] = bias[d]
+        if not sums:
+            add_product(given, v, matrix, after, v)
+        else:
+            factor = given.dtype.type(scalar + (loop[v] if len(loop) else 0.0))
+            for d in range(width):
+                total[0, d] = factor * given[v, d]
+            for j in range(start[v], start[v + 1]):
+                u, scale = sender[j], coefficient[edge[j]] if scaled else given.dtype.type(1)
+                for d in range(width):
+                    total[0, d] += scale * given[u, d]
+            add_product(total, 0, matrix, after, v)
+            if root.shape[0]:
+                add_product(given, v, root, after, v)
+        if before.shape[0]:
+            for d in range(len(bias)):
+                before[v, d] = after[v, d]
+        if below != 1:
+            for d in range(len(bias)):
+                if after[v, d] <= 0:
+                    after[v, d] *= below
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def graph_values(
+    first: Array, start: Array, edge: Array, sender: Array, features: Array, call: Array, matrix: Any, root: Any, bias: Any,
+    coefficient: Any, loop: Any, scalar: Array, below: Array, before: Any, after: Any,
+) -> None:  # fmt: skip
+    """Every link forwards, into `before` and `after`.
+
+    Args:
+        first: `[graphs + 1]`, the first node of each graph.
+        start: `[N + 1]`, the edges into node v are `start[v]:start[v + 1]`.
+        edge: `[E]`, the column of each edge in that order.
+        sender: `[E]`, its sender.
+        features: `[N, in]`, what the first link reads.
+        call: `[links]`, the number of the call that a link is; −1: it sums up nothing.
+        matrix: Per link `[in, out]`; empty: none.
+        root: Per link `[in, out]`, of the own term; empty: none.
+        bias: Per link `[out]`.
+        coefficient: Per link `[E]`; empty: 1.
+        loop: Per link `[N]`, coefficients of added loops; empty: none.
+        scalar: `[links]`, the number of the own term; 0: none.
+        below: `[links]`, the slope below zero of the ReLU behind; 1: there is none.
+        before: Per link `[N, out]`, filled in: what nodes have before the ReLU; empty: not kept.
+        after: Per link `[N, out]`, filled in: the same behind it.
+    """
+    widest = features.shape[1]
+    for i in range(len(call)):
+        widest = max(widest, after[i].shape[1])
+    total = np.empty((1, widest), features.dtype)
+    for g in range(len(first) - 1):
+        for i in range(len(call)):
+            link_forward(
+                first[g], first[g + 1], start, edge, sender, features if i == 0 else after[i - 1], call[i] >= 0, matrix[i],
+                root[i], bias[i], coefficient[i], loop[i], scalar[i], below[i], before[i], after[i], total,
+            )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def graph_gradients(
+    first: Array, start: Array, edge: Array, sender: Array, features: Array, call: Array, matrix: Any, root: Any,
+    coefficient: Any, loop: Any, scalar: Array, below: Array, after: Any, top: Array, of_edges: Array, of_own: Array,
+) -> None:  # fmt: skip
+    """Every link backwards: `of_edges` `[calls, E]` (in the order of `start`) and `of_own` `[calls, N]` are filled in.
+
+    The matrices come with columns as rows, `[out, in]`; `top` `[graphs, out]` is the gradient of each node's row behind the
+    last link, the same for all nodes of a graph. For the rest see `graph_values`.
+    """
+    most, widest = 1, max(features.shape[1], top.shape[1])
+    for g in range(len(first) - 1):
+        most = max(most, first[g + 1] - first[g])
+    for i in range(len(call)):
+        widest = max(widest, after[i].shape[1])
+    gradient, onward, back = (
+        np.empty((most, widest), top.dtype),
+        np.empty((most, widest), top.dtype),
+        np.empty((most, widest), top.dtype),
+    )
+    mine = np.empty((most, widest), top.dtype)
+    for g in range(len(first) - 1):
+        base, size = first[g], first[g + 1] - first[g]
+        for v in range(size):
+            gradient[v, : top.shape[1]] = top[g]
+        for i in range(len(call) - 1, -1, -1):
+            given = features if i == 0 else after[i - 1]
+            bend_back(base, size, after[i], below[i], gradient)
+            through = gradient
+            if matrix[i].shape[0]:
+                rows_through(gradient, matrix[i], size, onward)
+                through = onward
+            if call[i] < 0:
+                if matrix[i].shape[0]:
+                    gradient, onward = onward, gradient
+                continue
+            rooted, push = root[i].shape[0] > 0, i > 0
+            if rooted:
+                rows_through(gradient, root[i], size, mine)
+            own_back(base, size, given, loop[i], scalar[i], through, mine, rooted, back, of_own[call[i]])
+            edges_back(base, size, start, edge, sender, given, coefficient[i], through, back, push, of_edges[call[i]])
+            gradient, back = back, gradient
+
+
+@njit(cache=True)
+def bend_back(base: int, size: int, after: Array, below: Any, gradient: Array) -> None:
+    """The gradient times the slope of a ReLU, for the nodes of a graph; `after` `[N, out]` is what stands behind it."""
+    if below == 1:
+        return
+    for v in range(size):
+        for d in range(after.shape[1]):
+            gradient[v, d] *= below if after[base + v, d] <= 0 else after.dtype.type(1)
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def own_back(
+    base: int, size: int, given: Array, loop: Array, scalar: Any, through: Array, mine: Array, rooted: bool, back: Array,
+    found: Array,
+) -> None:  # fmt: skip
+    """Of every own term of a graph: its gradient times the node's row into `found`; `back` begins with its gradient."""
+    for v in range(size):
+        factor, number = given.dtype.type(scalar + (loop[base + v] if len(loop) else 0.0)), given.dtype.type(0)
+        for d in range(given.shape[1]):
+            own = factor * through[v, d]
+            if rooted:
+                own += mine[v, d]
+            number += own * given[base + v, d]
+            back[v, d] = own
+        found[base + v] = number
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def edges_back(
+    base: int, size: int, start: Array, edge: Array, sender: Array, given: Array, coefficient: Array, through: Array,
+    back: Array, push: bool, found: Array,
+) -> None:  # fmt: skip
+    """Of every edge of a graph: through[receiver] · given[sender] into `found`; `push`: its sender gets through[receiver]."""
+    scaled, width = len(coefficient) > 0, given.shape[1]
+    for v in range(size):
+        for j in range(start[base + v], start[base + v + 1]):
+            u, number = sender[j], given.dtype.type(0)
+            scale = coefficient[edge[j]] if scaled else given.dtype.type(1)
+            for d in range(width):
+                number += through[v, d] * given[u, d]
+            found[j] = scale * number
+            if push:
+                for d in range(width):
+                    back[u - base, d] += scale * through[v, d]
+
+
+@njit(cache=True, nogil=True)
+def graph_changes(
+    item: Array, call_of: Array, of_self: bool, sender: Array, receiver: Array, start: Array, edge: Array, other: Array,
+    call: Array, matrix: Any, root: Any, coefficient: Any, loop: Any, scalar: Array, below: Array, before: Any, after: Any,
+    message: Any, found: Array, changed: Array,
+) -> None:  # fmt: skip
+    """What each missing message changes in the sum of its graph's rows behind the last link, into `found` `[slots, out]`.
+
+    Args:
+        item: `[slots]`, the column that is missing, or with `of_self` the node whose own term is.
+        call_of: `[slots]`, the call in which it is, or −1 for all.
+        of_self: See `item`.
+        sender: `[E]`, of each column.
+        receiver: `[E]`, of each column.
+        start: `[N + 1]`, the edges out of node v are `start[v]:start[v + 1]`.
+        edge: `[E]`, the column of each edge in that order.
+        other: `[E]`, its receiver.
+        call: As the ones below in `graph_values`; of `after` an empty array says that there is no ReLU.
+        matrix: See there.
+        root: See there.
+        coefficient: See there.
+        loop: See there.
+        scalar: See there.
+        below: See there.
+        before: See there.
+        after: See there.
+        message: Per link `[N, out]`, what nodes send, through the matrix; with `of_self` their own terms.
+        found: `[slots, out]`, filled in.
+        changed: `[slots]`, bool, filled in: whether anything changes.
+    """
+    links, size, widest, dtype = len(call), len(start) - 1, 1, found.dtype
+    for i in range(links):
+        widest = max(widest, before[i].shape[1])
+    place, nodes, new_nodes = np.full(size, -1), np.empty(size, np.int64), np.empty(size, np.int64)
+    rows, new_rows = np.empty((size, widest), dtype), np.empty((size, widest), dtype)
+    moved, mine, near = np.empty(widest, dtype), np.empty(widest, dtype), np.ones(size, np.bool_)
+    total = np.empty((1, widest), dtype)
+    # a last link that is a matrix alone is linear: its rows are added up first
+    late = links > 1 and call[links - 1] < 0 and not after[links - 1].shape[0]
+    for s in range(len(item)):
+        at = item[s] if of_self else receiver[item[s]]
+        source = at if of_self else sender[item[s]]
+        count = 0
+        for i in range(links - 1 if late else links):
+            width = before[i].shape[1]
+            if call[i] < 0:
+                for r in range(count):
+                    row_through(rows, r, matrix[i], width, moved)
+                    for d in range(width):
+                        rows[r, d] = moved[d]
+                count = bend(nodes, rows, count, before[i], after[i], below[i], place)
+                continue
+            here = call_of[s] < 0 or call_of[s] == call[i]
+            new = 0
+            if here and message[i].shape[0]:
+                factor = dtype.type(1)
+                if not of_self and len(coefficient[i]):
+                    factor = coefficient[i][item[s]]
+                new = row_of(at, place, new_nodes, new_rows, width, 0)
+                for d in range(width):
+                    new_rows[0, d] = -factor * message[i][source, d]
+            if count == 0 and new == 0:
+                continue
+            new = changed_rows(
+                nodes, rows, count, new_nodes, new_rows, new, item[s] if here and not of_self else -1,
+                item[s] if here and of_self else -1, start, edge, other, near, matrix[i], root[i], scalar[i], loop[i],
+                coefficient[i], width, place, moved, mine,
+            )  # fmt: skip
+            count = bend(new_nodes, new_rows, new, before[i], after[i], below[i], place)
+            nodes, new_nodes, rows, new_rows = new_nodes, nodes, new_rows, rows
+        width = before[links - 2 if late else links - 1].shape[1]
+        for d in range(width):
+            total[0, d] = 0
+        for r in range(count):
+            for d in range(width):
+                total[0, d] += rows[r, d]
+        row_through(total, 0, matrix[links - 1][:0] if not late else matrix[links - 1], found.shape[1], moved)
+        found[s] = moved[: found.shape[1]]
+        changed[s] = count > 0
