@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, real_number
-from edgewise.errors import InputError, SettingError
+from edgewise.errors import SettingError
 from edgewise.program.ir import Rows
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.layers.attention import AttentionLayer
@@ -133,11 +133,6 @@ def target_blocks(
         yield from _node_blocks(question, how, memory, beam, bounded=bounded)
     else:
         assert isinstance(question, (GraphQuestion, LinkQuestion))
-        if question.types is not None and isinstance(question, LinkQuestion):
-            raise InputError(
-                "Walks of links of typed graphs cannot be followed yet. Explain their edges instead: "
-                "ew.explain(model, data, ..., task='link', level='layer')."
-            )
         yield from _graph_blocks(question, how, memory, bounded=bounded)
 
 
