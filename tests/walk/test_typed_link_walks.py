@@ -65,5 +65,5 @@ def test_the_best_walks_of_many_typed_links_are_those_of_each_alone():
 @pytest.mark.parametrize("name", ["sage max, mlp", "hgt, mlp"])
 def test_walks_through_layers_that_are_not_known_are_refused_with_the_layer(name):
     model, data = typed_linker(name)
-    with pytest.raises(ew.ModelError, match="walks of this model cannot be followed: .*(SAGEConv|inner)"):
+    with pytest.raises(ew.ModelError, match=r"walks of this model cannot be followed: .*(SAGEConv|inner)"):
         ew.walks(model, data, (RATES, pairs_of(data)[0]), **LINK)
