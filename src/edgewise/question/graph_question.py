@@ -1,5 +1,6 @@
 """Questions about whole graphs."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
 from edgewise.errors import ModelError, StaleQuestionError
-from edgewise.graph.copies import Copies, JoinedGraphs, side_by_side
+from edgewise.graph.copies import MOST_KEPT, Copies, JoinedGraphs, side_by_side
 from edgewise.graph.inputs import read_graphs
 from edgewise.graph.stores import attributes
 from edgewise.model.call import Forward, takes_data
@@ -24,6 +25,7 @@ from edgewise.question.target import choose_target, read_index
 
 _FEW = 4
 _GRAPHS_AT_ONCE = 512
+_PORTION = 2**25  # bytes of a pass, about
 _FEW_ENOUGH = 2**20  # nodes and edges of which engines are kept
 
 
@@ -114,13 +116,29 @@ class GraphQuestion(PosedQuestion):
             if len(self.index) == 1:
                 return alone
             if self._few_agree(few, alone):
-                return torch.cat(
-                    [self.call(self._joined_graphs.take(part).data) for part in self.index.split(_GRAPHS_AT_ONCE)]
-                )
+                return torch.cat([self.call(self._joined_graphs.take(part).data) for part in self._portions()])
             if not close(self._run_alone(few[0]), alone[:1]):
                 raise ModelError(NOT_REPEATABLE)
             self._give_up_batches()
             return torch.cat([alone, *(self._run_alone(self.graphs[i]) for i in self.index[_FEW:].tolist())])
+
+    def _portions(self) -> Iterator[Tensor]:
+        """The graphs that are asked about, in portions whose passes are small beside any budget of memory."""
+        nodes, edges = self.sizes(torch.arange(len(self.index)))
+        size = self.trace.output.element_size()
+        needed = (nodes * self.trace.node_width * size + edges * self.edge_bytes).cpu().cumsum(0)
+        begin, before = 0, 0
+        while begin < len(self.index):
+            fits = int(torch.searchsorted(needed, before + _PORTION, right=True))
+            end = min(max(fits, begin + 1), begin + _GRAPHS_AT_ONCE)
+            yield self.index[begin:end]
+            begin, before = end, int(needed[end - 1])
+
+    @property
+    def joined_bytes(self) -> int:
+        """What is held of the graphs besides the user's own."""
+        held = self._joined_graphs.nbytes
+        return 2 * held if held <= MOST_KEPT else 0
 
     def _few_agree(self, few: list[Data], alone: Tensor) -> bool:
         """Whether a few graphs get the same output together, in any order, as alone."""
