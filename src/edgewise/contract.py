@@ -142,7 +142,7 @@ def _all_fit(inner: str, value: Iterable[Any]) -> bool:
     """Whether every entry of a list is of the kind in the brackets; what can be read only once is not looked into."""
     kinds = _alternatives(inner)
     try:
-        if not inner or inner in ("Any", "...") or iter(value) is value or "[" in inner:
+        if iter(value) is value or not inner or inner in ("Any", "...") or "[" in inner:
             return True
         return all(any(fits(kind, entry) for kind in kinds) for entry in value)
     except Exception:  # a stranger's object may say that it can be looped over, and fail

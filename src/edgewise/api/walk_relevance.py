@@ -219,7 +219,7 @@ def _read_nodes(nodes: Any, size: int) -> Tensor:
         chosen = torch.empty(0, 0)  # refused below
     if chosen.dtype == torch.bool and chosen.shape == (size,):
         return chosen
-    if chosen.is_floating_point() or chosen.dtype == torch.bool or chosen.dim() != 1:
+    if chosen.is_floating_point() or chosen.is_complex() or chosen.dtype == torch.bool or chosen.dim() != 1:
         raise InputError(
             f"`nodes` must be node numbers, or a mask of length {size}, got {shown(nodes)}. Use nodes=[0, 1], for example."
         )

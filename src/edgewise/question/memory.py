@@ -133,7 +133,7 @@ def _largest(question: PosedQuestion, left: int) -> int:
         return max(recorded, int(_bytes(question, large).max()))
     near = reach(lowering.in_edges, question.places(large), question.num_layers)
     degree = lowering.in_edges.start.diff()[near.node] * (near.hops < question.num_layers)
-    return int(torch.bincount(near.target, weights=degree.double()).max()) * each
+    return int(int(torch.bincount(near.target, weights=degree.double()).max()) * each)
 
 
 def _whole_size(question: PosedQuestion) -> tuple[int, int]:
