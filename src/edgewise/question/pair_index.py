@@ -50,7 +50,7 @@ def _is_node(end: Any) -> bool:
         return False
     if isinstance(end, Tensor):
         return end.dim() == 0 and _is_whole(end)
-    return isinstance(end, (int, np.integer))
+    return isinstance(end, (int, np.integer)) and abs(int(end)) < 2**63
 
 
 def _is_whole(numbers: Tensor) -> bool:
