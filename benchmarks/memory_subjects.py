@@ -144,4 +144,4 @@ SUBJECTS: dict[str, Callable[[], MemorySubject]] = {
     "large graphs, GCN": lambda: _graphs(PooledGCN, _large()),
     "large graphs, SAGE-max": lambda: _graphs(PooledMaximum, _large()),
 }
-"""By name: nodes of Cora, pairs of it, a typed graph of 10,400 nodes, and lists of graphs."""
+"""By name: nodes of Cora, pairs of it, a typed graph of 10,100 nodes, and lists of graphs."""

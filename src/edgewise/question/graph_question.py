@@ -25,7 +25,7 @@ from edgewise.question.target import choose_target, read_index
 
 _FEW = 4
 _GRAPHS_AT_ONCE = 512
-_PORTION = 2**25  # bytes of a pass, about
+_PORTION = 2**24  # bytes of a pass, about
 _FEW_ENOUGH = 2**20  # nodes and edges of which engines are kept
 
 
