@@ -16,8 +16,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 BUDGETS = (128, 256, 512)
-MODELS = ("GCN", "GATv2", "SAGE-max", "graphs")
-"""Nodes of Cora by three networks, and the graphs of PROTEINS by a GIN."""
 CASES = {
     "gradient": {"method": "gradient", "level": "layer"},
     "occlusion": {"method": "occlusion"},
@@ -25,12 +23,33 @@ CASES = {
     "gnn_explainer": {"method": "gnn_explainer", "epochs": 3},
     "shapley": {"method": "shapley", "samples": 1},
     "walks": {},
+    "features": {},
 }
-TARGETS = {"shapley": 100, ("GATv2", "walks"): 60, ("SAGE-max", "walks"): 20} | {
-    ("SAGE-max", case): 300 for case in ("gradient", "gnn_explainer")
+LESS = {
+    "GATv2": {"walks": 60},
+    "SAGE-max": {"gradient": 300, "gnn_explainer": 300}
+    | dict.fromkeys(("occlusion", "layer occlusion", "shapley", "walks"), 20),
+    "graph-wide norm": dict.fromkeys(("gradient", "gnn_explainer"), 100)
+    | {"occlusion": 2, "layer occlusion": 2, "shapley": 1, "features": 20, "walks": 20},
+    "PROTEINS, GIN": {"occlusion": 300, "layer occlusion": 100, "shapley": 10},
+    "PROTEINS, GCN": {"occlusion": 300, "layer occlusion": 100, "shapley": 10},
+    "2,000 graphs, GCN": {"occlusion": 20, "layer occlusion": 10, "shapley": 2, "walks": 100},
+    "2,000 graphs, SAGE-max": {
+        "gradient": 500,
+        "gnn_explainer": 500,
+        "features": 500,
+        "occlusion": 2,
+        "layer occlusion": 1,
+        "shapley": 1,
+        "walks": 10,
+    },
+    "large graphs, GCN": {"occlusion": 0, "layer occlusion": 0, "shapley": 0},
+    "large graphs, SAGE-max": {"occlusion": 0, "layer occlusion": 0, "shapley": 0, "walks": 0},
+    "links of Cora": {"occlusion": 200, "layer occlusion": 100, "walks": 0},
+    "typed graph": {"occlusion": 500, "layer occlusion": 200},
 }
-TARGETS |= {("graphs", "occlusion"): 300, ("graphs", "layer occlusion"): 100, ("graphs", "shapley"): 10}
-TARGETS |= {("SAGE-max", case): 20 for case in ("occlusion", "layer occlusion", "shapley")}
+"""Targets of a case, where all of them would take minutes; none where even one would."""
+MOST = {"shapley": 100}
 ALLOWED = 1.1
 
 
@@ -42,38 +61,21 @@ def resident(name: str) -> int:
     raise KeyError(name)
 
 
-def trained(kind: str, data: object) -> object:
-    """A two-layer network after a few steps."""
-    import torch
-    from torch_geometric.nn import GAT, GCN, GraphSAGE
-
-    torch.manual_seed(0)
-    make, options = {
-        "GCN": (GCN, {}),
-        "GATv2": (GAT, {"v2": True, "heads": 8}),
-        "SAGE-max": (GraphSAGE, {"aggr": "max"}),  # not lowered: copies of the model run
-    }[kind]
-    model = make(data.num_features, 64, 2, 7, **options)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(5):
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(data.x, data.edge_index), data.y).backward()
-        optimizer.step()
-    return model.eval()
-
-
 def size_of(found: object) -> int:
     """Bytes of the arrays of a result."""
     import torch
 
     seen, total, left = set(), 0, [found]
+    held: set[int] = set()  # storages: many tensors are views of one
     while left:
         item = left.pop()
         if id(item) in seen:
             continue
         seen.add(id(item))
         if isinstance(item, torch.Tensor):
-            total += item.untyped_storage().nbytes()
+            storage = item.untyped_storage()
+            total += 0 if storage.data_ptr() in held else storage.nbytes()
+            held.add(storage.data_ptr())
         elif isinstance(item, dict):
             left += [*item.keys(), *item.values()]
         elif isinstance(item, (list, tuple)):
@@ -92,23 +94,24 @@ def measure(kind: str, case: str, budgets: Iterable[int]) -> Iterator[dict[str, 
     import torch
 
     import edgewise as ew
-    from benchmarks.data import cora, proteins
-    from benchmarks.models import proteins_model
+    from benchmarks.memory_subjects import SUBJECTS
 
     torch.set_num_threads(1)
-    graphs = kind == "graphs"
-    data = proteins() if graphs else cora()
-    model = proteins_model() if graphs else trained(kind, data)
-    count = TARGETS.get((kind, case), TARGETS.get(case, len(data) if graphs else data.num_nodes))
-    task = "graph" if graphs else "node"
+    asked = SUBJECTS[kind]()
+    count = min(LESS.get(kind, {}).get(case, MOST.get(case, asked.size)), asked.size)
+    index = asked.first(count)
 
     def call(budget: int) -> object:
-        memory = f"{budget}MB"
+        options = {"memory": f"{budget}MB", "task": asked.task}
         if case == "walks":
-            return ew.walks(model, data, range(count), k=3, memory=memory, task=task)
-        return ew.explain(model, data, range(count), memory=memory, task=task, **CASES[case])
+            return ew.walks(asked.model, asked.data, index, k=3, **options)
+        if case == "features":
+            return ew.features(asked.model, asked.data, index, **options)
+        return ew.explain(asked.model, asked.data, index, **options, **CASES[case])
 
-    call(1024)  # compiles and loads what it needs
+    if count == 0:
+        return
+    call(4096)  # compiles and loads what it needs
     for budget in budgets:
         row: dict[str, object] = {"model": kind, "case": case, "budget": budget, "targets": count}
         gc.collect()
@@ -137,7 +140,9 @@ def main() -> None:
         return
     print("| model | method | targets | budget MB | above the start MB | result MB | ratio | seconds |")
     print("|---|---|---|---|---|---|---|---|")
-    for kind in MODELS:
+    from benchmarks.memory_subjects import SUBJECTS
+
+    for kind in SUBJECTS:
         for case in CASES:
             command = [sys.executable, "-m", "benchmarks.memory", kind, case, *map(str, BUDGETS)]
             done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -1,6 +1,6 @@
 """Checks of arguments that many functions share, so that every refusal reads alike: "`x` must be …, got …. Use …"."""
 
-import math
+import sys
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from operator import index
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from edgewise.errors import EdgewiseError, SettingError
 
+_LARGEST = 2**63 - 1
 Choice = TypeVar("Choice", bound=str)
 
 
@@ -36,7 +37,7 @@ def whole_number(
         number = None if isinstance(value, bool) or hasattr(value, "requires_grad") else index(value)
     except TypeError:  # an array may have no number, and is asked for it all the same
         number = None
-    if number is not None and (at_least is None or number >= at_least):
+    if number is not None and abs(number) <= _LARGEST and (at_least is None or number >= at_least):
         return number
     wanted = "an integer" if at_least is None else f"an integer ≥ {at_least}"
     wanted += f", or None {or_none}" if or_none else ""
@@ -59,7 +60,7 @@ def real_number(
     Traceback (most recent call last):
     edgewise.errors.SettingError: `noise` must be a number > 0, got 0. Use noise=0.1, for example.
     """
-    fits = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    fits = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     fits = fits and (above is None or value > above) and (at_least is None or value >= at_least)
     if fits and (at_most is None or value <= at_most):
         return float(value)

@@ -123,6 +123,18 @@ def index_keys(index: Tensor, num_nodes: int) -> Tensor:
     return index[:, 0] * num_nodes + index[:, 1] if index.dim() == 2 else index
 
 
+def read_tensor(given: Any) -> Tensor:
+    """A user's numbers as a tensor on the CPU; `TypeError` if they are none, whatever a stranger's object in a list raises.
+
+    >>> read_tensor([3, 4])
+    tensor([3, 4])
+    """
+    try:
+        return torch.as_tensor(given).detach().cpu()
+    except Exception as error:
+        raise TypeError(f"{shown(given)} cannot be read as numbers") from error
+
+
 def chosen_positions(item: Any, size: int) -> Tensor:
     """`[n]`: the positions that a slice, a list, a mask or a tensor names among `size`, as a list's own indexing would.
 
@@ -136,7 +148,7 @@ def chosen_positions(item: Any, size: int) -> Tensor:
     try:
         if isinstance(item, slice):
             return torch.tensor(range(size)[item], dtype=torch.long)
-        asked = torch.as_tensor(list(item) if isinstance(item, (range, tuple, set)) else item)
+        asked = read_tensor(list(item) if isinstance(item, (range, tuple, set)) else item)
         if asked.dim() == 1 and (asked.numel() == 0 or not (asked.is_floating_point() or asked.is_complex())):
             return everyone[asked if asked.dtype == torch.bool else asked.long()]
     except (TypeError, ValueError, RuntimeError, IndexError):

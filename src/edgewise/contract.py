@@ -52,7 +52,7 @@ def checked(function: Function) -> Function:
             try:
                 given = signature.bind(*args, **options).arguments
             except TypeError as error:
-                raise _misfit(label, signature, options, error) from None
+                raise _misfit(_name_of(label, args, signature), signature, options, error) from None
         for name, value in given.items():
             parts = kinds.get(name)
             if parts is not None and value is not defaults[name] and not any(fits(part, value) for part in parts):
@@ -60,6 +60,12 @@ def checked(function: Function) -> Function:
         return function(*args, **options)
 
     return cast("Function", call)
+
+
+def _name_of(label: str, args: tuple[Any, ...], signature: inspect.Signature) -> str:
+    """What a user calls a function: a method by the class of its object, not by the class that has it written down."""
+    is_method = "." in label and bool(args) and next(iter(signature.parameters), "") == "self"
+    return f"{type(args[0]).__name__}.{label.rpartition('.')[2]}" if is_method else label
 
 
 def _quick_binding(signature: inspect.Signature) -> Callable[..., dict[str, Any] | None]:
@@ -135,9 +141,12 @@ def fits(kind: str, value: Any) -> bool:
 def _all_fit(inner: str, value: Iterable[Any]) -> bool:
     """Whether every entry of a list is of the kind in the brackets; what can be read only once is not looked into."""
     kinds = _alternatives(inner)
-    if not inner or inner in ("Any", "...") or iter(value) is value or "[" in inner:
-        return True
-    return all(any(fits(kind, entry) for kind in kinds) for entry in value)
+    try:
+        if iter(value) is value or not inner or inner in ("Any", "...") or "[" in inner:
+            return True
+        return all(any(fits(kind, entry) for kind in kinds) for entry in value)
+    except Exception:  # a stranger's object may say that it can be looped over, and fail
+        return False
 
 
 def _is_whole(value: Any) -> bool:

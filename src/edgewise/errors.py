@@ -2,7 +2,17 @@
 
 
 class EdgewiseError(ValueError):
-    """Anything that Edgewise refuses; catch this one to catch them all."""
+    r"""Anything that Edgewise refuses; catch this one to catch them all.
+
+    What came may be a name out of a file: control characters, which could act in a terminal, are written as escapes.
+
+    >>> str(EdgewiseError("no column \x1b[31m"))
+    'no column \\x1b[31m'
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 class InputError(EdgewiseError):

@@ -153,7 +153,11 @@ def plain_text(value: Any, longest: int = LONGEST) -> str:
     >>> plain_text("two\nlines"), plain_text("x" * 40)
     ('two lines', 'xxxxxxxxxxxxxxxxxxxxxxxxxxx…')
     """
-    line = "".join(letter if letter.isprintable() else " " for letter in str(value)).strip()
+    try:
+        text = str(value)
+    except Exception:  # a stranger's `__str__` may fail
+        text = type(value).__name__
+    line = "".join(letter if letter.isprintable() else " " for letter in text).strip()
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch_geometric.data import Data
 from torch_geometric.nn import GATv2Conv, GCNConv, SAGEConv
 
 import edgewise as ew
 import zoo
+from checks import assert_close, scores_of
+from edgewise.graph import copies
 from edgewise.graph.computation_graph import InEdges, reach
+from edgewise.question import freed_memory, graph_question, subject
 from edgewise.question.memory import LEAST_CEILING, amount, blocks, held_bytes, room, walk_counts
 
 ROOT = Path(__file__).parents[2]
@@ -30,8 +34,8 @@ def chain(conv, width, **options):
         return zoo.Chain(conv(width, 4, **options), conv(wide, 3, **options), act=torch.relu).eval()
 
 
-def posed(model, data, index):
-    return ew.Score(model, data, index)._question
+def posed(model, data, index, **options):
+    return ew.Score(model, data, index, **options)._question
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -78,6 +82,60 @@ def test_what_a_question_holds_counts():
         room(question, LEAST_CEILING, more=2**30)
 
 
+def many_graphs(count):
+    return [zoo.graph(zoo.random_edges(9, 20, seed), 9) for seed in range(count)]
+
+
+def test_batches_of_a_long_list_are_those_of_a_short_one(monkeypatch):
+    graphs, held = [Data(x=graph.x, edge_index=graph.edge_index) for graph in many_graphs(6)], {}
+    for most in (2**24, 0):
+        monkeypatch.setattr(copies, "MOST_KEPT", most)
+        held[most] = copies.JoinedGraphs(graphs, simple=True)
+    assert held[2**24]._joined is not None
+    assert held[0]._joined is None
+    for part in (torch.arange(6), torch.tensor([2, 3, 4]), torch.tensor([5]), torch.tensor([4, 1])):
+        one, other = (joined.take(part) for joined in held.values())
+        assert one.data.to_dict().keys() == other.data.to_dict().keys()
+        for name in ("x", "edge_index", "batch"):
+            assert torch.equal(one.data[name], other.data[name])
+        for name in ("rows", "edge_id", "owner", "edge_place", "self_node", "self_owner", "self_place"):
+            assert torch.equal(getattr(one, name), getattr(other, name)), name
+
+
+def test_graphs_are_run_in_portions_and_give_the_same_scores(monkeypatch):
+    model, graphs = zoo.GRAPH_BY_NAME["mean_pool"].build(), many_graphs(7)
+    expected = ew.explain(model, graphs, task="graph", level="layer")
+    question = posed(model, graphs, range(7), task="graph")
+    monkeypatch.setattr(graph_question, "_PORTION", 2 * question.edge_bytes * 20)
+    portions = [part.tolist() for part in question._portions()]
+    assert [graph for part in portions for graph in part] == list(range(7))
+    assert len(portions) > 2
+    found = ew.explain(model, graphs, task="graph", level="layer")
+    assert_close(scores_of(found), scores_of(expected), 1e-12)
+
+
+def test_a_change_in_a_long_list_of_graphs_is_noticed_and_missing_labels_are_none(monkeypatch):
+    monkeypatch.setattr(subject, "MOST_KEPT", 0)
+    graphs = many_graphs(3)
+    for graph in graphs:
+        graph.y = torch.tensor([float("nan"), 1.0])
+    mark = subject.DataMark(graphs)
+    assert mark.changed(graphs) == ""
+    graphs[1].x[0, 0] += 1
+    assert mark.changed(graphs) == "data.x"
+
+
+def test_freed_memory_is_asked_for_when_resident_memory_has_grown(monkeypatch):
+    asked, size = [], iter([100, 108, 120, 120])
+    monkeypatch.setattr(freed_memory, "_trim_function", lambda: asked.append)
+    monkeypatch.setattr(freed_memory, "resident_bytes", lambda: next(size))
+    freed = freed_memory.FreedMemory(80)  # an eighth of it is 10
+    freed.give_back()
+    assert asked == []
+    freed.give_back()
+    assert asked == [0]
+
+
 def test_amounts_are_read_back():
     assert amount(130 * 2**20 + 1) == "131MB"
     assert amount(2000) == "2KB"
@@ -86,9 +144,9 @@ def test_amounts_are_read_back():
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak is read from Linux's /proc")
 @pytest.mark.skipif("EDGEWISE_DATA" not in os.environ, reason="needs Cora")
-@pytest.mark.parametrize("model", ["GCN", "GATv2"])
-@pytest.mark.parametrize("case", ["gradient", "occlusion", "gnn_explainer"])
-def test_resident_memory_stays_within_the_budget_on_cora(model, case):
+@pytest.mark.parametrize("model", ["GCN", "GATv2", "graph-wide norm", "links of Cora", "2,000 graphs, GCN"])
+@pytest.mark.parametrize("case", ["gradient", "features", "gnn_explainer"])
+def test_resident_memory_stays_within_the_budget(model, case):
     command = [sys.executable, "-m", "benchmarks.memory", model, case, "128"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert '"holds": true' in done.stdout, done.stdout

@@ -2,18 +2,20 @@
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GCN
 
 import edgewise as ew
 from edgewise import datasets, metrics, report, trust
+from malformed_tasks import Tasks
 
 
 class Unprintable:
@@ -29,7 +31,7 @@ JUNK: dict[str, Callable[[], Any]] = {
     "-1": lambda: -1,
     "0": lambda: 0,
     "3": lambda: 3,
-    "7 too many": lambda: 700,
+    "too many": lambda: 70,
     "10 to the 30": lambda: 10**30,
     "1.5": lambda: 1.5,
     "-0.5": lambda: -0.5,
@@ -74,6 +76,22 @@ JUNK: dict[str, Callable[[], Any]] = {
     "...": lambda: ...,
     "empty data": Data,
     "a linear layer": lambda: nn.Linear(2, 2),
+    "data without features": lambda: Data(edge_index=ENDS.clone(), num_nodes=6),
+    "data with NaN": lambda: Data(x=torch.full((6, 4), math.nan), edge_index=ENDS.clone()),
+    "data with far ends": lambda: Data(x=torch.ones(6, 4), edge_index=ENDS + 3),
+    "data with half ends": lambda: Data(x=torch.ones(6, 4), edge_index=ENDS + 0.5),
+    "data with one row of ends": lambda: Data(x=torch.ones(6, 4), edge_index=ENDS[0]),
+    "data of other widths": lambda: Data(x=torch.ones(6, 3), edge_index=ENDS.clone(), edge_attr=torch.ones(2, 2)),
+    "data of texts": lambda: Data(x=["a"] * 6, edge_index="no ends"),
+    "an empty typed graph": HeteroData,
+}
+ENDS = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2], [1, 2, 3, 4, 5, 0, 3, 0]])
+WRAPPINGS: dict[str, Callable[[Any], Any]] = {
+    "as it is": lambda junk: junk,
+    "in a list": lambda junk: [junk],
+    "after a number": lambda junk: (0, junk),
+    "in a dict": lambda junk: {0: junk},
+    "under a name": lambda junk: {"a": junk, "b": junk},
 }
 
 
@@ -82,11 +100,11 @@ class Problem:
 
     def __init__(self, folder: Path) -> None:
         torch.manual_seed(0)
-        ends = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2], [1, 2, 3, 4, 5, 0, 3, 0]])
-        self.data = Data(x=torch.randn(6, 4), edge_index=ends, y=torch.tensor([0, 1, 2, 0, 1, 2]))
+        self.data = Data(x=torch.randn(6, 4), edge_index=ENDS, y=torch.tensor([0, 1, 2, 0, 1, 2]))
         self.model = GCN(4, 5, 2, 3).eval()
         self.folder, self.made = folder, 0
         self.one, self.some = ew.explain(self.model, self.data, 2), ew.explain(self.model, self.data, [0, 3])
+        self.sampled = ew.explain(self.model, self.data, 2, method="shapley")
         self.paths = ew.walks(self.model, self.data, 2, k=3)
         self.ask = ew.Question(self.model, self.data, [0, 3])
         self.compared = ew.compare(self.model, self.data, [0, 1, 2], methods=["gradient", "occlusion"])
@@ -95,6 +113,7 @@ class Problem:
         self.score = ew.Score(self.model, self.data, [2])
         self.checked = ew.check(self.model, self.data, [0, 3])
         self.flip = ew.counterfactual(self.model, self.data, 2)
+        self.tasks = Tasks(folder)
 
     def calls(self) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         """From a name to a function and arguments with which it works."""
@@ -107,7 +126,10 @@ class Problem:
             "explain": (ew.explain, asked),
             "GNNExplainer": (ew.explain, {**asked, "method": "gnn_explainer", "epochs": 2}),
             "shapley": (ew.explain, {**asked, "method": "shapley", "samples": 2}),
-            "lrp": (ew.explain, {**asked, "method": "lrp"}),
+            **{
+                f"explain by {name}": (ew.explain, {**asked, "method": name}) for name in ("lrp", "random", "deep_lift")
+            },
+            "explain in steps": (ew.explain, {**asked, "method": "integrated_gradients", "steps": 2, "level": "layer"}),
             "features": (ew.features, asked),
             "counterfactual": (ew.counterfactual, {**asked, "budget": 2000}),
             "walks": (ew.walks, {**asked, "k": 2}),
@@ -120,18 +142,18 @@ class Problem:
             "best_subgraph": (ew.best_subgraph, {"model": self.model, "data": self.data, "found": self.some}),
             "subgraph_x": (ew.subgraph_x, {**asked, "max_nodes": 3, "samples": 4}),
             "shapley_interactions": (ew.shapley_interactions, {**asked, "samples": 4}),
-            "load": (ew.load, {"path": self._saved()}),
-            "GraphStore": (ew.GraphStore, {"path": self._stored().path}),
+            "load": (ew.load, {"path": self.saved}),
+            "GraphStore": (ew.GraphStore, {"path": self.stored.path}),
             "GraphStore.build": (ew.GraphStore.build, {"path": self.folder / "other.store", "data": self.data}),
-            "GraphStore.node": (self._stored().node, {"name": "n3"}),
-            "explain a store": (ew.explain, {**asked, "data": self._stored()}),
+            "GraphStore.node": (self.stored.node, {"name": "n3"}),
+            "explain a store": (ew.explain, {**asked, "data": self.stored}),
             "jobs.run": (ew.jobs.run, {**asked, "out": self._new("job")}),
-            "jobs.run on a store": (ew.jobs.run, {**asked, "data": self._stored(), "out": self._new("job"), "top": 3}),
-            "jobs.open": (ew.jobs.open, {"path": self._job().path}),
-            "Job[]": (self._job().__getitem__, {"position": 0}),
-            "Job.of": (self._job().of, {"index": 3}),
-            "Job.to_frame": (self._job().to_frame, {}),
-            "Job.page": (self._job().page, {"path": self.folder / "job.html"}),
+            "jobs.run on a store": (ew.jobs.run, {**asked, "data": self.stored, "out": self._new("job"), "top": 3}),
+            "jobs.open": (ew.jobs.open, {"path": self.job.path}),
+            "Job[]": (self.job.__getitem__, {"position": 0}),
+            "Job.of": (self.job.of, {"index": 3}),
+            "Job.to_frame": (self.job.to_frame, {}),
+            "Job.page": (self.job.page, {"path": self.folder / "job.html"}),
             "from_pyg": (ew.from_pyg, {"algorithm": _pyg_algorithm()}),
             "heal": (ew.heal, {"model": self.model}),
             "methods": (ew.methods, {}),
@@ -152,7 +174,7 @@ class Problem:
             "Question.compare": (self.ask.compare, {"methods": ["gradient", "random"]}),
             "Question.page": (self.ask.page, {"path": self.folder / "asked.html", "methods": ["gradient"]}),
             "Explanation.top": (one.top, {}),
-            "Explanation.intervals": (ew.explain(self.model, self.data, 2, method="shapley").intervals, {}),
+            "Explanation.intervals": (self.sampled.intervals, {}),
             "Explanation.subgraph": (one.subgraph, {}),
             "Explanation.merged": (one.merged, {}),
             "Explanation.plot": (one.plot, {}),
@@ -200,23 +222,29 @@ class Problem:
             "infection": (datasets.infection, {"num_graphs": 3}),
             "draw": (report.draw, {"explanation": one}),
             "draw_walks": (report.draw_walks, {"walks": paths}),
+            "infection_paths": (datasets.infection_paths, {"graph": self.data, "index": 3}),
+            **self.tasks.calls(),
         }
 
-    def _stored(self) -> ew.GraphStore:
-        path = self.folder / "graph.store"
+    @cached_property
+    def stored(self) -> ew.GraphStore:
+        """The graph on disk."""
         names = [f"n{number}" for number in range(6)]
-        return ew.GraphStore(path) if path.exists() else ew.GraphStore.build(path, self.data, names=names)
+        return ew.GraphStore.build(self.folder / "graph.store", self.data, names=names)
 
     def _new(self, kind: str) -> Path:
         """A path that is not there, with a name that is not taken."""
         self.made += 1
         return self.folder / f"{kind}_{self.made}_malformed"
 
-    def _job(self) -> ew.jobs.Job:
-        path = self.folder / "finished"
-        return ew.jobs.open(path) if path.exists() else ew.jobs.run(self.model, self.data, [0, 3], out=path)
+    @cached_property
+    def job(self) -> ew.jobs.Job:
+        """A job that is done."""
+        return ew.jobs.run(self.model, self.data, [0, 3], out=self.folder / "finished")
 
-    def _saved(self) -> Path:
+    @cached_property
+    def saved(self) -> Path:
+        """A result as a file."""
         path = self.folder / "saved.npz"
         self.some.save(path)
         return path
@@ -228,8 +256,11 @@ def _pyg_algorithm() -> Any:
     return DummyExplainer()
 
 
-def parameters(function: Callable[..., Any]) -> list[str]:
-    """The names of a function's own parameters."""
+def parameters(function: Callable[..., Any], arguments: Mapping[str, Any]) -> list[str]:
+    """The names of a function's own parameters, and of the settings of the method that it is called with."""
     several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     found = inspect.signature(function).parameters.values()
-    return [p.name for p in found if p.kind not in several and p.name != "self"]
+    own = [p.name for p in found if p.kind not in several and p.name != "self"]
+    method = arguments.get("method")
+    settings = ew.methods()[method].settings if isinstance(method, str) and method in ew.methods() else {}
+    return [*dict.fromkeys([*own, *arguments, *settings])]

@@ -14,6 +14,7 @@ from torch import Tensor
 from edgewise import random_numbers
 from edgewise.algorithms.captured_step import repeat
 from edgewise.arguments import shown
+from edgewise.arrays import read_tensor
 from edgewise.errors import InputError
 from edgewise.score import CopyScores, Score
 
@@ -158,7 +159,10 @@ def _given_start(score: Score, level: str, init: Any) -> Tensor:
     them.
     """
     if isinstance(init, (list, tuple)):  # graph tasks: one tensor for each graph
-        parts = [_as_rows(torch.as_tensor(init[i]), score, level) for i in score.positions.tolist()]
+        try:
+            parts = [_as_rows(read_tensor(init[i]), score, level) for i in score.positions.tolist()]
+        except (TypeError, IndexError):
+            parts = []
         if [part.size(1) for part in parts] != score.num_edges.tolist():
             raise InputError(
                 f"`init` must have start logits for each graph, each with as many columns as the graph has edges, got "
@@ -166,11 +170,7 @@ def _given_start(score: Score, level: str, init: Any) -> Tensor:
             )
         order = torch.cat([torch.tensor([0]), score.num_edges.cumsum(0).cpu()])[score.owner.cpu()] + score.edge_id.cpu()
         return torch.cat(parts, dim=1)[:, order]
-    if not isinstance(init, Tensor) and not hasattr(init, "__array__"):
-        raise InputError(
-            f"`init` must be a tensor of start logits, got {shown(init)}. Use init=torch.zeros(E), for example."
-        )
-    init = torch.as_tensor(init)
+    init = _start_tensor(init)
     edges = int(score.num_edges.max())
     shared = [(edges,), (score.num_layers, edges)] if level == "layer" else [(edges,)]
     each = [(score.num_asked, edges), (score.num_asked, score.num_layers, edges)][: 2 if level == "layer" else 1]
@@ -187,6 +187,18 @@ def _given_start(score: Score, level: str, init: Any) -> Tensor:
     if init.dim() == 3:
         return init[row, :, column].t()
     return init[row, column].expand(1 if level == "input" else score.num_layers, -1)
+
+
+def _start_tensor(init: Any) -> Tensor:
+    """Start logits for all targets as a tensor, where they are."""
+    try:
+        if isinstance(init, Tensor) or hasattr(init, "__array__"):
+            return torch.as_tensor(init)
+    except TypeError:  # an array of texts
+        pass
+    raise InputError(
+        f"`init` must be a tensor of start logits, got {shown(init)}. Use init=torch.zeros(E), for example."
+    )
 
 
 def _as_rows(init: Tensor, score: Score, level: str) -> Tensor:

@@ -56,7 +56,8 @@ def _checked(name: str, value: Any, default: Any) -> Any:
     if name in _POSITIVE_WHOLE:
         return whole_number(name, value, at_least=1, such_as=default)
     if name in _NUMBERS:
-        real_number(name, value, such_as=default, **_RANGES.get(name, {}))
+        number = real_number(name, value, such_as=default, **_RANGES.get(name, {}))
+        value = value if abs(number) < 2**53 else number  # torch takes no larger int for a number
     if name in _SWITCHES and not isinstance(value, bool):
         raise SettingError(f"`{name}` must be True or False, got {shown(value)}. Use {name}={default}, for example.")
     if name == "w_base" and value == 1:

@@ -104,7 +104,7 @@ def explain(
     own: dict[str, Any] = {"seed": seed, "top": top, "progress": progress, "stopped": stopped}
     _check(method, level, settings, **own, **sizes)
     with torch_threads(_threads_for(threads, index)):
-        question = pose(model, data, index, **asked)
+        question = pose(model, data, index, **asked, roomy=memory is None)
         return explain_question(question, method=method, level=level, threads=threads, **own, **sizes, **settings)
 
 

@@ -139,7 +139,7 @@ def features_of_question(
                 question.check_feature_slopes()
         parted = estimated_blocks(question, max(budget // _KEPT, 1), batch_size)
         with progress_bar(progress, len(question.index), f"features by {chosen.name}") as advance:
-            for positions in blocks(question, budget, batch_size) if lowered else parted:
+            for positions in blocks(question, max(budget // _KEPT, 1), batch_size) if lowered else parted:
                 if chosen.scores_nodes:
                     parts.append([activation_scores(question, chosen.name, positions, top)])
                 else:

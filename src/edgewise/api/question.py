@@ -101,6 +101,7 @@ class Question:
             forward=forward,
             device=device,
             without_itself=without_itself,
+            roomy=memory is None,
         )
         self._fill(posed, memory, read_batch_size(batch_size))
 

@@ -5,12 +5,14 @@ arithmetic is in `edgewise/walk/sums.py`.
 """
 
 from collections.abc import Iterator, Sequence
+from operator import index as whole
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, shown
+from edgewise.arrays import read_tensor
 from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.model.call import Forward
@@ -177,7 +179,7 @@ def _read_walks(walks: Any, question: PosedQuestion, block: TargetBlock) -> Tens
     try:
         given = [walk.nodes if isinstance(walk, Walk) else walk for walk in listed]
         given = [[_number(node, question) for node in walk] for walk in given]
-        nodes = torch.as_tensor([list(map(int, walk)) for walk in given], dtype=torch.long).view(-1, length)
+        nodes = torch.tensor([list(map(whole, walk)) for walk in given], dtype=torch.long).view(-1, length)
         if any(len(walk) != length for walk in given):
             raise ValueError
     except (TypeError, ValueError, RuntimeError) as error:
@@ -205,20 +207,20 @@ def _number(node: Any, question: PosedQuestion) -> Any:
             f"A node of a typed graph is a pair (node type, number), such as {example}, got {shown(node)}."
         )
     known = types.node_range(node[0])
-    if not 0 <= int(node[1]) < len(known):
+    if not 0 <= whole(node[1]) < len(known):
         raise InputError(f"There is no {node[0]!r} {node[1]}: it has the nodes 0 to {len(known) - 1}.")
-    return known.start + int(node[1])
+    return known.start + whole(node[1])
 
 
 def _read_nodes(nodes: Any, size: int) -> Tensor:
     """`[N]`: a set of nodes, given as numbers or as a mask, as a mask."""
     try:
-        chosen = torch.as_tensor(list(nodes) if isinstance(nodes, (set, range)) else nodes)
+        chosen = read_tensor(list(nodes) if isinstance(nodes, (set, range)) else nodes)
     except (TypeError, ValueError, RuntimeError):
         chosen = torch.empty(0, 0)  # refused below
     if chosen.dtype == torch.bool and chosen.shape == (size,):
         return chosen
-    if chosen.is_floating_point() or chosen.dtype == torch.bool or chosen.dim() != 1:
+    if chosen.is_floating_point() or chosen.is_complex() or chosen.dtype == torch.bool or chosen.dim() != 1:
         raise InputError(
             f"`nodes` must be node numbers, or a mask of length {size}, got {shown(nodes)}. Use nodes=[0, 1], for example."
         )

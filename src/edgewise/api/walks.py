@@ -15,6 +15,7 @@ from edgewise.contract import checked
 from edgewise.model.call import Forward
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
+from edgewise.question.freed_memory import FreedMemory
 from edgewise.question.memory import read_memory, room
 from edgewise.question.target import Target
 from edgewise.results.explanation import Settings
@@ -134,11 +135,13 @@ def walks_of_question(question: PosedQuestion, *, progress: bool = False, **own:
         asked, memory=room(question, own.get("memory"), dense, "holding the derivatives of all edges" if dense else "")
     )
     found: list[WalkSet | None] = [None] * len(question.index)
+    freed = FreedMemory(asked.memory)
     with progress_bar(progress, len(question.index), "walks") as advance:
         for block in target_blocks(question, asked.how, asked.memory, beam=max(asked.k, 16)):
             for position, walk_set in _answer(question, asked, block):
                 found[position] = walk_set
             advance(block.num_targets)
+            freed.give_back()
     if asked.how.rule.is_gradient:
         question.check_slopes()  # at the end: a model whose walks cannot be followed has been refused for that
     done = [one for one in found if one is not None]
@@ -186,7 +189,7 @@ def _search(asked: WalkRequest, block: TargetBlock) -> SearchResult:
     network, front, owner, size = block.network, block.front, block.owner, block.num_targets
     about = (network, block.boxes, front, owner, size, asked.k, asked.sign)
     if asked.search == "exact":
-        at_once = max(asked.memory // (_BYTES_A_NUMBER * max(network.widest, 8) * network.num_calls), 1)
+        at_once = max(asked.memory // 2 // (_BYTES_A_NUMBER * max(network.widest, 8) * network.num_calls), 1)
         slack = rounding(network, block.boxes, front, owner, size)
         search = Search(network, block.boxes, size, asked.k, asked.sign, asked.budget, slack, at_once)
         return search.run(starting(front, owner, network.num_calls))

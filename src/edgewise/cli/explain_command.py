@@ -123,6 +123,7 @@ def _own_settings(methods: "Sequence[str]", how: ExplainOptions, *, paged: bool)
     from edgewise.api.write_page import METHODS
 
     if len(methods) < 2 and not paged:
+        find_method(how.method, how.level)  # refused before anything is read or estimated
         return {how.method: how}
     known = {method: find_method(method, how.level).settings for method in methods}
     of_page = {name for method in METHODS for name in find_method(method, "input").settings} if paged else set()

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import real_number, shown
+from edgewise.arrays import read_tensor
 from edgewise.counterfactuals.goal import Goal
 from edgewise.errors import InputError, SettingError
 from edgewise.question import PosedQuestion
@@ -86,7 +87,7 @@ def _level(mode: str, to: Any, threshold: Any) -> float:
 def _classes(to: Any, rows: int, classes: int) -> list[int]:
     """One class for each target."""
     try:
-        found = torch.as_tensor(to).detach().cpu()
+        found = read_tensor(to)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
             f"`to` must be a class, or one class for each of the {rows} targets, got {shown(to)}."

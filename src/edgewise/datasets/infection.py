@@ -112,6 +112,8 @@ def infection_paths(graph: Data, index: int) -> list[tuple[int, ...]]:
     >>> infection_paths(line, 2)
     [(0, 1, 2)]
     """
+    if not 0 <= index < graph.x.size(0):
+        raise InputError(f"`index` must be a node from 0 to {graph.x.size(0) - 1}, got {index}.")
     senders: dict[int, list[int]] = {}
     for sender, receiver in graph.edge_index.t().tolist():
         senders.setdefault(receiver, []).append(sender)

@@ -218,14 +218,17 @@ def join(graphs: list[Data]) -> Data:
     return Batch.from_data_list(graphs, exclude_keys=[*partial, "batch", "ptr"])
 
 
+MOST_KEPT = 2**24
+"""Bytes of graphs of which a second copy is held."""
 _SIMPLE = {"x", "edge_index", "edge_attr", "edge_weight", "y", "num_nodes"}
 
 
 class JoinedGraphs:
     """A list of graphs from which batches are taken again and again.
 
-    If all graphs have the same, well-known attributes, they are joined once; graphs that follow each other are then a slice
-    of that one graph. Otherwise, or in another order, every batch is put together by PyG (`side_by_side`).
+    If all graphs have the same, well-known attributes, graphs that follow each other are joined by `torch.cat`: few of them
+    once for all, and a batch is then a slice; many of them again for each batch, so that no second copy of all is held.
+    Otherwise, or in another order, every batch is put together by PyG (`side_by_side`).
 
     >>> path = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]]))       # 0 → 1 → 2
     >>> graphs = JoinedGraphs([path, path, path], simple=True)                           # nodes 0-2, 3-5, 6-8
@@ -244,19 +247,23 @@ class JoinedGraphs:
         self._ends = torch.cat([torch.zeros(1, 2, dtype=torch.long), self.counts.cumsum(0)]).tolist()
         keys = set(stores[0].keys())
         simple = simple and not keys - _SIMPLE and all(set(store.keys()) == keys for store in stores)
-        self._joined = self._join(keys) if simple else None
+        self._keys = keys & {"x", "edge_attr", "edge_weight"}
+        self.nbytes = sum(store[key].nbytes for store in stores for key in (*self._keys, "edge_index")) if simple else 0
+        """Of what would be joined."""
+        self._is_simple = simple
+        self._joined = self._join(0, len(graphs) - 1) if simple and self.nbytes <= MOST_KEPT else None
 
-    def _join(self, keys: set[str]) -> Data:
-        """All graphs as one: `batch` `[nodes]` and `owner` `[edges]` say which graph a node or an edge is of."""
-        union = Data()
-        for key in keys & {"x", "edge_attr", "edge_weight"}:
-            union[key] = torch.cat([attributes(graph)[key] for graph in self.graphs])
-        union.edge_index = torch.cat(self.edge_index, dim=1)
-        numbers = torch.arange(len(self.graphs))
-        union.batch = torch.repeat_interleave(numbers, self.counts[:, 0]).to(union.edge_index.device)
-        union.owner = torch.repeat_interleave(numbers, self.counts[:, 1]).to(union.edge_index.device)
-        shift = self.counts[:, 0].cumsum(0) - self.counts[:, 0]  # [graphs]: the first node of each
-        union.edge_index += shift.to(union.edge_index.device)[union.owner]
+    def _join(self, first: int, last: int) -> Data:
+        """Graphs `first` to `last` as one: `batch` `[nodes]` and `owner` `[edges]` say which graph a node or an edge is of."""
+        union, graphs = Data(), self.graphs[first : last + 1]
+        for key in self._keys:
+            union[key] = torch.cat([attributes(graph)[key] for graph in graphs])
+        union.edge_index = torch.cat(self.edge_index[first : last + 1], dim=1)
+        numbers, counts = torch.arange(first, last + 1), self.counts[first : last + 1]
+        union.batch = torch.repeat_interleave(numbers, counts[:, 0]).to(union.edge_index.device)
+        union.owner = torch.repeat_interleave(numbers, counts[:, 1]).to(union.edge_index.device)
+        shift = counts[:, 0].cumsum(0) - counts[:, 0]  # [graphs]: the first node of each
+        union.edge_index += shift.to(union.edge_index.device)[union.owner - first]
         return union
 
     def take(self, positions: Tensor) -> Copies:
@@ -268,10 +275,13 @@ class JoinedGraphs:
         """
         first, last = int(positions[0]), int(positions[-1])
         in_order = last - first == len(positions) - 1 and bool((positions.diff() == 1).all())
-        if self._joined is None or not in_order:
+        if not self._is_simple or not in_order:
             return side_by_side([self.graphs[i] for i in positions.tolist()])
         (node, edge), (node_end, edge_end) = self._ends[first], self._ends[last + 1]
         joined, data = self._joined, Data()
+        if joined is None:
+            joined, node_end, edge_end = self._join(first, last), node_end - node, edge_end - edge
+            node = edge = 0
         for key in ("x", "edge_attr", "edge_weight"):
             if key in joined:
                 data[key] = joined[key][node:node_end] if key == "x" else joined[key][edge:edge_end]
@@ -279,7 +289,9 @@ class JoinedGraphs:
         data.batch, data.num_nodes = joined.batch[node:node_end] - first, node_end - node
         data.num_graphs = len(positions)
         starts = (  # [T] each: the first node and the first column of every graph in the slice
-            (torch.tensor(self._ends[first : last + 1]) - torch.tensor([node, edge])).to(data.batch.device).unbind(1)
+            (torch.tensor(self._ends[first : last + 1]) - torch.tensor(self._ends[first]))
+            .to(data.batch.device)
+            .unbind(1)
         )
         owner = joined.owner[edge:edge_end] - first  # [M]
         column, place = (torch.arange(n, device=owner.device) for n in (len(owner), len(data.batch)))

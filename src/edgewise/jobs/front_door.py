@@ -6,14 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
 
 from edgewise.algorithms.method_settings import read_settings
 from edgewise.algorithms.registry import Method, find_method
 from edgewise.api.explain import chosen_method
-from edgewise.arguments import whole_number
+from edgewise.arguments import shown, whole_number
+from edgewise.arrays import read_tensor
 from edgewise.contract import checked
 from edgewise.errors import InputError, SettingError
 from edgewise.files import versions
@@ -223,7 +223,10 @@ def _digest(data: Any) -> str:
 def _told(value: Any) -> Any:
     """A value for the manifest; of many numbers, their digest."""
     if isinstance(value, (Tensor, list, tuple)) and is_each(value, len(value) if not _is_scalar(value) else -1):
-        return digest_of_index(torch.as_tensor(value))
+        try:
+            return digest_of_index(read_tensor(value))
+        except TypeError as error:
+            raise InputError(f"`target` must be a class, or one class for each target, got {shown(value)}.") from error
     return value.item() if isinstance(value, Tensor) else value
 
 

@@ -7,12 +7,14 @@ The file is not called `recovery.py`, which would shadow the function `ew.metric
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from operator import index as whole
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, shown, whole_number
+from edgewise.arrays import read_tensor
 from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.graph.type_table import TypeTable
@@ -107,7 +109,7 @@ def truth_rows(truth: Any, found: ExplanationSet) -> list[Tensor]:
     if isinstance(truth, Tensor) and truth.dim() == 1:
         truth = truth.expand(len(found), -1)
     try:
-        rows = [torch.as_tensor(row).detach().cpu() for row in truth]
+        rows = [read_tensor(row) for row in truth]
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"`truth` must be a tensor or a list of vectors, got {shown(truth)}.") from error
     if [list(row.shape) for row in rows] != [[width] for width in widths]:
@@ -137,7 +139,7 @@ def _union_truth(truth: Any, found: ExplanationSet) -> Any:
                     f"`truth` must have a number for each edge of an edge type, {dict(types.edges)}, got {len(planted)} of "
                     f"{kind}."
                 )
-            row[types.edge_range(kind).start : types.edge_range(kind).stop] = torch.as_tensor(planted).cpu()
+            row[types.edge_range(kind).start : types.edge_range(kind).stop] = read_tensor(planted)
         rows.append(row)
     return rows
 
@@ -189,8 +191,8 @@ def _node_lists(name: str, given: Any, *, deep: bool = False, types: TypeTable |
     try:
         if deep:
             return [[tuple(_node(node, types) for node in path) for path in some] for some in given]
-        return [tuple(map(int, walk)) for walk in given]
-    except (TypeError, ValueError) as error:
+        return [tuple(map(whole, walk)) for walk in given]
+    except Exception as error:  # what a stranger's object raises when it is looped over
         wanted = "a list of walks for each target" if deep else "a walk for each target"
         raise InputError(f"`{name}` must have {wanted}, a walk being a list of nodes, got {shown(given)}.") from error
 
@@ -198,8 +200,8 @@ def _node_lists(name: str, given: Any, *, deep: bool = False, types: TypeTable |
 def _node(node: Any, types: TypeTable | None) -> int:
     """The number of a node of a path; of a typed graph `("user", 3)` has one in the union."""
     if types is not None and isinstance(node, tuple) and node[0] in types.node_types:
-        return types.node_range(node[0]).start + int(node[1])
-    return int(node)
+        return types.node_range(node[0]).start + whole(node[1])
+    return whole(node)
 
 
 def _strongest_edges(found: ExplanationSet, paths: list[list[tuple[int, ...]]]) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from edgewise.algorithms.method_settings import read_settings
 from edgewise.algorithms.registry import Method, check_level, find_method
 from edgewise.arguments import shown, whole_number
+from edgewise.contract import fits
 from edgewise.errors import EdgewiseError, SettingError
 from edgewise.results.explanation_set import ExplanationSet
 
@@ -100,7 +101,7 @@ def read_methods(methods: Any, *, yardsticks: bool, least: int = 2) -> list[Cont
     >>> [one.label for one in found]
     ['gradient', 'shapley(samples=5)', 'shapley(samples=9)', 'random', 'full']
     """
-    if isinstance(methods, (str, Method)) or not isinstance(methods, Iterable):
+    if isinstance(methods, (str, Method)) or not fits("Iterable[Any]", methods):
         raise SettingError(
             f"`methods` must be a list, got {shown(methods)}. Use methods=['gradient', 'occlusion'], for example."
         )

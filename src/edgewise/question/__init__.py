@@ -61,13 +61,14 @@ def pose(
     device: Any = None,
     without_itself: bool = False,
     bounds: Bounds | None = None,
+    roomy: bool = False,
 ) -> PosedQuestion:
     """The question, checked and proved before any long work."""
     one_of("task", task, TASKS)
     refuse_autocast()
     if without_itself and task != "link":
         raise SettingError(f"`without_itself` must be left out for a {task} task: it takes links out. Use task='link'.")
-    asked = Asked(target, mode, of, check_output(output), forward, device, without_itself, bounds)
+    asked = Asked(target, mode, of, check_output(output), forward, device, without_itself, bounds, roomy)
     index = named_part(data.data if isinstance(data, GraphStore) else data, index, task)
     with thread_kept(), torch.inference_mode(mode=False):  # what is kept must be usable for gradients
         if isinstance(data, GraphStore) or is_pyg_stores(data):

@@ -1,5 +1,6 @@
 """Questions about whole graphs."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
 from edgewise.errors import ModelError, StaleQuestionError
-from edgewise.graph.copies import Copies, JoinedGraphs, side_by_side
+from edgewise.graph.copies import MOST_KEPT, Copies, JoinedGraphs, side_by_side
 from edgewise.graph.inputs import read_graphs
 from edgewise.graph.stores import attributes
 from edgewise.model.call import Forward, takes_data
@@ -27,6 +28,8 @@ _FEW = 4
 BYTES_AT_ONCE = 2**28
 """Of a pass over graphs side by side, at most."""
 _PROVED = 16  # graphs on which a program is run at random weights
+_GRAPHS_AT_ONCE = 512
+_PORTION = 2**24  # bytes of a pass, about, where a budget of memory may be given
 _FEW_ENOUGH = 2**20  # nodes and edges of which engines are kept
 
 
@@ -118,7 +121,9 @@ class GraphQuestion(PosedQuestion):
             if len(self.index) == 1:
                 return alone
             if self._few_agree(few, alone):
-                return torch.cat([self._rows(part) for part in self.parts])
+                if self.asked.roomy:
+                    return torch.cat([self._rows(part) for part in self.parts])
+                return torch.cat([self.call(self._joined_graphs.take(part).data) for part in self._portions()])
             if not close(self._run_alone(few[0]), alone[:1]):
                 raise ModelError(NOT_REPEATABLE)
             self._give_up_batches()
@@ -155,6 +160,24 @@ class GraphQuestion(PosedQuestion):
             return False
         engine = self.engine(self.parts[0])
         return isinstance(engine, LoweredGraphs) and engine.chain is not None
+
+    def _portions(self) -> Iterator[Tensor]:
+        """The graphs that are asked about, in portions whose passes are small beside any budget of memory."""
+        nodes, edges = self.sizes(torch.arange(len(self.index)))
+        size = self.trace.output.element_size()
+        needed = (nodes * self.trace.node_width * size + edges * self.edge_bytes).cpu().cumsum(0)
+        begin, before = 0, 0
+        while begin < len(self.index):
+            fits = int(torch.searchsorted(needed, before + _PORTION, right=True))
+            end = min(max(fits, begin + 1), begin + _GRAPHS_AT_ONCE)
+            yield self.index[begin:end]
+            begin, before = end, int(needed[end - 1])
+
+    @property
+    def joined_bytes(self) -> int:
+        """What is held of the graphs besides the user's own."""
+        held = self._joined_graphs.nbytes
+        return 2 * held if held <= MOST_KEPT else 0
 
     def _few_agree(self, few: list[Data], alone: Tensor) -> bool:
         """Whether a few graphs get the same output together, in any order, as alone."""

@@ -12,6 +12,7 @@ from edgewise.errors import SettingError
 from edgewise.graph.computation_graph import InEdges, reach
 from edgewise.program.lowering import Lowering
 from edgewise.question import KEPT, GraphQuestion, NodeQuestion, PosedQuestion
+from edgewise.question.freed_memory import FreedMemory
 from edgewise.question.graph_question import BYTES_AT_ONCE
 
 DEFAULT_MEMORY = 512 * 2**20
@@ -21,7 +22,7 @@ _CHUNK = 256
 _FIRST, _GROWTH = 128, 16
 _TABLE = 2**25  # entries of the table that numbers (target, node) pairs
 _TABLE_ENTRY = 4  # bytes
-_PASSES_OF_THE_MODEL = 4  # scatters with gradients, such as a maximum, keep several times what a sum does
+_PASSES_OF_THE_MODEL = 5.5  # scatters with gradients, such as a maximum, keep several times what a sum does
 _RECORDED = 0.6  # a pass without gradients, while every tensor is kept, takes this share of one with them
 _TINY = 2**25  # bytes, at most, for which no budget is reckoned
 _MARGIN = 1.25  # targets of the next block may share less than those of the last one did
@@ -100,7 +101,7 @@ def amount(number: float, *, quoted: bool = False) -> str:
 
 def held_bytes(question: PosedQuestion) -> int:
     """About what a question holds: the graph that is run, once for the model and once for the program, and activations."""
-    found = 0
+    found = question.joined_bytes if isinstance(question, GraphQuestion) else 0
     if question.in_one_graph:  # graphs of a graph task are the user's own
         tensors = [value for value in question.graphs[0].to_dict().values() if isinstance(value, Tensor)]
         found = 2 * sum(value.numel() * value.element_size() for value in tensors)
@@ -133,7 +134,7 @@ def _largest(question: PosedQuestion, left: int) -> int:
         return max(recorded, int(_bytes(question, large).max()))
     near = reach(lowering.in_edges, question.places(large), question.num_layers)
     degree = lowering.in_edges.start.diff()[near.node] * (near.hops < question.num_layers)
-    return int(torch.bincount(near.target, weights=degree.double()).max()) * each
+    return int(int(torch.bincount(near.target, weights=degree.double()).max()) * each)
 
 
 def _whole_size(question: PosedQuestion) -> tuple[int, int]:
@@ -152,6 +153,15 @@ def blocks(
 
     With `by_graph` compiled loops take one graph after another, if they can: then all that the model was run on together.
     """
+    freed = FreedMemory(memory)
+    for positions in _blocks(question, memory, batch_size, alike=alike, by_graph=by_graph):
+        yield positions
+        freed.give_back()
+
+
+def _blocks(
+    question: PosedQuestion, memory: int, batch_size: int | None, *, alike: bool, by_graph: bool
+) -> Iterator[Tensor]:
     loops = by_graph and batch_size is None and memory >= BYTES_AT_ONCE and isinstance(question, GraphQuestion)
     if loops and isinstance(question, GraphQuestion) and question.is_chain:
         yield from question.parts
@@ -163,7 +173,7 @@ def blocks(
     elif batch_size is None and question.engine_lowering is not None:
         yield from _growing_blocks(question, question.engine_lowering, memory)
     else:
-        yield from estimated_blocks(question, memory, batch_size)
+        yield from _estimated_blocks(question, memory, batch_size)
 
 
 def _growing_blocks(question: PosedQuestion, lowering: Lowering, memory: int) -> Iterator[Tensor]:
@@ -246,6 +256,13 @@ def growing_blocks(
 
 def estimated_blocks(question: PosedQuestion, memory: int, batch_size: int | None) -> Iterator[Tensor]:
     """The same where the model itself is run, lowered or not."""
+    freed = FreedMemory(memory)
+    for positions in _estimated_blocks(question, memory, batch_size):
+        yield positions
+        freed.give_back()
+
+
+def _estimated_blocks(question: PosedQuestion, memory: int, batch_size: int | None) -> Iterator[Tensor]:
     everyone = torch.arange(len(question.index))
     if batch_size is not None:
         yield from everyone.split(batch_size)

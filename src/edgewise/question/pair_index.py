@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from edgewise.arguments import shown
+from edgewise.arrays import read_tensor
 from edgewise.errors import InputError
 from edgewise.graph.inputs import in_words
 from edgewise.graph.type_table import EdgeType
@@ -36,7 +37,10 @@ index=(3, 1), for one pair, or a tensor [2, T] for several.
     if isinstance(index, tuple) and len(index) == 2 and all(map(_is_node, index)):
         return _in_range(torch.tensor([[int(end) for end in index]]), num_nodes), True
     if isinstance(index, (Tensor, np.ndarray)):
-        return _in_range(_columns(torch.as_tensor(index).detach().cpu(), "index"), num_nodes), False
+        try:
+            return _in_range(_columns(read_tensor(index), "index"), num_nodes), False
+        except TypeError as error:
+            raise InputError(f"`index` must be pairs of nodes (u, v), got {_short(index)}. {_USE}") from error
     return _in_range(_listed(index), num_nodes), False
 
 
@@ -46,7 +50,7 @@ def _is_node(end: Any) -> bool:
         return False
     if isinstance(end, Tensor):
         return end.dim() == 0 and _is_whole(end)
-    return isinstance(end, (int, np.integer))
+    return isinstance(end, (int, np.integer)) and abs(int(end)) < 2**63
 
 
 def _is_whole(numbers: Tensor) -> bool:
@@ -78,9 +82,9 @@ def _columns(pairs: Tensor, name: str) -> Tensor:
 def _listed(index: Any) -> Tensor:
     """`[T, 2]` of a list (or another iterable) of pairs."""
     refusal = InputError(f"`index` must be pairs of nodes (u, v), got {_short(index)}. {_USE}")
-    if isinstance(index, (str, bytes, dict)) or not hasattr(index, "__iter__"):
+    pairs = _entries(index)
+    if pairs is None:
         raise refusal
-    pairs = list(index)
     if len(pairs) == 2 and all(map(_is_node, pairs)):
         u, v = (int(end) for end in pairs)
         raise InputError(
@@ -89,13 +93,21 @@ def _listed(index: Any) -> Tensor:
         )
     ends: list[list[int]] = []
     for pair in pairs:
-        if isinstance(pair, (str, bytes)) or not hasattr(pair, "__iter__"):
-            raise refusal
-        both = list(pair)
-        if len(both) != 2 or not all(map(_is_node, both)):
+        both = _entries(pair)
+        if both is None or len(both) != 2 or not all(map(_is_node, both)):
             raise refusal
         ends.append([int(end) for end in both])
     return torch.tensor(ends, dtype=torch.long).view(-1, 2)
+
+
+def _entries(given: Any) -> list[Any] | None:
+    """What a list or another iterable holds; None if it is none, such as a text."""
+    if isinstance(given, (str, bytes, dict)):
+        return None
+    try:
+        return list(given)
+    except Exception:  # whatever a stranger's object raises
+        return None
 
 
 def _short(index: Any) -> str:

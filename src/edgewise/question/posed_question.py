@@ -43,6 +43,8 @@ class Asked:
     without_itself: bool = False
     """Links: whether each pair's own link is taken out of the graph first."""
     bounds: Bounds | None = None  # of neighbourhoods in a graph on disk
+    roomy: bool = False
+    """Whether no budget of memory is given: passes over many graphs may then be large, and a recorded one is kept."""
 
 
 class PosedQuestion(SlopeChecks, ABC):

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 
 from edgewise.arguments import shown
 from edgewise.errors import EdgewiseError, SettingError, StaleQuestionError
+from edgewise.graph.copies import MOST_KEPT
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
 from edgewise.model.call import Forward, ModelCall, check_kind, check_model
@@ -162,6 +163,7 @@ class DataMark:
 
     def __init__(self, graphs: list[Any], cut: Cut | None = None) -> None:
         self._cut = None if cut is None or cut.is_whole else cut
+        self._is_long = len(graphs) > 1 and sum(map(_nbytes, graphs)) > MOST_KEPT
         self._seen = [{key: self._kept(graph, key, value) for key, value in _watched(graph)} for graph in graphs]
 
     def changed(self, graphs: list[Any]) -> str:
@@ -183,7 +185,7 @@ class DataMark:
             return value
         part = self._gathered(key)  # the cut has its own copy already
         part = self._part(graph, key, value) if part is None else part
-        if part.numel() >= _LARGE:
+        if part.numel() >= _LARGE or (self._is_long and part.layout == torch.strided):
             return _checksum(part)
         return part.detach().clone() if part is value else part.detach()
 
@@ -220,6 +222,11 @@ def _watched(graph: Data) -> list[tuple[str, Any]]:
     return [(key, value) for key, value in graph.to_dict().items() if isinstance(value, kinds)]
 
 
+def _nbytes(graph: Data) -> int:
+    """Of all that is watched."""
+    return sum(value.nbytes for _, value in _watched(graph) if isinstance(value, Tensor))
+
+
 def _same(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return a.shape == b.shape and a.dtype == b.dtype and _equal(a, b)
@@ -238,5 +245,5 @@ def _checksum(tensor: Tensor) -> tuple[Any, ...]:
     ramp = (
         torch.arange(len(flat), device=flat.device, dtype=torch.float64).mul_(0.6180339887498949).remainder_(1).add_(1)
     )
-    numbers = flat.double()
+    numbers = torch.nan_to_num(flat.double(), nan=0.7, posinf=1.7, neginf=-1.7)  # labels may be missing: NaN
     return (tuple(tensor.shape), str(tensor.dtype), float(numbers.dot(ramp)), float(numbers.sum()))

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from edgewise.arguments import shown
+from edgewise.arrays import read_tensor
 from edgewise.errors import InputError, ModelError, SettingError
 
 MODES = ("multiclass", "binary", "multilabel", "regression")
@@ -125,7 +126,7 @@ def predicted_classes(truth: Tensor, mode: str) -> Tensor:
 
 def _given(target: Any, rows: int, classes: int, mode: str) -> Tensor:
     try:
-        column = torch.as_tensor(target).detach().cpu()
+        column = read_tensor(target)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
             f"target is {shown(target)}; needed is a class, or one class for each of the {rows} targets."
@@ -161,7 +162,7 @@ def read_index(index: Any, size: int, of: str) -> tuple[Tensor, bool]:
         return _in_range(torch.tensor(_sliced(index, size), dtype=torch.long), size, of), False
     single = isinstance(index, int) and not isinstance(index, bool)
     try:
-        positions = torch.as_tensor(list(index) if isinstance(index, (range, set, tuple)) else index).detach().cpu()
+        positions = read_tensor(list(index) if isinstance(index, (range, set, tuple)) else index)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
             f"`index` must be integers (an int, a list, a range, a slice or a tensor) or a mask of length {size}, "

@@ -16,7 +16,7 @@ from edgewise.model.typed_call import TypedForward
 from edgewise.question.graph_question import GraphQuestion
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.posed_question import Asked
-from edgewise.question.subject import DataMark
+from edgewise.question.subject import DataMark, on_device
 
 _OF_EACH = 3
 """Nodes and columns of each type that are shown to a model at first."""
@@ -33,7 +33,7 @@ class TypedQuestion(NodeQuestion):
         self._hetero, self._own_asked = data, asked
         self.types = table = TypeTable.of(data, name)
         self._typed_mark = DataMark([flat_data(data)])
-        here = data if asked.device is None else copy.copy(data).to(torch.device(asked.device))
+        here = on_device([data], asked.device)[0]
         self._forward = TypedForward(here, table, asked.forward)
         count = len(table.node_range(name))
         super().__init__(model, union_of(data, table), inside, replace(asked, forward=self._forward))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from operator import index as whole
 from typing import TYPE_CHECKING, Any
 
 from edgewise.arguments import shown
@@ -180,8 +181,8 @@ def each_once(named: Mapping[int, str], number: Mapping[int, int]) -> dict[int, 
 def _node_set(nodes: Any) -> set[int]:
     """The numbers of marked nodes."""
     try:
-        return {int(node) for node in nodes}
-    except (TypeError, ValueError) as error:
+        return {whole(node) for node in nodes}
+    except Exception as error:  # what a stranger's object raises when it is looped over
         raise InputError(
             f"`marked` must map names to lists of nodes, such as {{'acid': [2]}}, got {shown(nodes)}."
         ) from error

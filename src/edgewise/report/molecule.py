@@ -16,7 +16,7 @@ import torch
 
 from edgewise.arguments import shown
 from edgewise.contract import checked
-from edgewise.errors import FileError, InputError, MissingExtraError, missing_extra
+from edgewise.errors import FileError, InputError, MissingExtraError, SettingError, missing_extra
 from edgewise.files import write_whole
 from edgewise.report.figure import title_of
 from edgewise.report.molecule_canvas import MoleculeCanvas
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 MUTAG_ATOMS = ("C", "N", "O", "F", "I", "Cl", "Br")
+_LEAST_SIDE, _LARGEST_SIDE = 100, 10_000  # pixels; the legend needs some of them
 MUTAG_BONDS = ("aromatic", "single", "double", "triple")
 
 
@@ -226,6 +227,7 @@ def molecule(
     >>> molecule(why, smiles="CCO").bonds
     {(0, 1): 3.0, (1, 2): -0.5}
     """
+    _check_size(size)
     drawn = _compound(explanation, smiles, data, atoms, bonds)
     bond_scores, atom_scores = _bond_scores(explanation, undirected), _atom_scores(explanation)
     missing = [pair for pair in bond_scores if drawn.GetBondBetweenAtoms(*pair) is None]
@@ -239,6 +241,14 @@ def molecule(
     return MoleculePicture(canvas.svg(), canvas.png(), bond_scores, atom_scores)
 
 
+def _check_size(size: tuple[int, int]) -> None:
+    if len(size) != 2 or not all(isinstance(side, int) and _LEAST_SIDE <= side <= _LARGEST_SIDE for side in size):
+        raise SettingError(
+            f"`size` must be a width and a height, each from {_LEAST_SIDE} to {_LARGEST_SIDE} pixels, got {shown(size)}. "
+            f"Use size=(560, 480)."
+        )
+
+
 def _compound(explanation: Explanation, smiles: Any, data: Any, atoms: Sequence[str], bonds: Sequence[str]) -> Any:
     """The RDKit molecule, from whichever of `smiles` and `data` was given."""
     chemistry()
@@ -248,6 +258,8 @@ def _compound(explanation: Explanation, smiles: Any, data: Any, atoms: Sequence[
         )
     if data is None:
         return from_smiles(smiles, explanation.num_nodes)
+    if not hasattr(data, "edge_index") or not hasattr(data, "num_nodes"):
+        raise InputError(f"`data` must be the graph that was explained, got {shown(data)}.")
     if data.num_nodes != explanation.num_nodes:
         raise InputError(
             f"`data` must have {explanation.num_nodes} nodes like the explanation, got {data.num_nodes}. Use the graph that "

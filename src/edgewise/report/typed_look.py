@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from edgewise.arguments import shown
+from edgewise.arrays import is_position
+from edgewise.contract import fits
 from edgewise.errors import InputError
 from edgewise.report.appearance import GROUPS, SHORT, Nodes, each_once
 from edgewise.text import plain_text, read_labels, typed_name
@@ -99,7 +101,7 @@ def typed_nodes(
     refuse_classes(classes)
     shown = sorted(shown)
     named = union_labels(labels, types)
-    marks = {plain_text(name): [_union_node(node, types) for node in nodes] for name, nodes in (marked or {}).items()}
+    marks = {plain_text(name): _union_nodes(nodes, types) for name, nodes in (marked or {}).items()}
     kind = {node: types.node(node) for node in shown}
     group = {node: plain_text(name) for node, (name, _) in kind.items()}
     for name, nodes in reversed(marks.items()):
@@ -131,11 +133,15 @@ def _mark_colours(marks: Mapping[str, Any], taken: int) -> dict[str, str]:
     return {name: GROUPS[n] if n < len(GROUPS) else _further(n) for n, name in zip(both, marks, strict=True)}
 
 
-def _union_node(node: Any, types: TypeTable) -> int:
-    """The number in the union of a marked node, `("user", 3)`."""
-    if not (isinstance(node, tuple) and len(node) == 2 and node[0] in types.node_types):
-        raise InputError(
-            f"`marked` must name nodes of a typed graph by type and number, got {shown(node)}. Use "
-            f"marked={{'fraud': [({types.node_types[0]!r}, 3)]}}, for example."
-        )
-    return types.node_range(node[0]).start + int(node[1])
+def _union_nodes(nodes: Any, types: TypeTable) -> list[int]:
+    """The numbers in the union of marked nodes, such as `[("user", 3)]`."""
+    found = []
+    for node in nodes if fits("Sequence", nodes) else [nodes]:
+        known = isinstance(node, tuple) and len(node) == 2 and node[0] in types.node_types and is_position(node[1])
+        if not known or not 0 <= int(node[1]) < len(types.node_range(node[0])):
+            raise InputError(
+                f"`marked` must name nodes of a typed graph by type and number, got {shown(node)}. Use "
+                f"marked={{'fraud': [({types.node_types[0]!r}, 0)]}}, for example."
+            )
+        found.append(types.node_range(node[0]).start + int(node[1]))
+    return found

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import shown
-from edgewise.arrays import chosen_positions, index_keys, is_position, plain_index
+from edgewise.arrays import chosen_positions, index_keys, is_position, plain_index, read_tensor
 from edgewise.contract import checked
 from edgewise.errors import InputError, PositionError
 from edgewise.graph.type_table import TypeTable
@@ -97,7 +97,7 @@ class ExplanationSet(ResultVerbs):
         if self.types is not None and isinstance(index, tuple):
             index = self.types.number(index)
         try:
-            same = self.index == torch.as_tensor(index)
+            same = self.index == read_tensor(index)
         except (TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"`index` must be a node or graph, or a pair for a link, got {shown(index)}.") from error
         found = (same.all(dim=1) if same.dim() == 2 else same).nonzero()
@@ -110,7 +110,8 @@ class ExplanationSet(ResultVerbs):
     @checked
     def graph(self, position: int) -> tuple[Tensor, int]:
         """`(edge_index, number of nodes)` of the target at a position."""
-        return self.graphs[position if len(self.graphs) > 1 else 0]
+        place = self._position(position)
+        return self.graphs[place if len(self.graphs) > 1 else 0]
 
     @property
     def type_tables(self) -> tuple[TypeTable, ...]:

@@ -69,11 +69,10 @@ def joined_rows(parts: list[FeatureRows]) -> FeatureRows:
     first = parts[0]
     if len(parts) == 1:
         return first
-    counts = torch.cat([part.start.diff() for part in parts])
-    start = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     if isinstance(first, FeatureFactors):
+        counts = torch.cat([part.start.diff() for part in parts])
+        start = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         factors = [part for part in parts if isinstance(part, FeatureFactors)]
         node, left = (torch.cat([getattr(part, name) for part in factors]) for name in ("node", "left"))
         return FeatureFactors(start, node, left, first.right)
-    entries = [part for part in parts if isinstance(part, Entries)]
-    return Entries.of_rows(start, torch.cat([p.place for p in entries]), torch.cat([p.score for p in entries]))
+    return Entries.of_blocks([(part.start, part.place, part.score) for part in parts if isinstance(part, Entries)])

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, shown, whole_number
-from edgewise.arrays import chosen_positions, is_position, plain_index
+from edgewise.arrays import chosen_positions, is_position, plain_index, read_tensor
 from edgewise.contract import checked
 from edgewise.errors import InputError, PositionError
 from edgewise.results.explanation import ORDERS, strength
@@ -225,7 +225,7 @@ class FeatureSet:
         """The scores of the node or graph with that number, or of a link, a pair; of a typed graph as it was asked for."""
         number = self.types[0].types.number(index) if isinstance(index, tuple) and self.types else index
         try:
-            same = self.index == torch.as_tensor(number)
+            same = self.index == read_tensor(number)
         except (TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"`index` must be a node or graph, or a pair for a link, got {shown(index)}.") from error
         found = (same.all(dim=1) if same.dim() == 2 else same).nonzero()

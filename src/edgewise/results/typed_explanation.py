@@ -99,6 +99,7 @@ class TypedExplanation(Explanation):
         )
         return why
 
+    @checked
     def top(self, k: int = 10, by: str = "support") -> Ranked:
         """The k strongest edges, best first: `(score, (type, source), (type, receiver), column)`, and at layer level the layer.
 
@@ -146,6 +147,7 @@ class TypedExplanation(Explanation):
         found.target = torch.tensor([self.target])
         return found
 
+    @checked
     def to_networkx(self, *, edges: int | None = None) -> Any:
         """As for other graphs; nodes are `(type, number)`, edges have `kind` and the column of their type."""
         import networkx

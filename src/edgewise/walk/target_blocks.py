@@ -31,7 +31,8 @@ RULES = ("gradient", "lrp-epsilon", "lrp-gamma")
 _BYTES_A_PREFIX = 64 * 8  # per number of a prefix's gradient: 8 bytes, for each of about 64 steps of a prefix
 _BYTES_A_BLOCK = 8 * 4  # per number of a dense block: with copies while it is made, and with its bounds
 _BYTES_A_COPY = 40  # per number of a sender's copy: in the model's type, its gradient, and both in float64
-_BYTES_A_NODE = 8 * 4096  # of a graph's network, per node and per edge
+_BYTES_A_PAIR = 1600  # of a layer whose factors are enough: its numbers, their order and their bounds, as measured
+_BYTES_A_NODE = 8 * 12288  # of a graph's network, per node and per edge
 
 
 @dataclass(frozen=True)
@@ -152,20 +153,21 @@ def _node_blocks(
 
 
 def dense_bytes(question: PosedQuestion, how: RelevanceRule) -> int:
-    """Bytes of the blocks `[pairs, out, in]` of layers that are differentiated as a whole; 0 where factors are enough."""
+    """Bytes of the network of a graph: blocks `[pairs, out, in]` of layers differentiated as a whole, factors of the others."""
     if not isinstance(question, NodeQuestion) or question.lowering is None:
         return 0
-    lowering, found = question.lowering, 0
+    lowering, found, factors = question.lowering, 0, 0
     pairs = len(lowering.in_edges.edge) + lowering.in_edges.num_nodes
     for step in lowering.program.messages:
         fixed = isinstance(step.layer, AttentionLayer) and how.attention == "fixed"
         if fixed or isinstance(step.layer, (AffineLayer, EdgeReluLayer)):
+            factors = pairs * lowering.program.num_calls * _BYTES_A_PAIR
             continue
         rows = step.source.tensor if isinstance(step.source, Rows) else lowering.known[step.source.value]
         first, width, out = isinstance(step.source, Rows), rows[:1].numel(), lowering.known[step.output][:1].numel()
         # of the features only products with them are kept, but each receiver has copies of them while these are made
         found += pairs * (_BYTES_A_COPY * width + _BYTES_A_BLOCK * out * (1 if first else width))
-    return found
+    return found + factors
 
 
 def _node_network(question: NodeQuestion, how: RelevanceRule, *, bounded: bool) -> tuple[AnyNetwork, list[Box | None]]:

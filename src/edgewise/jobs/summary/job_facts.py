@@ -99,7 +99,9 @@ def _facts(part: ExplanationSet, position: Tensor, agreement: Tensor, edges: _Co
     total = _sums(row, score.abs(), len(part))
     chosen = explaining(row, score.abs(), total)
     edges.add(column[chosen])
-    ends = torch.cat([part.graph(0)[0].cpu()[end, column[chosen]] for end in (0, 1)]) if len(part.graphs) == 1 else None
+    ends = (
+        torch.cat([part.graphs[0][0].cpu()[end, column[chosen]] for end in (0, 1)]) if len(part.graphs) == 1 else None
+    )
     if ends is not None:
         pairs = torch.unique(torch.stack([row[chosen].repeat(2), ends]), dim=1)  # a node once for each target
         nodes.add(pairs[1])

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgewise.arguments import shown
+from edgewise.contract import fits
 from edgewise.errors import InputError
 from edgewise.text import plain_text, read_labels, typed_name
 
 if TYPE_CHECKING:
     from edgewise.graph.type_table import TypeTable
     from edgewise.jobs.summary.job_facts import JobFacts
+
+_MOST_CLASSES = 10**6  # a list is made up to the largest number that has a name
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +83,12 @@ def _classes(given: Any, noun: str) -> list[str]:
     """Names of classes, from a sequence or a mapping."""
     if given is None:
         return []
-    if isinstance(given, Mapping) and all(isinstance(number, int) for number in given):
-        count = 1 + max((int(number) for number in given), default=-1)
-        return [plain_text(given.get(number, f"{noun} {number}")) for number in range(count)]
-    if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
-        raise InputError(f"`class_names` must be a list of names or a mapping {{class: name}}, got {shown(given)}.")
-    return [plain_text(name) for name in given]
+    if isinstance(given, Mapping):
+        if all(type(number) is int and 0 <= number < _MOST_CLASSES for number in given):
+            return [plain_text(given.get(number, f"{noun} {number}")) for number in range(1 + max(given, default=-1))]
+    elif fits("Sequence", given):
+        return [plain_text(name) for name in given]
+    raise InputError(f"`class_names` must be a list of names or a mapping {{class: name}}, got {shown(given)}.")
 
 
 def _typed(given: Any, types: TypeTable) -> dict[int, str]:

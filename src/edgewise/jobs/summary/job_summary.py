@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import shown, whole_number
+from edgewise.arrays import read_tensor
 from edgewise.errors import FileError, InputError
 from edgewise.files import can_be_written, write_whole
 from edgewise.jobs.job_folder import read_manifest
@@ -62,7 +63,7 @@ def _labels(given: Any, job: "Job", facts: JobFacts, manifest: dict[str, Any]) -
     if given is None or asked not in (None, "predicted") or job.index.dim() != 1:
         return None
     try:
-        labels = torch.as_tensor(given).view(-1)
+        labels = read_tensor(given).view(-1)
     except (TypeError, ValueError, RuntimeError):
         labels = torch.empty(0)
     if labels.is_floating_point() or labels.is_complex() or len(labels) <= int(job.index.max()):

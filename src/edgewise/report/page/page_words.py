@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _QUIET = ("of", "mode", "task", "top", "hops", "flow", "bypass", "way", "seed", "audit", "layers", "model")
 """Settings that are the same for every method, or that no reader needs."""
+_LONGEST = 400  # letters of a setting of the user's own
 _WAYS = {
     "lowered": "computed with the model lowered to a program of its layers",
     "copies": "computed with the model itself, on each target's neighbourhood",
@@ -136,7 +137,10 @@ def settings_rows(asked: PageAbout, found: Findings, given: Mapping[str, Any] | 
 
     versions = f"edgewise {__version__}, torch {torch.__version__}, PyG {torch_geometric.__version__}"
     rows.append(("versions", versions))
-    return [*rows, *((str(name), str(value)) for name, value in (given or {}).items())]
+    return [
+        *rows,
+        *((plain_text(name, _LONGEST), plain_text(value, _LONGEST)) for name, value in (given or {}).items()),
+    ]
 
 
 def _method_rows(asked: PageAbout, found: Findings) -> list[tuple[str, str]]:
