@@ -19,6 +19,9 @@ from edgewise.graph.stores import attributes
 
 TASKS = ("node", "graph", "link")
 
+_AT_ONCE = 2**20
+"""Numbers of graphs that are checked together."""
+
 
 def read_graph(data: Any, where: str = "data") -> Data:
     """One graph, checked in full: structure and values."""
@@ -232,9 +235,9 @@ def read_graphs(data: Any) -> list[Data]:
 def _all_fine(graphs: list[Any]) -> bool:
     """The checks of `read_graph` for many plain graphs at once: True only if none of them would be changed or refused.
 
-    Plain means `Data` with `x`, `edge_index` and perhaps `y`. All features are joined to one `[nodes, width]` and all edges to
-    one `[2, edges]`, so that a few tensor operations do what would take thousands; `limit` has, for each column, how many nodes
-    its graph has.
+    Plain means `Data` with `x`, `edge_index` and perhaps `y`. Features of many graphs are joined to one `[nodes, width]` and
+    edges to one `[2, edges]`, so that a few tensor operations do what would take thousands; `limit` has, for each column, how
+    many nodes its graph has.
     """
     if any(type(graph) is not Data for graph in graphs):
         return False
@@ -254,6 +257,13 @@ def _all_fine(graphs: list[Any]) -> bool:
         return False
     if any(e.size(0) != 2 for e in edges) or any(x.dim() < 1 for x in xs):
         return False
+    numbers = torch.tensor([x.numel() + e.numel() for x, e in zip(xs, edges, strict=True)]).cumsum(0)
+    ends = torch.unique_consecutive(numbers // _AT_ONCE, return_counts=True)[1].cumsum(0).tolist()
+    return all(_are_sound(xs[i:j], edges[i:j]) for i, j in zip([0, *ends], ends, strict=False))
+
+
+def _are_sound(xs: list[Tensor], edges: list[Tensor]) -> bool:
+    """Whether the features of some graphs are finite, and their edges between their nodes."""
     limit = torch.repeat_interleave(torch.tensor([x.size(0) for x in xs]), torch.tensor([e.size(1) for e in edges]))
     joined, columns = torch.cat(xs), torch.cat(edges, dim=1)
     finite = _is_finite(joined) if joined.is_floating_point() else True

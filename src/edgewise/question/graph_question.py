@@ -20,6 +20,7 @@ from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.execution import LoweredGraphs
 from edgewise.program.lowering import lower_graphs
 from edgewise.question.equality import NOT_REPEATABLE, Audit, close, random_weight, warn_not_local
+from edgewise.question.freed_memory import FreedMemory
 from edgewise.question.posed_question import Asked, PosedQuestion
 from edgewise.question.subject import DataMark, Subject, on_device
 from edgewise.question.target import choose_target, read_index
@@ -30,6 +31,7 @@ BYTES_AT_ONCE = 2**28
 _PROVED = 16  # graphs on which a program is run at random weights
 _GRAPHS_AT_ONCE = 512
 _PORTION = 2**24  # bytes of a pass, about, where a budget of memory may be given
+_KEPT_FREE = 2**27  # bytes: an eighth of it may be kept by the allocator before it is asked for
 _FEW_ENOUGH = 2**20  # nodes and edges of which engines are kept
 
 
@@ -123,7 +125,7 @@ class GraphQuestion(PosedQuestion):
             if self._few_agree(few, alone):
                 if self.asked.roomy:
                     return torch.cat([self._rows(part) for part in self.parts])
-                return torch.cat([self.call(self._joined_graphs.take(part).data) for part in self._portions()])
+                return torch.cat(list(self._rows_of_portions()))
             if not close(self._run_alone(few[0]), alone[:1]):
                 raise ModelError(NOT_REPEATABLE)
             self._give_up_batches()
@@ -160,6 +162,13 @@ class GraphQuestion(PosedQuestion):
             return False
         engine = self.engine(self.parts[0])
         return isinstance(engine, LoweredGraphs) and engine.chain is not None
+
+    def _rows_of_portions(self) -> Iterator[Tensor]:
+        """The model's output, portion by portion; what was freed goes back to the system."""
+        freed = FreedMemory(_KEPT_FREE)
+        for part in self._portions():
+            yield self.call(self._joined_graphs.take(part).data)
+            freed.give_back()
 
     def _portions(self) -> Iterator[Tensor]:
         """The graphs that are asked about, in portions whose passes are small beside any budget of memory."""
