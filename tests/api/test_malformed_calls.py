@@ -22,6 +22,7 @@ HOW = ["as it is"] * 3 + sorted(WRAPPINGS)
 ONCE_FOREIGN = (
     ("Question.explain", "method", "as it is", "an unprintable object"),
     ("area", "x", "as it is", "a mask"),
+    ("infection_paths", "graph", "as it is", "empty data"),
     ("datasets.load", "seed", "as it is", "-1"),
     ("Question.page", "path", "as it is", "long text"),
     ("Job.page", "class_names", "as it is", "a class"),

@@ -20,6 +20,7 @@ from torch_geometric.nn import GraphSAGE
 from edgewise.contract import checked
 from edgewise.datasets.planted_data import PlantedData, Trained
 from edgewise.errors import InputError
+from edgewise.graph.inputs import read_graph
 from edgewise.random_numbers import one_thread, seeded
 
 NUM_NODES, EDGE_PROBABILITY = 1000, 0.004
@@ -112,6 +113,12 @@ def infection_paths(graph: Data, index: int) -> list[tuple[int, ...]]:
     >>> infection_paths(line, 2)
     [(0, 1, 2)]
     """
+    graph = read_graph(graph, "graph")
+    if graph.x.dim() != 2 or graph.x.size(1) < NUM_FEATURES:
+        raise InputError(
+            f"`graph.x` must have {NUM_FEATURES} columns, healthy and infected, got shape {list(graph.x.shape)}. Use "
+            f"infection().test, for example."
+        )
     if not 0 <= index < graph.x.size(0):
         raise InputError(f"`index` must be a node from 0 to {graph.x.size(0) - 1}, got {index}.")
     senders: dict[int, list[int]] = {}
