@@ -119,7 +119,7 @@ class Attack:
             rows = torch.stack(new)
             wrong = rows[self._verdicts(rows) == 1].sum(dim=1)
             if len(wrong):
-                self.contradiction = int(wrong.min())
+                self.contradiction = min(int(wrong.min()), self.contradiction or self.count + 1)
         return torch.tensor([self._known.get(_key(one), torch.inf) for one in sets], dtype=torch.double)
 
     def _beam(self, width: int) -> Tensor:
