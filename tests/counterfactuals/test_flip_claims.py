@@ -12,7 +12,7 @@ import edgewise as ew
 from places import ROOT
 
 sys.path.insert(0, str(ROOT))
-from benchmarks.flip_claims import Attack  # noqa: E402  (the folder beside the tests)
+from benchmarks.flip_claims import Attack
 
 
 @pytest.fixture(scope="module")
