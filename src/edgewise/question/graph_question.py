@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -154,6 +155,12 @@ class GraphQuestion(PosedQuestion):
     @property
     def _keeps_engines(self) -> bool:
         return int(self._joined_graphs.counts.sum()) < _FEW_ENOUGH
+
+    @cached_property
+    def is_lowered(self) -> bool:
+        """Whether graphs go through a program; looked at for the smallest of them."""
+        smallest = self._joined_graphs.counts[self.index].sum(dim=1).argmin()
+        return isinstance(self.engine(smallest.view(1)), LoweredGraphs)
 
     @property
     def is_chain(self) -> bool:

@@ -23,6 +23,7 @@ _FIRST, _GROWTH = 128, 16
 _TABLE = 2**25  # entries of the table that numbers (target, node) pairs
 _TABLE_ENTRY = 4  # bytes
 _PASSES_OF_THE_MODEL = 5.5  # scatters with gradients, such as a maximum, keep several times what a sum does
+_PASSES_OF_A_PROGRAM = 1.5  # of a whole graph, under any method
 _RECORDED = 0.6  # a pass without gradients, while every tensor is kept, takes this share of one with them
 _TINY = 2**25  # bytes, at most, for which no budget is reckoned
 _MARGIN = 1.25  # targets of the next block may share less than those of the last one did
@@ -76,11 +77,8 @@ def room(question: PosedQuestion, memory: Any, more: int = 0, what: str = "") ->
         return max(given - held, given // 2)
     needed = held + _largest(question, most - held)
     if needed > most:
-        alone = (
-            "one target alone"
-            if question.engine_lowering is not None
-            else "one pass over the graph that the targets see"
-        )
+        lowered = question.engine_lowering is not None
+        alone = "one target alone" if lowered else "one pass over the graph that the targets see"
         raise SmallBudgetError(
             f"memory is {amount(given)}, but {what or alone} takes about {amount(needed)}, with the graph. "
             f"Use memory={amount(needed, quoted=True)}."
@@ -119,9 +117,13 @@ def _largest(question: PosedQuestion, left: int) -> int:
     """About what the largest target needs: looked at closely only where a bound does not fit into what is left."""
     everyone, lowering = torch.arange(len(question.index)), question.engine_lowering
     if _is_whole(question):
-        return int(_bytes_of(question, *(torch.tensor([n]) for n in _whole_size(question))).max())
+        nodes, edges = (torch.tensor([n]) for n in _whole_size(question))
+        return int(_bytes_of(question, nodes, edges).max())
     if not isinstance(question, NodeQuestion):
-        return int(_bytes(question, everyone).max()) if isinstance(question, GraphQuestion) and lowering is None else 0
+        if not isinstance(question, GraphQuestion):
+            return 0
+        passes = _PASSES_OF_A_PROGRAM if question.is_lowered else _PASSES_OF_THE_MODEL
+        return int(_bytes_of(question, *question.run_sizes(everyone), passes).max())
     steps = question.num_layers + (question.node_model.rim if lowering is None else 0)
     each = question.edge_bytes * _PASSES_OF_THE_MODEL if lowering is None else lowering.copy_bytes
     bound = walk_counts(question.node_model.in_edges, steps)[question.places(everyone)].cpu() * each
@@ -290,9 +292,9 @@ def _bytes(question: PosedQuestion, positions: Tensor) -> Tensor:
     return _bytes_of(question, nodes, edges)
 
 
-def _bytes_of(question: PosedQuestion, nodes: Tensor, edges: Tensor) -> Tensor:
+def _bytes_of(question: PosedQuestion, nodes: Tensor, edges: Tensor, passes: float = _PASSES_OF_THE_MODEL) -> Tensor:
     """An estimate for graphs of so many nodes and edges, on which the model itself runs."""
     features = question.graphs[0].x[:1].numel()
     per_node = features + KEPT * question.trace.node_width
     size = question.trace.output.element_size()
-    return (nodes * per_node * size + edges * question.edge_bytes * _PASSES_OF_THE_MODEL).cpu()
+    return (nodes * per_node * size + edges * question.edge_bytes * passes).cpu()
