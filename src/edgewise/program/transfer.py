@@ -20,6 +20,7 @@ from edgewise.model.data_flow import Key, Operation, keys_of
 from edgewise.model.trace import Trace
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.affine import AffineLayer
+from edgewise.program.layers.base import Layer
 
 Coefficients = tuple[Tensor | None, Tensor | None]
 """`[E]` of edges and `[N]` of added loops; None: all 1, or no loops."""
@@ -115,20 +116,18 @@ class Transfer:
     def to(self, graph: Data, degree: Degrees) -> Program:
         """The program on another graph, whose nodes have these degrees in the whole graph."""
         degree = Degrees(*(part.to(graph.x.dtype) for part in degree))
+        known = {formula: formula(graph.edge_index, degree) for formula in set(self.formulas)}
         steps = list[RowStep | MessageStep]()
         for step in self.program.steps:
             if isinstance(step, MessageStep):
                 source = Rows(graph.x) if isinstance(step.source, Rows) else step.source
-                step = replace(step, layer=self.layer(step.call, graph.edge_index, degree), source=source)
+                step = replace(step, layer=_with(step.layer, *known[self.formulas[step.call]]), source=source)
             steps.append(step)
         return replace(self.program, steps=tuple(steps))
 
     def layer(self, call: int, edge_index: Tensor, degree: Degrees) -> AffineLayer:
         """The layer of a call on other edges `[2, E]`, whose nodes have these degrees, of the type of the features."""
-        layer = self.program.messages[call].layer
-        assert isinstance(layer, AffineLayer)
-        coefficient, loop = self.formulas[call](edge_index, degree)
-        return replace(layer, coefficient=coefficient, loop=loop)
+        return _with(self.program.messages[call].layer, *self.formulas[call](edge_index, degree))
 
     def agrees(self, moved: Program, columns: Tensor, nodes: Tensor) -> bool:
         """Whether a moved program has the recorded coefficients, at some `columns` and `nodes` of the recorded graph."""
@@ -142,6 +141,12 @@ class Transfer:
             if not all(_same(mine, recorded, places) for mine, recorded, places in pairs):
                 return False
         return True
+
+
+def _with(layer: Layer, coefficient: Tensor | None, loop: Tensor | None) -> AffineLayer:
+    """A layer with other coefficients."""
+    assert isinstance(layer, AffineLayer)
+    return replace(layer, coefficient=coefficient, loop=loop)
 
 
 def with_degrees(graph: Data, degree: Degrees) -> Data:

@@ -3,6 +3,7 @@
 import ctypes
 import os
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def resident_bytes() -> int:
     return 0
 
 
+@lru_cache(maxsize=1)
 def _trim_function() -> Any:
     """`malloc_trim` of the GNU C library; None elsewhere."""
     with suppress(OSError, AttributeError, TypeError):

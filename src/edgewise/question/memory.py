@@ -155,6 +155,9 @@ def blocks(
 
     With `by_graph` compiled loops take one graph after another, if they can: then all that the model was run on together.
     """
+    if len(question.index) == 1:  # nothing comes behind it
+        yield torch.zeros(1, dtype=torch.long)
+        return
     freed = FreedMemory(memory)
     for positions in _blocks(question, memory, batch_size, alike=alike, by_graph=by_graph):
         yield positions
@@ -181,9 +184,6 @@ def _blocks(
 def _growing_blocks(question: PosedQuestion, lowering: Lowering, memory: int) -> Iterator[Tensor]:
     """Blocks whose bytes fit, by a bound of what each target needs and by how far the last block stayed below it."""
     everyone, size = torch.arange(len(question.index)), lowering.in_edges.num_nodes
-    if len(everyone) == 1:
-        yield everyone
-        return
     bound = _bounds(question, lowering)  # [T], in edges
     table = _TABLE_ENTRY * size  # bytes a target
     most = max(_TABLE // size, 1)
