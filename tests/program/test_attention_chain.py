@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GATv2Conv
 
 import edgewise as ew
-from checks import assert_close
+from checks import assert_same_scores
 from edgewise.program import attention_chain, attention_drops
 
 pytestmark = pytest.mark.skipif(
@@ -70,16 +70,6 @@ def both(model, data, method, level, **options):
     return fast, slow, bool(used)
 
 
-def assert_same(fast, slow):
-    for one, other in zip(fast, slow, strict=True):
-        assert_close(one.scores, other.scores, 1e-9)
-        assert (one.self_scores is None) == (other.self_scores is None)
-        if one.self_scores is not None:
-            known = ~other.self_scores.isnan()
-            assert torch.equal(known, ~one.self_scores.isnan())
-            assert_close(one.self_scores[known], other.self_scores[known], 1e-9)
-
-
 @given(
     st.integers(1, 3),
     st.sampled_from([torch.relu, nn.ELU(), lambda h: h]),
@@ -91,7 +81,7 @@ def test_gradients_are_those_of_the_reverse_pass(layers, between, options, level
     torch.manual_seed(seed)
     fast, slow, used = both(Attentive(layers, between, **options), graph(seed), "gradient", level)
     assert used
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)
 
 
 @given(
@@ -109,14 +99,14 @@ def test_drops_are_those_of_blocks_of_slots(layers, between, options, level, siz
     data.x = size * data.x
     fast, slow, used = both(Attentive(layers, between, **options), data, "occlusion", level)
     assert used
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)
 
 
 @pytest.mark.parametrize("of", ["prob", "log_prob"])
 def test_probabilities_are_explained_too(of):
     fast, slow, used = both(Attentive(2), graph(1), "gradient", "layer", of=of)
     assert used
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)
 
 
 @pytest.mark.parametrize(
@@ -133,4 +123,4 @@ def test_probabilities_are_explained_too(of):
 def test_what_is_no_such_chain_takes_the_other_way(model, loops, method):
     fast, slow, used = both(model, graph(5, loops=loops), method, "layer")
     assert not used
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)

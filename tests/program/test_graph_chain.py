@@ -21,7 +21,7 @@ from torch_geometric.nn import (
 )
 
 import edgewise as ew
-from checks import assert_close
+from checks import assert_same_scores
 from edgewise.program import graph_chain
 
 pytestmark = pytest.mark.skipif(
@@ -87,16 +87,6 @@ def both(model, data, method, level, **options):
     return fast, slow, bool(used)
 
 
-def assert_same(fast, slow):
-    for one, other in zip(fast, slow, strict=True):
-        assert_close(one.scores, other.scores, 1e-9)
-        assert (one.self_scores is None) == (other.self_scores is None)
-        if one.self_scores is not None:
-            known = ~other.self_scores.isnan()
-            assert torch.equal(known, ~one.self_scores.isnan())
-            assert_close(one.self_scores[known], other.self_scores[known], 1e-9)
-
-
 @given(
     st.lists(st.sampled_from(["gcn", "sage", "graph", "gin"]), min_size=1, max_size=4),
     st.sampled_from([global_add_pool, global_mean_pool]),
@@ -110,7 +100,7 @@ def test_the_loops_give_what_graphs_side_by_side_give(names, pool, act, method, 
     torch.manual_seed(seed)
     fast, slow, used = both(Classifier(names, pool, act=act, last=last), graphs(seed), method, level)
     assert used
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)
 
 
 @pytest.mark.parametrize("method", ["gradient", "occlusion"])
@@ -118,14 +108,14 @@ def test_the_loops_give_what_graphs_side_by_side_give(names, pool, act, method, 
 def test_other_numbers_are_explained_too(method, options):
     fast, slow, used = both(Classifier(["gin", "gcn"]), graphs(3), method, "layer", **options)
     assert used
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)
 
 
 @pytest.mark.parametrize("method", ["gradient", "occlusion"])
 def test_one_logit_of_two_classes(method):
     fast, slow, used = both(Classifier(["sage", "gin"], columns=1), graphs(4), method, "layer", mode="binary")
     assert used
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)
 
 
 @pytest.mark.parametrize(
@@ -143,4 +133,4 @@ def test_one_logit_of_two_classes(method):
 def test_what_is_no_such_chain_takes_the_other_way(model, method):
     fast, slow, used = both(model, graphs(5), method, "layer")
     assert not used
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv, global_add_pool, global_max_pool, global_mean_pool
 
 import edgewise as ew
-from checks import assert_close
+from checks import assert_close, assert_same_scores
 from edgewise.program import graph_drops
 from edgewise.score import Score
 
@@ -60,16 +60,6 @@ def both(model, data, level):
     return fast, slow, bool(used)
 
 
-def assert_same(fast, slow):
-    for one, other in zip(fast, slow, strict=True):
-        assert_close(one.scores, other.scores, 1e-9)
-        assert (one.self_scores is None) == (other.self_scores is None)
-        if one.self_scores is not None:
-            known = ~other.self_scores.isnan()
-            assert torch.equal(known, ~one.self_scores.isnan())
-            assert_close(one.self_scores[known], other.self_scores[known], 1e-9)
-
-
 @given(
     st.lists(st.sampled_from(sorted(CONVS)), min_size=1, max_size=3),
     st.sampled_from(sorted(POOLS)),
@@ -81,14 +71,14 @@ def test_differences_give_what_runs_give(names, pool, level, residual, seed):
     torch.manual_seed(seed)
     fast, slow, used = both(Classifier(names, pool, residual=residual).double().eval(), graphs(seed), level)
     assert used
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)
 
 
 @pytest.mark.parametrize("level", ["input", "layer"])
 def test_a_readout_of_several_layers(level):
     torch.manual_seed(0)
     fast, slow, _ = both(Classifier(["gcn", "sage"], "mean", jumps=True).double().eval(), graphs(0), level)
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)
 
 
 @pytest.mark.parametrize("numbers", [1, 40])
@@ -97,7 +87,7 @@ def test_blocks_of_any_size_give_the_same(monkeypatch, numbers):
     model, data = Classifier(["gin", "gin"], "sum").double().eval(), graphs(1, count=4)
     whole = ew.explain(model, data, task="graph", method="occlusion", level="layer")
     monkeypatch.setattr(graph_drops, "_NUMBERS", numbers)
-    assert_same(whole, ew.explain(model, data, task="graph", method="occlusion", level="layer"))
+    assert_same_scores(whole, ew.explain(model, data, task="graph", method="occlusion", level="layer"))
 
 
 @pytest.mark.parametrize(("pool", "is_known"), [("sum", True), ("mean", True), ("max", False)])

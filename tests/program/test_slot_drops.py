@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import edgewise as ew
 from chains import MixedChain, chain_data
-from checks import assert_close
+from checks import assert_same_scores
 from edgewise.program import slot_drops
 from footprint import Footprint
 
@@ -39,16 +39,6 @@ def both(model, data, index, level, **options):
     return fast, slow, bool(used)
 
 
-def assert_same(fast, slow):
-    for one, other in zip(fast, slow, strict=True):
-        assert_close(one.scores, other.scores, 1e-9)
-        assert (one.self_scores is None) == (other.self_scores is None)
-        if one.self_scores is not None:
-            known = ~other.self_scores.isnan()
-            assert torch.equal(known, ~one.self_scores.isnan())
-            assert_close(one.self_scores[known], other.self_scores[known], 1e-9)
-
-
 @given(
     st.lists(st.sampled_from(["gcn", "sage", "sum", "graph"]), min_size=1, max_size=4),
     st.sampled_from([torch.relu, torch.nn.LeakyReLU(0.2), lambda h: h]),
@@ -59,14 +49,14 @@ def test_the_loops_give_what_blocks_of_slots_give(names, between, level, seed):
     data = chain_data(seed)
     fast, slow, used = both(MixedChain(names, between), data, [3, 0, 3, 5], level)
     assert used
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)
 
 
 @pytest.mark.parametrize("level", ["input", "layer"])
 def test_a_node_that_is_asked_about_twice_with_other_classes(level):
     fast, slow, used = both(MixedChain(["gcn", "gcn"], torch.relu), chain_data(1), [3, 3, 2], level, target=[0, 1, 1])
     assert used
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import edgewise as ew
 from chains import MixedChain, chain_data
-from checks import assert_close
+from checks import assert_same_scores
 from edgewise.algorithms import gradient as gradients
 from edgewise.program import target_gradients
 from footprint import Footprint
@@ -41,16 +41,6 @@ def both(model, data, index, level, **options):
     return fast, slow, bool(used)
 
 
-def assert_same(fast, slow):
-    for one, other in zip(fast, slow, strict=True):
-        assert_close(one.scores, other.scores, 1e-9)
-        assert (one.self_scores is None) == (other.self_scores is None)
-        if one.self_scores is not None:
-            known = ~other.self_scores.isnan()
-            assert torch.equal(known, ~one.self_scores.isnan())
-            assert_close(one.self_scores[known], other.self_scores[known], 1e-9)
-
-
 @given(
     st.lists(st.sampled_from(["gcn", "sage", "sum", "graph", "gin"]), min_size=1, max_size=4),
     st.sampled_from([torch.relu, torch.tanh, lambda h: h]),
@@ -62,7 +52,7 @@ def test_the_loops_give_what_the_reverse_pass_gives(names, between, level, seed)
     torch.manual_seed(seed)
     fast, slow, used = both(MixedChain(names, between), data, [3, 0, 3, 7], level)
     assert used
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)
 
 
 @pytest.mark.parametrize("level", ["input", "layer"])
@@ -73,7 +63,7 @@ def test_of_a_part_of_a_graph_numbers_are_those_of_the_graph(level, monkeypatch)
     torch.manual_seed(5)
     fast, slow, used = both(MixedChain(["gcn", "sage"], torch.relu), data, [41, 7], level)
     assert used
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)
 
 
 @pytest.mark.parametrize("options", [{"top": 3}, {"memory": "1KB"}, {"top": 2, "memory": "1KB"}])
@@ -81,17 +71,17 @@ def test_the_strongest_entries_and_small_blocks_are_the_same(options):
     torch.manual_seed(1)
     fast, slow, used = both(MixedChain(["sage", "gcn", "graph"], torch.relu), chain_data(1), None, "layer", **options)
     assert used
-    assert_same(fast, slow)
+    assert_same_scores(fast, slow)
 
 
 def test_graphs_without_edges_and_other_models_take_the_other_way():
     torch.manual_seed(2)
     none = chain_data(2, edges=0)
-    assert_same(*both(MixedChain(["gcn", "sage"], torch.relu), none, None, "layer")[:2])
+    assert_same_scores(*both(MixedChain(["gcn", "sage"], torch.relu), none, None, "layer")[:2])
     for names, residual in ((["gat", "gcn"], False), (["gcn", "gcn", "gcn"], True), (["gcn"] * 7, False)):
         fast, slow, used = both(MixedChain(names, torch.relu, residual=residual), chain_data(3), None, "layer")
         assert not used
-        assert_same(fast, slow)
+        assert_same_scores(fast, slow)
 
 
 @pytest.mark.parametrize("level", ["input", "layer"])

@@ -136,3 +136,14 @@ def assert_shared_own_scores(found: Tensor | None, expected: Tensor, own: tuple[
         assert zoo.YES not in own, "self_scores are missing"
     else:
         assert_close(found, expected, tolerance, "self_scores")
+
+
+def assert_same_scores(fast, slow):
+    """Two sets of explanations are the same, self scores too."""
+    for one, other in zip(fast, slow, strict=True):
+        assert_close(one.scores, other.scores, 1e-9)
+        assert (one.self_scores is None) == (other.self_scores is None)
+        if one.self_scores is not None:
+            known = ~other.self_scores.isnan()
+            assert torch.equal(known, ~one.self_scores.isnan())
+            assert_close(one.self_scores[known], other.self_scores[known], 1e-9)
