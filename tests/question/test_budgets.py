@@ -13,7 +13,7 @@ from torch_geometric.nn import GATv2Conv, GCNConv, SAGEConv
 import edgewise as ew
 import zoo
 from checks import assert_close, scores_of
-from edgewise.graph import copies
+from edgewise.graph import joined_graphs
 from edgewise.graph.computation_graph import InEdges, reach
 from edgewise.question import freed_memory, graph_question, subject
 from edgewise.question.memory import LEAST_CEILING, amount, blocks, held_bytes, room, walk_counts
@@ -89,8 +89,8 @@ def many_graphs(count):
 def test_batches_of_a_long_list_are_those_of_a_short_one(monkeypatch):
     graphs, held = [Data(x=graph.x, edge_index=graph.edge_index) for graph in many_graphs(6)], {}
     for most in (2**24, 0):
-        monkeypatch.setattr(copies, "MOST_KEPT", most)
-        held[most] = copies.JoinedGraphs(graphs, simple=True)
+        monkeypatch.setattr(joined_graphs, "MOST_KEPT", most)
+        held[most] = joined_graphs.JoinedGraphs(graphs, simple=True)
     assert held[2**24]._joined is not None
     assert held[0]._joined is None
     for part in (torch.arange(6), torch.tensor([2, 3, 4]), torch.tensor([5]), torch.tensor([4, 1])):

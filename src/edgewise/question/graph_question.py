@@ -11,8 +11,9 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
 from edgewise.errors import ModelError, StaleQuestionError
-from edgewise.graph.copies import MOST_KEPT, Copies, JoinedGraphs, side_by_side
+from edgewise.graph.copies import Copies, side_by_side
 from edgewise.graph.inputs import read_graphs
+from edgewise.graph.joined_graphs import MOST_KEPT, JoinedGraphs
 from edgewise.graph.stores import attributes
 from edgewise.model.call import Forward, takes_data
 from edgewise.model.head import read_output

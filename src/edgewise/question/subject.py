@@ -12,9 +12,9 @@ from torch_geometric.data import Data
 
 from edgewise.arguments import shown
 from edgewise.errors import EdgewiseError, SettingError, StaleQuestionError
-from edgewise.graph.copies import MOST_KEPT
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
+from edgewise.graph.joined_graphs import MOST_KEPT
 from edgewise.model.call import Forward, ModelCall, check_kind, check_model
 from edgewise.model.fingerprint import Fingerprint
 from edgewise.model.global_state import refuse_autocast, thread_kept
