@@ -122,7 +122,9 @@ class Question:
         """
         self._posed.check_basis()
         other = object.__new__(Question)
-        other._fill(self._posed.of(index, target), self._memory, self._batch_size)
+        with self._posed.borrowed():  # numbers of one state of the model, and of no two
+            posed = self._posed.of(index, target)
+        other._fill(posed, self._memory, self._batch_size)
         return other
 
     # --- what was found out -------------------------------------------------------------------------------------------

@@ -228,7 +228,7 @@ def molecule(
     {(0, 1): 3.0, (1, 2): -0.5}
     """
     _check_size(size)
-    drawn = _compound(explanation, smiles, data, atoms, bonds)
+    drawn = _compound(explanation, smiles, data, tuple(atoms), tuple(bonds))
     bond_scores, atom_scores = _bond_scores(explanation, undirected), _atom_scores(explanation)
     missing = [pair for pair in bond_scores if drawn.GetBondBetweenAtoms(*pair) is None]
     if missing:
