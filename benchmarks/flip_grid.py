@@ -126,9 +126,12 @@ def main() -> None:
         pool.starmap(trained, [(n, options.data, store, options.nodes) for n in range(len(networks()))], chunksize=1)
         print(f"networks are trained, {time.time() - start:.0f} s", flush=True)
         asked, rows = pieces(options)
-        for part in pool.imap_unordered(proven, [(*one, options, store, start) for one in asked]):
-            rows += part
-    options.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        with options.out.open("w") as lines:
+            lines.writelines(json.dumps(row) + "\n" for row in rows)
+            for part in pool.imap_unordered(proven, [(*one, options, store, start) for one in asked]):
+                rows += part
+                lines.writelines(json.dumps(row) + "\n" for row in part)
+                lines.flush()  # a run that is stopped keeps what it has
     print(summary(rows))
 
 
