@@ -20,6 +20,7 @@ EXAMPLES = int(os.environ.get("EDGEWISE_FUZZ", "60"))
 HOW = ["as it is"] * 3 + sorted(WRAPPINGS)
 
 ONCE_FOREIGN = (
+    ("molecule", "atoms", "as it is", "an iterator"),
     ("Question.explain", "method", "as it is", "an unprintable object"),
     ("area", "x", "as it is", "a mask"),
     ("infection_paths", "graph", "as it is", "empty data"),

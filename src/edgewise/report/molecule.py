@@ -22,7 +22,7 @@ from edgewise.report.figure import title_of
 from edgewise.report.molecule_canvas import MoleculeCanvas
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from torch import Tensor
     from torch_geometric.data import Data
@@ -228,7 +228,7 @@ def molecule(
     {(0, 1): 3.0, (1, 2): -0.5}
     """
     _check_size(size)
-    drawn = _compound(explanation, smiles, data, tuple(atoms), tuple(bonds))
+    drawn = _compound(explanation, smiles, data, _names("atoms", atoms), _names("bonds", bonds))
     bond_scores, atom_scores = _bond_scores(explanation, undirected), _atom_scores(explanation)
     missing = [pair for pair in bond_scores if drawn.GetBondBetweenAtoms(*pair) is None]
     if missing:
@@ -247,6 +247,14 @@ def _check_size(size: tuple[int, int]) -> None:
             f"`size` must be a width and a height, each from {_LEAST_SIDE} to {_LARGEST_SIDE} pixels, got {shown(size)}. "
             f"Use size=(560, 480)."
         )
+
+
+def _names(argument: str, given: Iterable[Any]) -> tuple[str, ...]:
+    """Names of labels; an iterator can be looked at only once, so it is looked at here."""
+    names = tuple(given)
+    if not all(isinstance(name, str) for name in names):
+        raise SettingError(f"`{argument}` must be a list (str), got {shown(names)}.")
+    return names
 
 
 def _compound(explanation: Explanation, smiles: Any, data: Any, atoms: Sequence[str], bonds: Sequence[str]) -> Any:
