@@ -13,6 +13,7 @@ import torch
 from edgewise.api.preflight import brief, preflight
 from edgewise.arrays import plain_index
 from edgewise.contract import checked
+from edgewise.errors import EdgewiseError
 from edgewise.question import pose
 from edgewise.question.memory import read_batch_size, read_memory
 
@@ -122,8 +123,11 @@ class Question:
         """
         self._posed.check_basis()
         other = object.__new__(Question)
-        with self._posed.borrowed():  # numbers of one state of the model, and of no two
+        try:
             posed = self._posed.of(index, target)
+        except EdgewiseError:
+            self._posed.check_fresh()  # perhaps only because the model was trained meanwhile: then this says so
+            raise
         other._fill(posed, self._memory, self._batch_size)
         return other
 
