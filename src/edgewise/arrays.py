@@ -26,6 +26,27 @@ On the path 0 → 1 → 2 a layer that adds self-loops sends five messages, with
 """
 
 
+_FEW = 2**20
+"""Numbers that fit a processor's cache; beyond, torch's own sort is as fast."""
+
+
+def group_order(group: Tensor, groups: int) -> Tensor:
+    """`[n]`: the entries group by group, those of a group in the order in which they came; groups are 0 to `groups` − 1.
+
+    The stable sort of small numbers: numpy sorts 16 bits at a time by counting, five to ten times faster than torch compares.
+
+    >>> group_order(torch.tensor([2, 0, 2, 1]), 3)
+    tensor([1, 3, 0, 2])
+    """
+    if group.is_cuda or len(group) > _FEW:
+        return group.argsort(stable=True)
+    numbers: Any = np.from_dlpack(group)  # `numpy()` would leave a mark: a user's tensor could not be resized any more
+    order = numbers.astype(np.uint16).argsort(kind="stable")
+    for shift in range(16, (groups - 1).bit_length(), 16):
+        order = order[(numbers >> shift).astype(np.uint16)[order].argsort(kind="stable")]
+    return torch.from_numpy(order)
+
+
 def rank_in_group(group: Tensor) -> Tensor:
     """`[n]`: how many entries of the same group stand before each one; the entries of a group must stand together.
 

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.arrays import group_order
+
 
 @dataclass(frozen=True)
 class InEdges:
@@ -52,7 +54,7 @@ class InEdges:
             apart = (sender != receiver).nonzero().view(-1)
             sender, receiver = torch.cat([sender, receiver[apart]]), torch.cat([receiver, sender[apart]])
             column = torch.cat([column, apart])
-        order = receiver.argsort(stable=True)
+        order = group_order(receiver, num_nodes)
         start = torch.zeros(num_nodes + 1, dtype=torch.long, device=edge_index.device)
         start[1:] = torch.bincount(receiver, minlength=num_nodes).cumsum(0)
         return InEdges(start, column[order], sender[order], num_nodes, both_ways=flow is None)

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from edgewise.arrays import group_order
+
 with warnings.catch_warnings():  # torch warns once per process that sparse tensors are in beta; users need not read it
     warnings.simplefilter("ignore", UserWarning)
     torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
@@ -103,7 +105,7 @@ class Hop:
     def backwards(self) -> tuple[Tensor, Tensor, Tensor]:
         """The edges grouped by tail: starts of the groups `[table + 1]`, heads `[edges]`, places among the edges `[edges]`."""
         if "backwards" not in self._cache:
-            order = self.tail.argsort(stable=True)
+            order = group_order(self.tail, self.table_size)
             start = torch.zeros(self.table_size + 1, dtype=torch.long, device=self.tail.device)
             start[1:] = torch.bincount(self.tail, minlength=self.table_size).cumsum(0)
             self._cache["backwards"] = start, self.head[order], order

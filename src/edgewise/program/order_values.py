@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.arrays import group_order
 from edgewise.program.execution import LoweredEngine, run
 from edgewise.program.ir import Ref
 from edgewise.program.kernels import Array, arrays, kernels_for
@@ -83,7 +84,7 @@ def _starts(group: Tensor, size: int) -> Tensor:
 
 def _grouped(group: Tensor, size: int) -> list[Array]:
     """Where each group begins, and its members."""
-    return arrays(_starts(group, size), group.argsort(stable=True))
+    return arrays(_starts(group, size), group_order(group, size))
 
 
 def _chain(engine: LoweredEngine) -> list[Any]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.arrays import rank_in_group
+from edgewise.arrays import group_order, rank_in_group
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class Entries:
             self._parts = []
             return torch.tensor([0, len(place)]), place, score
         row = torch.cat([part.row for part in self._parts])
-        order = row.argsort(stable=True)
+        order = group_order(row, self.num_rows)
         start = torch.zeros(self.num_rows + 1, dtype=torch.long)
         start[1:] = torch.bincount(row, minlength=self.num_rows).cumsum(0)
         place = torch.cat([part.place for part in self._parts]).index_select(0, order)

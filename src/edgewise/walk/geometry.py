@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from edgewise.arrays import group_order
 from edgewise.graph.computation_graph import InEdges
 
 
@@ -104,7 +105,7 @@ def _unmerged(in_edges: InEdges, *, stays: bool) -> Geometry:
     everyone = torch.arange(size if stays else 0, device=device)
     of_edges = torch.repeat_interleave(torch.arange(size, device=device), in_edges.start.diff())
     receiver, sender = torch.cat([of_edges, everyone]), torch.cat([in_edges.sender, everyone])  # [E + N] each
-    order = receiver.argsort(stable=True)
+    order = group_order(receiver, size)
     place = torch.empty_like(order)  # the inverse of `order`
     place[order] = torch.arange(len(order), device=device)
     start = torch.zeros(size + 1, dtype=torch.long, device=device)
