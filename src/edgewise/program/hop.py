@@ -93,12 +93,11 @@ class Hop:
             self._cache["head"] = torch.repeat_interleave(heads, self.start.diff(), output_size=len(self.tail))
         return self._cache["head"]
 
-    def remembered(self, what: str, compute: Callable[[], Tensor]) -> Tensor:
+    def remembered(self, what: str, compute: Callable[[], Any]) -> Any:
         """Compute something once: it stays the same from one pass to the next."""
         if what not in self._cache:
             self._cache[what] = compute()
-        found: Tensor = self._cache[what]
-        return found
+        return self._cache[what]
 
     def backwards(self) -> tuple[Tensor, Tensor, Tensor]:
         """The edges grouped by tail: starts of the groups `[table + 1]`, heads `[edges]`, places among the edges `[edges]`."""

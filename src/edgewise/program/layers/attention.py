@@ -23,6 +23,7 @@ from torch_geometric.nn import GATConv, GATv2Conv
 
 from edgewise.model.data_flow import Call
 from edgewise.program.hop import Hop, weighted_sum
+from edgewise.program.layers.attended_rows import SteadyMessages, attended_rows, row_attention
 from edgewise.program.layers.base import Layer, Tables, Unsupported
 
 
@@ -112,8 +113,41 @@ class AttentionLayer(Layer):
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """Softmax over what each node receives, then the weighted sum: `[heads of the hop, out]`."""
-        sides = self.as_sides(table)
+        if isinstance(table, _Sides) and not table.sent.requires_grad:
+            steady = self._steady_messages(table, hop)
+            mine = None if steady.loop is None else self.loop_weight(hop, weight, own)
+            return self._completed(steady.received(weight, mine), table, hop, own)
+        sides = self.as_sides(self._trimmed(table, hop))
+        if self._is_plain_v2:
+            receiver, loops = hop.own_rows(sides.receiving), self.loop_edge is not None
+            found = attended_rows(self.conv, sides.sent, receiver, hop, weight, own, loops=loops)
+            if found is not None:
+                return self.finish(found, sides, hop, own)
         return self.attended(sides, self.attention_of(sides, hop), hop, weight, own)
+
+    def _steady_messages(self, sides: _Sides, hop: Hop) -> SteadyMessages:
+        """The messages of a call that reads constants, found once for a hop."""
+
+        def made() -> SteadyMessages:
+            with torch.no_grad():
+                return SteadyMessages.made(
+                    (self, sides), self.attention_of(sides, hop), sides.sent, hop, concat=self.conv.concat
+                )
+
+        found: SteadyMessages = hop.remembered("steady messages", made)
+        return found if found.of[0] is self and found.of[1] is sides else made()
+
+    def _trimmed(self, table: Any, hop: Hop) -> Any:
+        """Receivers are the first rows of a table, and often few: only they are projected as such, if that is another map."""
+        by_sender, by_receiver = projections(self.conv)
+        if isinstance(table, Tensor) and hop.own is None and by_receiver is not by_sender:
+            return Tables(table, table[: hop.num_heads])
+        return table
+
+    @property
+    def _is_plain_v2(self) -> bool:
+        """Whether compiled loops know the layer: a GATv2 without edge features, which replaces no loop of the graph."""
+        return isinstance(self.conv, GATv2Conv) and self.edge_part is None and self.is_loop is None
 
     def as_sides(self, table: Any) -> _Sides:
         """Both projections of a table; what is prepared already stays as it is."""
@@ -133,6 +167,12 @@ class AttentionLayer(Layer):
 
     def attention_of(self, sides: _Sides, hop: Hop) -> tuple[Tensor, Tensor | None]:
         """As `attention`, from rows that are projected already."""
+        if self._is_plain_v2 and not (torch.is_grad_enabled() and sides.sent.requires_grad):
+            found = row_attention(
+                self.conv, sides.sent, hop.own_rows(sides.receiving), hop, loops=self.loop_edge is not None
+            )
+            if found is not None:
+                return found
         by_sender, by_receiver = self.sides_of_attention(sides)
         receiver = hop.own_rows(by_receiver)  # [heads of the hop, …]
         edge = None if self.edge_part is None else self.edge_part.index_select(0, hop.edge_id)
@@ -163,6 +203,10 @@ class AttentionLayer(Layer):
     def finish(self, received: Tensor, sides: _Sides, hop: Hop, own: Tensor | None) -> Tensor:
         """Attention heads side by side or averaged, then the residual (times s) and the bias: `[heads of the hop, out]`."""
         received = received.flatten(1) if self.conv.concat else received.mean(dim=1)
+        return self._completed(received, sides, hop, own)
+
+    def _completed(self, received: Tensor, sides: _Sides, hop: Hop, own: Tensor | None) -> Tensor:
+        """With the residual (times s) and the bias."""
         if sides.residual is not None:
             rows = hop.own_rows(sides.residual)
             received = received + (rows if own is None else rows * own.view(-1, 1))
