@@ -14,6 +14,7 @@ import zoo
 from checks import assert_close, scores_of
 from edgewise.program import kernels
 from edgewise.program.hop import Hop
+from edgewise.program.layers import attended_rows
 from edgewise.program.layers.attention import AttentionLayer
 from edgewise.program.layers.base import Tables
 
@@ -94,6 +95,7 @@ def test_compiled_rows_are_the_formula_and_so_are_their_gradients(options, own, 
     layer, hop = layer_of(seed=seed, **options), hop_of(seed, own=own)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_WORTH_IT", 0)
+        patch.setattr(attended_rows, "_WORK", 0)
         found = run(layer, hop, seed)
     expected = run(layer, hop, seed, forward=lambda *a: by_hand(layer, *a))
     for fast, slow in zip(found, expected, strict=True):
@@ -112,6 +114,7 @@ def test_messages_of_constants_are_those_that_are_found_in_every_pass(options, k
     layer, hop = layer_of(kind, seed=seed, **options), hop_of(seed, own=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_WORTH_IT", least)
+        patch.setattr(attended_rows, "_WORK", least)
         found = run(layer, hop, seed, prepared=True)
         again = run(layer, hop, seed + 10, prepared=True)  # other features on the same hop: nothing old may be used
     for fast, slow in zip(found, run(layer, hop, seed)[:3], strict=True):
@@ -146,6 +149,19 @@ def test_receivers_with_a_table_of_their_own_are_read_from_it():
         assert_close(found, layer.forward(other, moved, weight, None), 1e-12)
 
 
+def test_work_counts_all_passes_that_a_method_will_make():
+    """So that training loads compiled loops where a single pass does not; afterwards a pass is one pass again."""
+    data = zoo.graph(zoo.random_edges(9, 30), 9)
+    score = ew.Score(zoo.randomise(zoo.Chain(GATv2Conv(zoo.FEATURES, 3), GATv2Conv(3, 3))), data, [0, 1])
+    levels = score._engine.levels
+    score(score.ones())
+    seen = []
+    with score.expecting(100):
+        seen += [levels.hop(call, from_nodes=call == 0).passes for call in (0, 1)]
+    assert seen == [100, 100]
+    assert [levels.hop(call, from_nodes=call == 0).passes for call in (0, 1)] == [1, 1]
+
+
 @needs_numba
 @pytest.mark.parametrize("method", [("gnn_explainer", {"epochs": 5}), ("integrated_gradients", {"steps": 3})])
 @pytest.mark.parametrize("level", ["input", "layer"])
@@ -164,6 +180,7 @@ def test_methods_that_leave_one_find_the_same_with_and_without_compiled_rows(met
         compiled = getattr(loops, kernel)
         monkeypatch.setattr(loops, kernel, lambda *a, run=compiled: used.append(1) or run(*a))
     monkeypatch.setattr(kernels, "_WORTH_IT", 0)
+    monkeypatch.setattr(attended_rows, "_WORK", 0)
     fast = ew.explain(model, data, [3, 0, 7], method=name, level=level, **options)
     assert used
     monkeypatch.setattr(kernels, "_kernels", lambda: None)

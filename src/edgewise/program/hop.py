@@ -64,6 +64,8 @@ class Hop:
     _cache: dict[str, Any] = field(default_factory=dict)
     place: Tensor | None = None
     """`[edges]`: the place of each edge among the copies of the call; None: the first ones, in order."""
+    passes: int = 1
+    """How many passes will be made over these edges: compiled loops are loaded for much work."""
     head_place: Tensor | None = None
     """`[heads]`: the place of each head among all pairs; None: the first ones, in order."""
 

@@ -14,6 +14,15 @@ from torch import Tensor
 from edgewise.program.hop import Hop, weighted_sum
 from edgewise.program.kernels import arrays, kernels_for
 
+_WORK = 20_000_000
+"""Numbers on edges, in all passes together, from which on it is worth loading the loops: torch has a fifth of their speed."""
+
+
+def _kernels_for(hop: Hop, sent: Tensor) -> Any:
+    """The compiled loops, if they are there and the work is worth it; `sent` is `[rows, H, channels]`."""
+    work = len(hop.tail) * sent[:1].numel() * hop.passes
+    return None if work < _WORK or sent.dtype == torch.int64 else kernels_for(work, sent)
+
 
 @dataclass(frozen=True)
 class RowSides:
@@ -73,7 +82,7 @@ def row_attention(
     conv: Any, sent: Tensor, received: Tensor, hop: Hop, *, loops: bool
 ) -> tuple[Tensor, Tensor | None] | None:
     """α of the edges `[edges, H]` and of added loops `[heads of the hop, H]`; None where compiled loops are not worth it."""
-    kernels = kernels_for(len(hop.tail) * conv.heads, sent)
+    kernels = _kernels_for(hop, sent)
     if kernels is None:
         return None
     sides = RowSides.of(conv, hop, sent, loops=loops)
@@ -95,8 +104,8 @@ def attended_rows(
         mine: `[heads of the hop]`, s; None: 1.
         loops: Whether the layer adds loops.
     """
-    kernels = kernels_for(len(hop.tail) * conv.heads, sent)
-    if kernels is None or sent.dtype not in (torch.float32, torch.float64):
+    kernels = _kernels_for(hop, sent)
+    if kernels is None:
         return None
     own = weight.new_ones(hop.num_heads) if mine is None else mine
     parts = (weight.contiguous(), own.contiguous(), sent.flatten(1).contiguous(), received.flatten(1).contiguous())

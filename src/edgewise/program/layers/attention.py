@@ -179,12 +179,12 @@ class AttentionLayer(Layer):
         logits = self.logits(by_sender.index_select(0, hop.tail), receiver.index_select(0, hop.head), edge)
         loop = None
         if self.loop_edge is not None:
-            logits = self._without_loops(logits, hop)
+            logits = self.without_loops(logits, hop)
             part = None if self.loop_part is None else self.loop_part.index_select(0, hop.node)
             loop = self.logits(hop.own_rows(by_sender), receiver, part)
         return softmax_by_head(logits, loop, hop)
 
-    def _without_loops(self, logits: Tensor, hop: Hop) -> Tensor:
+    def without_loops(self, logits: Tensor, hop: Hop) -> Tensor:
         """The layer removes explicit loops before it adds its own: their logits are −∞, so their α is 0."""
         if self.is_loop is None:
             return logits

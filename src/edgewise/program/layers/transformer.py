@@ -7,7 +7,7 @@ for each head, with e what the features of an edge add. It adds no loops: a loop
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +21,8 @@ from edgewise.program.layers.attention import softmax_by_head, sum_by_head
 from edgewise.program.layers.base import Layer, Tables, Unsupported
 
 
-class _Projections(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Projections:
     """What a row is as a sender and as a receiver, `[rows, H, channels]` each; and its own term, `[rows, out]`."""
 
     key: Tensor
@@ -57,7 +58,9 @@ class TransformerLayer(Layer):
     def extended(self, prepared: Any, rows: Tensor, node: Tensor) -> Any:
         """The projections of further rows."""
         more = self.prepare(rows)
-        key, value, query = (torch.cat([old, new]) for old, new in zip(prepared[:3], more[:3], strict=True))
+        key, value, query = (
+            torch.cat([getattr(part, name) for part in (prepared, more)]) for name in ("key", "value", "query")
+        )
         return _Projections(key, value, query, None if more.own is None else torch.cat([prepared.own, more.own]))
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
