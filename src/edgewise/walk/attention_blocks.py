@@ -34,8 +34,8 @@ from edgewise.walk.geometry import Geometry
 
 
 @dataclass(frozen=True, eq=False)
-class Messages:
-    """Messages of edges or of added loops, n of them, and how their logits depend on both ends."""
+class WeighedMessages:
+    """WeighedMessages of edges or of added loops, n of them, and how their logits depend on both ends."""
 
     head: Tensor
     """`[n]`: the receiver."""
@@ -55,8 +55,8 @@ class Messages:
 class AttentionSlopes:
     """A call at its own activations: all that its blocks are made of."""
 
-    edges: Messages
-    loops: Messages | None
+    edges: WeighedMessages
+    loops: WeighedMessages | None
     value: Tensor
     """`[H · channels, in]`: B."""
     sender: Tensor
@@ -68,7 +68,7 @@ class AttentionSlopes:
     concat: bool
 
     @property
-    def groups(self) -> list[Messages]:
+    def groups(self) -> list[WeighedMessages]:
         """Everything that nodes receive."""
         return [self.edges] if self.loops is None else [self.edges, self.loops]
 
@@ -178,7 +178,7 @@ def _of_attention(layer: AttentionLayer, rows: Tensor, hop: Hop) -> AttentionSlo
     logits = layer.without_loops(known[0][0], hop) if len(known) > 1 else known[0][0]
     shares = softmax_by_head(logits, known[1][0] if len(known) > 1 else None, hop)
     groups = [
-        Messages(v, u, share, sent.index_select(0, u), *slopes)
+        WeighedMessages(v, u, share, sent.index_select(0, u), *slopes)
         for (v, u, _), (_, *slopes), share in zip(ends, known, shares, strict=False)
         if share is not None
     ]
@@ -220,7 +220,7 @@ def _of_transformer(layer: TransformerLayer, rows: Tensor, hop: Hop) -> Attentio
         key, value = key + edge, value + edge
     query, scale = query.index_select(0, hop.head), math.sqrt(conv.out_channels)
     share = softmax_by_head((query * key).sum(-1) / scale, None, hop)[0]
-    edges = Messages(hop.head, hop.tail, share, value, query / scale, key / scale)
+    edges = WeighedMessages(hop.head, hop.tail, share, value, query / scale, key / scale)
     if conv.root_weight:
         root = conv.lin_skip.weight.detach().double()
     by_value, by_key, by_query = (
