@@ -157,9 +157,9 @@ def test_work_counts_all_passes_that_a_method_will_make():
     score(score.ones())
     seen = []
     with score.expecting(100):
-        seen += [levels.hop(call, from_nodes=call == 0).passes for call in (0, 1)]
-    assert seen == [100, 100]
-    assert [levels.hop(call, from_nodes=call == 0).passes for call in (0, 1)] == [1, 1]
+        seen += [levels.hop(call, from_nodes=call == 0).expected for call in (0, 1)]
+    assert seen == [100 * (levels.edges_of(0) + levels.edges_of(1))] * 2
+    assert [levels.hop(call, from_nodes=call == 0).expected for call in (0, 1)] == [0, 0]
 
 
 @needs_numba

@@ -54,8 +54,8 @@ class Levels:
     """Whether every call runs on the whole graph: graph tasks."""
     kinds: NodeKinds | None = None
     """Of a typed graph: pairs of a kind are numbered apart, in the same order, so prefixes stay prefixes."""
-    passes: int = 1
-    """How many passes will be made (`expecting`)."""
+    expected: int = 0
+    """Edges that all passes will go through (`expecting`); 0: nobody said."""
     _hops: dict[Any, Hop] = field(default_factory=dict)
     _head: Tensor | None = None
     _ends: dict[int, int] | None = None
@@ -85,15 +85,15 @@ class Levels:
     def expecting(self, passes: int) -> Iterator[None]:
         """Inside, so many passes will be made: what is done by compiled loops is chosen by the work of all of them."""
         try:
-            self._expect(passes)
+            self._expect(passes * sum(self.edges_of(call) for call in range(self.num_calls)))
             yield
         finally:
-            self._expect(1)
+            self._expect(0)
 
-    def _expect(self, passes: int) -> None:
-        self.passes = passes
+    def _expect(self, edges: int) -> None:
+        self.expected = edges
         for hop in self._hops.values():
-            hop.passes = passes
+            hop.expected = edges
 
     def pairs_after(self, calls: int, kind: int = 0) -> int:
         """How many pairs (of a kind) are needed after some calls: those within L − calls hops, at most L − 1."""
@@ -156,7 +156,7 @@ class Levels:
             size = self.num_nodes if from_nodes or self.whole else self._pairs_after(call)
             own = nodes if from_nodes and not self.whole else None
             hop = Hop(start, tail, edge_id, own, nodes, size, self.node, {"head": head})
-            hop.passes = self.passes
+            hop.expected = self.expected
             self._hops[key] = hop
         return self._hops[key]
 
@@ -189,7 +189,7 @@ class Levels:
         nodes = self.nodes_of(part.receivers)[:heads]
         own = nodes if own_from_nodes and not self.whole else None
         hop = Hop(start, tail, edge_id, own, nodes, size, rows)
-        hop.place, hop.head_place, hop.passes = place, head_place, self.passes
+        hop.place, hop.head_place, hop.expected = place, head_place, self.expected
         self._hops[key] = hop
         return hop
 

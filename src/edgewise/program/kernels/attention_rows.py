@@ -94,21 +94,20 @@ def row_attention(
     return of_edges, of_loops
 
 
-@njit(cache=True)
-def heads_of_channels(heads: int, width: int) -> Array:
-    """`[width]`: the head of each channel.
-
-    >>> heads_of_channels(2, 6).tolist()
-    [0, 0, 0, 1, 1, 1]
-    """
-    return np.arange(width) * heads // width
+@njit(inline="always")
+def spread_heads(by_head: Array, factor: Any, room: Array) -> None:
+    """A number of each head, times a factor, as numbers of its channels."""
+    width = len(room) // len(by_head)
+    for h in range(len(by_head)):
+        number = by_head[h] * factor
+        for d in range(width):
+            room[h * width + d] = number
 
 
 @njit(inline="always")
-def add_message(sent: Array, attention: Array, weight: Any, head: Array, room: Array, found: Array) -> None:
-    """Add one weighted message; `head` `[channels]` says whose α a channel has."""
-    for d in range(len(room)):
-        room[d] = weight * attention[head[d]]
+def add_message(sent: Array, attention: Array, weight: Any, room: Array, found: Array) -> None:
+    """Add one weighted message."""
+    spread_heads(attention, weight, room)
     for d in range(len(room)):
         found[d] += room[d] * sent[d]
 
@@ -120,13 +119,12 @@ def row_sums(
     """`[rows, heads · channels]`: the messages under their α, ω (`weight` `[edges]`) and, of loops, s (`mine` `[rows]`)."""
     width = sent.shape[1]
     found, room = np.zeros((len(start) - 1, width), sent.dtype), np.empty(width, sent.dtype)
-    head = heads_of_channels(of_edges.shape[1], width)
     for i in range(len(found)):
         received = found[i]
         for j in range(start[i], start[i + 1]):
-            add_message(sent[tail[j]], of_edges[j], weight[j], head, room, received)
+            add_message(sent[tail[j]], of_edges[j], weight[j], room, received)
         if len(of_loops):
-            add_message(sent[own[i]], of_loops[i], mine[i], head, room, received)
+            add_message(sent[own[i]], of_loops[i], mine[i], room, received)
     return found
 
 
@@ -150,16 +148,14 @@ def weighed_product(
 @njit(inline="always")
 def give_back(
     gradient: Array, sent: Array, received: Array, attention: Array, weight: Any, product: Array, mean: Array, vector: Array,
-    below: Any, head: Array, room: Array, bent: Array, of_sent: Array, of_received: Array,
+    below: Any, room: Array, bent: Array, of_sent: Array, of_received: Array,
 ) -> None:  # fmt: skip
     """What one message gives back: its sender gets ω α g and the gradient of its logit, its receiver the latter."""
     one = vector.dtype.type(1)
     for h in range(len(mean)):
         product[h] = attention[h] * (product[h] - mean[h])
-    for d in range(len(room)):
-        bent[d] = product[head[d]]
-    for d in range(len(room)):
-        room[d] = weight * attention[head[d]]
+    spread_heads(attention, weight, room)
+    spread_heads(product, one, bent)
     for d in range(len(room)):
         bent[d] *= vector[d] * (one if sent[d] + received[d] > 0 else below)
     for d in range(len(room)):
@@ -181,7 +177,7 @@ def row_sums_back(
     for i in range(rows):
         most = max(most, start[i + 1] - start[i])
     product, mean = np.empty((most + 1, heads), sent.dtype), np.empty(heads, sent.dtype)
-    head, room, bent = heads_of_channels(heads, width), np.empty(width, sent.dtype), np.empty(width, sent.dtype)
+    room, bent = np.empty(width, sent.dtype), np.empty(width, sent.dtype)
     for i in range(rows):
         begin, end, g, r, into = start[i], start[i + 1], gradient[i], received[i], of_received[i]
         mean[:] = 0
@@ -193,5 +189,5 @@ def row_sums_back(
             is_loop = j == end
             u, number = own[i] if is_loop else tail[j], product[j - begin]
             alpha, factor = of_loops[i] if is_loop else of_edges[j], mine[i] if is_loop else weight[j]
-            give_back(g, sent[u], r, alpha, factor, number, mean, vector, below, head, room, bent, of_sent[u], into)
+            give_back(g, sent[u], r, alpha, factor, number, mean, vector, below, room, bent, of_sent[u], into)
     return of_weight, of_mine, of_sent, of_received

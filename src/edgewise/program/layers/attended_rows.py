@@ -15,13 +15,34 @@ from edgewise.program.hop import Hop, weighted_sum
 from edgewise.program.kernels import arrays, kernels_for
 
 _WORK = 20_000_000
-"""Numbers on edges, in all passes together, from which on it is worth loading the loops: torch has a fifth of their speed."""
+"""Numbers on edges, in all calls and passes that are expected, from which on it is worth loading the loops."""
 
 
 def _kernels_for(hop: Hop, sent: Tensor) -> Any:
     """The compiled loops, if they are there and the work is worth it; `sent` is `[rows, H, channels]`."""
-    work = len(hop.tail) * sent[:1].numel() * hop.passes
+    work = max(len(hop.tail), hop.expected) * sent[:1].numel()
     return None if work < _WORK or sent.dtype == torch.int64 else kernels_for(work, sent)
+
+
+class _BothSides(torch.autograd.Function):
+    """Rows through the map of senders, and the first of them through that of receivers; the maps are constants."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, count: int, by_sender: Any, by_receiver: Any) -> tuple[Tensor, Tensor]:
+        ctx.count, ctx.matrices = count, (by_sender.weight.detach(), by_receiver.weight.detach())
+        return by_sender(rows), by_receiver(rows[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        found = gradients[0] @ ctx.matrices[0]
+        found[: ctx.count].addmm_(gradients[1], ctx.matrices[1])
+        return found, None, None, None
+
+
+def both_sides(rows: Tensor, count: int, by_sender: Any, by_receiver: Any) -> tuple[Tensor, Tensor]:
+    """`[rows, …]` and `[count, …]`: rows `[rows, in]` as senders, and the first of them, which are often few, as receivers."""
+    found: tuple[Tensor, Tensor] = _BothSides.apply(rows, count, by_sender, by_receiver)  # type: ignore[no-untyped-call]
+    return found
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from torch_geometric.nn import GATConv, GATv2Conv
 
 from edgewise.model.data_flow import Call
 from edgewise.program.hop import Hop, weighted_sum
-from edgewise.program.layers.attended_rows import SteadyMessages, attended_rows, row_attention
+from edgewise.program.layers.attended_rows import SteadyMessages, attended_rows, both_sides, row_attention
 from edgewise.program.layers.base import Layer, Tables, Unsupported
 
 
@@ -115,12 +115,13 @@ class AttentionLayer(Layer):
         """Softmax over what each node receives, then the weighted sum: `[heads of the hop, out]`."""
         if isinstance(table, _Sides) and not table.sent.requires_grad:
             steady = self._steady_messages(table, hop)
-            mine = None if steady.loop is None else self.loop_weight(hop, weight, own)
+            is_one = steady.loop is None or (own is None and self.is_loop is None)
+            mine = None if is_one else self.loop_weight(hop, weight, own)
             return self._completed(steady.received(weight, mine), table, hop, own)
-        sides = self.as_sides(self._trimmed(table, hop))
+        sides = self._sides_on(table, hop)
         if self._is_plain_v2:
-            receiver, loops = hop.own_rows(sides.receiving), self.loop_edge is not None
-            found = attended_rows(self.conv, sides.sent, receiver, hop, weight, own, loops=loops)
+            sent, received, loops = sides.sent, hop.own_rows(sides.receiving), self.loop_edge is not None
+            found = attended_rows(self.conv, sent, received, hop, weight, own, loops=loops)
             if found is not None:
                 return self.finish(found, sides, hop, own)
         return self.attended(sides, self.attention_of(sides, hop), hop, weight, own)
@@ -130,19 +131,20 @@ class AttentionLayer(Layer):
 
         def made() -> SteadyMessages:
             with torch.no_grad():
-                return SteadyMessages.made(
-                    (self, sides), self.attention_of(sides, hop), sides.sent, hop, concat=self.conv.concat
-                )
+                attention = self.attention_of(sides, hop)
+                return SteadyMessages.made((self, sides), attention, sides.sent, hop, concat=self.conv.concat)
 
         found: SteadyMessages = hop.remembered("steady messages", made)
         return found if found.of[0] is self and found.of[1] is sides else made()
 
-    def _trimmed(self, table: Any, hop: Hop) -> Any:
-        """Receivers are the first rows of a table, and often few: only they are projected as such, if that is another map."""
-        by_sender, by_receiver = projections(self.conv)
-        if isinstance(table, Tensor) and hop.own is None and by_receiver is not by_sender:
-            return Tables(table, table[: hop.num_heads])
-        return table
+    def _sides_on(self, table: Any, hop: Hop) -> _Sides:
+        """As `as_sides`. Receivers may be the first rows of the table: then only they are projected as such."""
+        conv, (by_sender, by_receiver) = self.conv, projections(self.conv)
+        if not isinstance(table, Tensor) or hop.own is not None or by_receiver is by_sender:
+            return self.as_sides(table)
+        sent, received = both_sides(table, hop.num_heads, by_sender, by_receiver)
+        residual = None if conv.res is None else conv.res(table[: hop.num_heads])
+        return _Sides(sent.unflatten(1, (conv.heads, -1)), received.unflatten(1, (conv.heads, -1)), residual)
 
     @property
     def _is_plain_v2(self) -> bool:
