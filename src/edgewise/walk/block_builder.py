@@ -147,6 +147,7 @@ def by_copies(layer: Layer, geometry: Geometry, table: Tensor, hop: Hop, along: 
     )  # fmt: skip
     own_place = geometry.own_places(getattr(layer, "loop_edge", None))
     place = torch.cat([geometry.edge_pair[hop.edge_id], own_place])  # [E + N]: the pair of each copy
+    changes = None if along is None else along.double().index_select(0, source)
     with torch.enable_grad():
         rows = table.detach().index_select(0, source).requires_grad_()
         output = layer.forward(rows, private, rows.new_ones(edges), None)  # [N, out]
@@ -154,8 +155,8 @@ def by_copies(layer: Layer, geometry: Geometry, table: Tensor, hop: Hop, along: 
         for column in output.unbind(1):
             (found,) = torch.autograd.grad(column.sum(), rows, retain_graph=True)
             found = found.double()
-            if along is not None:
-                found = (found * along.double().index_select(0, source)).sum(dim=1)
+            if changes is not None:
+                found = torch.linalg.vecdot(found, changes)
             columns.append(found.new_zeros(len(geometry), *found.shape[1:]).index_add_(0, place, found))
     return torch.stack(columns, dim=1)
 
