@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch_geometric.nn import GATConv, GATv2Conv
+from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
 import edgewise as ew
 import zoo
@@ -17,6 +17,7 @@ from edgewise.program.hop import Hop
 from edgewise.program.layers import attended_rows
 from edgewise.program.layers.attention import AttentionLayer
 from edgewise.program.layers.base import Tables
+from edgewise.program.layers.transformer import TransformerLayer
 
 needs_numba = pytest.mark.skipif(
     importlib.util.find_spec("numba") is None, reason="numba is not installed (extra `fast`)"
@@ -121,6 +122,16 @@ def test_messages_of_constants_are_those_that_are_found_in_every_pass(options, k
         assert_close(fast, slow, 1e-9)
     for fast, slow in zip(again, run(layer, hop, seed + 10)[:3], strict=True):
         assert_close(fast, slow, 1e-9)
+
+
+@given(st.booleans(), st.booleans(), st.booleans(), st.integers(0, 10**6))
+def test_so_are_those_of_attention_by_products(concat, root_weight, edges, seed):
+    hop = hop_of(seed, own=True)
+    conv = zoo.randomise(TransformerConv(FEATURES, 3, heads=2, concat=concat, root_weight=root_weight), seed)
+    layer = TransformerLayer(conv, drawn(len(hop.tail), 2, 3, seed=seed) if edges else None)
+    for other in (seed, seed + 10):  # other features on the same hop: nothing old may be used
+        for fast, slow in zip(run(layer, hop, other, prepared=True), run(layer, hop, other)[:3], strict=True):
+            assert_close(fast, slow, 1e-9)
 
 
 def test_copies_of_a_column_share_a_message_only_while_they_are_alike():

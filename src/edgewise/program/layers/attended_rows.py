@@ -5,6 +5,7 @@ the same in torch, and a test compares the two. `SteadyMessages` are those of a 
 not depend on ω, so α · sent is found once for each column of the graph, and what a row receives is a sum of ω times that.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,7 +139,7 @@ def attended_rows(
 class SteadyMessages:
     """α · sent of a call that reads constants: the same under any ω."""
 
-    of: Any
+    of: tuple[Any, ...]
     """From what they were made; kept, so that nothing else can be taken for it."""
     message: Tensor
     """`[messages, H · channels]`; of averaged heads `[messages, channels]`."""
@@ -149,15 +150,28 @@ class SteadyMessages:
 
     @staticmethod
     def made(
-        of: Any, attention: tuple[Tensor, Tensor | None], sent: Tensor, hop: Hop, *, concat: bool
-    ) -> "SteadyMessages":
-        """From α of the edges `[edges, H]` and of the loops, and from what rows send `[table, H, channels]`."""
+        of: tuple[Any, ...], attention: tuple[Tensor, Tensor | None], sent: Tensor, hop: Hop, edge: Tensor | None = None,
+        *, concat: bool,
+    ) -> "SteadyMessages":  # fmt: skip
+        """From α of the edges `[edges, H]` and of the loops, and from what rows send `[table, H, channels]`.
+
+        `edge` `[edges, H, channels]` is what an edge adds to its message, the same for all copies of a column.
+        """
         of_edges, of_loop = attention
         kept, place = _distinct(of_edges, hop)
-        message = of_edges.index_select(0, kept).unsqueeze(-1) * sent.index_select(0, hop.tail.index_select(0, kept))
+        message = sent.index_select(0, hop.tail.index_select(0, kept))
+        message = message if edge is None else message + edge.index_select(0, kept)
+        message = of_edges.index_select(0, kept).unsqueeze(-1) * message
         loop = None if of_loop is None else _joined(of_loop.unsqueeze(-1) * hop.own_rows(sent), concat=concat)
         around = Hop(hop.start, place, hop.edge_id, None, hop.node, len(kept), None, {"head": hop.head})
         return SteadyMessages(of, _joined(message, concat=concat).contiguous(), around, loop)
+
+    @staticmethod
+    def on(hop: Hop, of: tuple[Any, ...], made: Callable[[], "SteadyMessages"]) -> "SteadyMessages":
+        """Those of a layer and its rows (`of`), found once for a hop."""
+        with torch.no_grad():
+            found: SteadyMessages = hop.remembered("steady messages", made)
+            return found if all(one is other for one, other in zip(found.of, of, strict=True)) else made()
 
     def received(self, weight: Tensor, mine: Tensor | None) -> Tensor:
         """`[heads of the hop, out]`: the sum under ω `[edges]`; `mine` `[heads of the hop, 1]` scales added loops."""

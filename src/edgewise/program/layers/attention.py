@@ -130,12 +130,10 @@ class AttentionLayer(Layer):
         """The messages of a call that reads constants, found once for a hop."""
 
         def made() -> SteadyMessages:
-            with torch.no_grad():
-                attention = self.attention_of(sides, hop)
-                return SteadyMessages.made((self, sides), attention, sides.sent, hop, concat=self.conv.concat)
+            attention = self.attention_of(sides, hop)
+            return SteadyMessages.made((self, sides), attention, sides.sent, hop, concat=self.conv.concat)
 
-        found: SteadyMessages = hop.remembered("steady messages", made)
-        return found if found.of[0] is self and found.of[1] is sides else made()
+        return SteadyMessages.on(hop, (self, sides), made)
 
     def _sides_on(self, table: Any, hop: Hop) -> _Sides:
         """As `as_sides`. Receivers may be the first rows of the table: then only they are projected as such."""
