@@ -6,6 +6,7 @@ copy (`CopyScores`), or entries of a whole question (`SparseScores`).
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +159,12 @@ class Score:
     def pass_bytes(self) -> int:
         """About how many bytes a forward pass needs."""
         return self._question.edge_bytes * self.edge_id.numel()
+
+    def expecting(self, passes: int) -> AbstractContextManager[None]:
+        """Inside, a method makes so many forward passes: compiled loops are chosen by the work of all of them."""
+        if isinstance(self._engine, LoweredEngine):
+            return self._engine.levels.expecting(passes)
+        return nullcontext()
 
     def reverse(self) -> tuple[LayerWeight, SelfWeight] | None:
         """Gradients at ω = s = 1 in one reverse pass, if the model is lowered."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import edgewise as ew
-from edgewise.errors import InputError
+from edgewise.errors import InputError, SettingError
 from walk_checks import SEARCHES, SIGNS, assert_bound, assert_top, crowded
 from walk_models import stack, wide_stack
 from walk_oracles import graph_twin, key_of, node_twin
@@ -47,6 +47,49 @@ def test_the_bound_holds_for_every_budget(kind, sign):
         proven.append(sum(one.exact for one in found))
     assert proven[0] < len(scores)
     assert proven[-1] == len(scores)
+
+
+class Clock:
+    """A second passes whenever somebody looks."""
+
+    def __init__(self):
+        self.now = 0
+
+    def perf_counter(self):
+        self.now += 1
+        return self.now
+
+
+@pytest.mark.parametrize(("kind", "sign"), [("gcn", "positive"), ("gatv2", "magnitude")])
+def test_the_bound_holds_whenever_time_is_over(kind, sign, monkeypatch):
+    model = network(kind, 3)
+    scores, proven = node_twin(model, DATA).walks(), []
+    for seconds in (0.5, 3, 30, 10_000):
+        monkeypatch.setattr("edgewise.api.walks.time", Clock())
+        found = ew.walks(model, DATA, k=5, sign=sign, seconds=seconds, memory=2000)
+        for one, expected in zip(found, scores, strict=True):
+            assert_honest(one, expected, 5, sign)
+            assert one.settings["seconds"] == seconds
+        proven.append(sum(one.exact for one in found))
+    assert proven[0] < proven[-1] == len(scores)
+
+
+def test_enough_time_changes_nothing():
+    model = network("graph_conv")
+    for one, other in zip(ew.walks(model, DATA, k=5, seconds=1e6), ew.walks(model, DATA, k=5), strict=True):
+        assert [(walk.nodes, walk.score) for walk in one] == [(walk.nodes, walk.score) for walk in other]
+        assert one.exact
+
+
+@pytest.mark.parametrize(
+    ("seconds", "search"), [(0, "exact"), ("long", "exact"), (float("nan"), "exact"), (1.0, "dag")]
+)
+def test_a_time_that_cannot_be_kept_is_refused_before_the_model_runs(seconds, search):
+    def never(*args):
+        raise AssertionError("the model was run")
+
+    with pytest.raises(SettingError, match="seconds"):
+        ew.walks(network("gcn"), DATA, seconds=seconds, search=search, forward=never)
 
 
 @pytest.mark.parametrize("sign", SIGNS)

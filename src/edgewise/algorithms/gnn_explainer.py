@@ -99,11 +99,12 @@ def train_masks(
         torch.mul(of_loss + active * (edge_size - pull * logits), mask * (1 - mask), out=logits.grad)
         optimizer.step()
 
-    for epoch, times in _runs(fresh, epochs):
-        repeat(lambda: step(is_fresh=epoch in fresh), times, logits.device, recordable=score.way == "lowered")  # noqa: B023
-        if epoch == 0:
-            active.copy_(logits.grad != 0)
-            pull.copy_(edge_ent * entropy_share(active, score))
+    with score.expecting(len(fresh)):
+        for epoch, times in _runs(fresh, epochs):
+            repeat(lambda: step(is_fresh=epoch in fresh), times, logits.device, recordable=score.way == "lowered")  # noqa: B023
+            if epoch == 0:
+                active.copy_(logits.grad != 0)
+                pull.copy_(edge_ent * entropy_share(active, score))
     return logits.sigmoid() * active
 
 

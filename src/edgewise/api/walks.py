@@ -3,15 +3,17 @@
 What a walk is: `docs/walks.md`. How walks are found: `edgewise/walk/__init__.py` says in which order to read the files.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from edgewise.arguments import one_of, whole_number
+from edgewise.arguments import one_of, real_number, whole_number
 from edgewise.arrays import plain_index
 from edgewise.contract import checked
+from edgewise.errors import SettingError
 from edgewise.model.call import Forward
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
@@ -43,6 +45,7 @@ class WalkRequest:
     sign: str
     how: RelevanceRule
     budget: int | None
+    seconds: float | None
     width: int
     limit: int
     memory: int
@@ -63,6 +66,7 @@ def walks(
     mode: str | None = None,
     of: str = "logit",
     budget: int | None = None,
+    seconds: float | None = None,
     epsilon: float = 1e-9,
     gamma: float | Sequence[float] = 0.25,
     attention: str = "full",
@@ -98,6 +102,7 @@ def walks(
         epsilon: The ε of `"lrp-epsilon"`, absolute.
         gamma: The γ of `"lrp-gamma"`, a number or one per layer; it is meant for inputs that are not negative.
         budget: The most prefixes that are expanded for a target; then `exact` may be False, and the bound still holds.
+        seconds: After so many, for all targets together, nothing more is expanded: as with a budget. Of `"exact"` alone.
         attention: `"full"` differentiates attention too, `"fixed"` holds it.
         norm: `"fixed"` holds the statistics of norms over whole graphs.
         width: How many vectors `"dag"` keeps at a node.
@@ -116,7 +121,7 @@ def walks(
     """
     own: dict[str, Any] = {
         "k": k, "search": search, "sign": sign, "rule": rule, "epsilon": epsilon, "gamma": gamma, "attention": attention,
-        "norm": norm, "budget": budget, "width": width, "limit": limit, "memory": memory,
+        "norm": norm, "budget": budget, "seconds": seconds, "width": width, "limit": limit, "memory": memory,
     }  # fmt: skip
     walks_request(**own)  # a wrong setting is said before the model is run
     question = pose(
@@ -129,7 +134,7 @@ def walks(
 @checked
 def walks_of_question(question: PosedQuestion, *, progress: bool = False, **own: Any) -> WalkSet | list[WalkSet]:
     """The same for a question that is posed already; `own` are the arguments of `walks` that a search takes."""
-    asked = walks_request(**own)
+    asked, began = walks_request(**own), time.perf_counter()
     dense = dense_bytes(question, asked.how)
     asked = replace(
         asked, memory=room(question, own.get("memory"), dense, "holding the derivatives of all edges" if dense else "")
@@ -138,7 +143,7 @@ def walks_of_question(question: PosedQuestion, *, progress: bool = False, **own:
     freed = FreedMemory(asked.memory)
     with progress_bar(progress, len(question.index), "walks") as advance:
         for block in target_blocks(question, asked.how, asked.memory, beam=max(asked.k, 16)):
-            for position, walk_set in _answer(question, asked, block):
+            for position, walk_set in _answer(question, asked, block, began):
                 found[position] = walk_set
             advance(block.num_targets)
             freed.give_back()
@@ -160,17 +165,31 @@ def walks_request(
     attention: str = "full",
     norm: str | None = None,
     budget: Any = None,
+    seconds: Any = None,
     width: Any = 1,
     limit: Any = 10**6,
     memory: Any = None,
 ) -> WalkRequest:
     """The arguments of a search, with the defaults of `walks`."""
-    return _read(k, search, sign, read_rule(rule, epsilon, gamma, attention, norm), budget, width, limit, memory)
+    how = read_rule(rule, epsilon, gamma, attention, norm)
+    return _read(k, search, sign, how, budget, _seconds(seconds, search), width, limit, memory)
+
+
+def _seconds(seconds: Any, search: Any) -> float | None:
+    """The time that a search may take; the others have nothing to leave out."""
+    if seconds is None:
+        return None
+    if search in SEARCHES and search != "exact":
+        raise SettingError(
+            f"`seconds` ends search='exact' early, got search={search!r}, which goes through everything that it keeps. Use "
+            f"search='exact', or leave `seconds` out."
+        )
+    return real_number("seconds", seconds, above=0, such_as=10.0)
 
 
 def _read(
-    k: Any, search: str, sign: str, how: RelevanceRule, budget: Any, width: Any, limit: Any, memory: Any
-) -> WalkRequest:
+    k: Any, search: str, sign: str, how: RelevanceRule, budget: Any, seconds: float | None, width: Any, limit: Any, memory: Any
+) -> WalkRequest:  # fmt: skip
     """Check what `walks` asks of a search."""
     return WalkRequest(
         k=whole_number("k", k, at_least=1, such_as=10),
@@ -178,20 +197,23 @@ def _read(
         sign=one_of("sign", sign, SIGNS),
         how=how,
         budget=whole_number("budget", budget, at_least=1, or_none="for no limit", such_as=100),
+        seconds=seconds,
         width=whole_number("width", width, at_least=1, such_as=4),
         limit=whole_number("limit", limit, at_least=1, such_as=LIMIT),
         memory=read_memory(memory),
     )
 
 
-def _search(asked: WalkRequest, block: TargetBlock) -> SearchResult:
-    """Run the search that is asked for on one block of targets."""
+def _search(asked: WalkRequest, block: TargetBlock, began: float) -> SearchResult:
+    """Run the search that is asked for on one block of targets; `began` is when the call was made."""
     network, front, owner, size = block.network, block.front, block.owner, block.num_targets
     about = (network, block.boxes, front, owner, size, asked.k, asked.sign)
     if asked.search == "exact":
         at_once = max(asked.memory // 2 // (_BYTES_A_NUMBER * max(network.widest, 8) * network.num_calls), 1)
         slack = rounding(network, block.boxes, front, owner, size)
-        search = Search(network, block.boxes, size, asked.k, asked.sign, asked.budget, slack, at_once)
+        seconds = asked.seconds
+        is_over = None if seconds is None else lambda: time.perf_counter() - began > seconds
+        search = Search(network, block.boxes, size, asked.k, asked.sign, asked.budget, slack, at_once, is_over)
         return search.run(starting(front, owner, network.num_calls))
     if asked.search == "dag":
         return dag_in_pieces(*about, asked.width, graphs=block.of_graphs, memory=asked.memory)
@@ -201,9 +223,11 @@ def _search(asked: WalkRequest, block: TargetBlock) -> SearchResult:
     return {"emp_neu": emp_neu, "amp_ave": amp_ave, "amp_ave_additive": amp_ave_additive}[asked.search](*about)
 
 
-def _answer(question: PosedQuestion, asked: WalkRequest, block: TargetBlock) -> Iterator[tuple[int, WalkSet]]:
+def _answer(
+    question: PosedQuestion, asked: WalkRequest, block: TargetBlock, began: float
+) -> Iterator[tuple[int, WalkSet]]:
     """The walk sets of one block, each with its position in the question; nodes are numbered as the user does."""
-    found = _search(asked, block)
+    found = _search(asked, block, began)
     target, score, nodes = found.target.cpu(), found.score.cpu().tolist(), found.nodes.cpu()  # [n], [n], [n, L + 1]
     rows = block.nodes(nodes - block.first_node[target].view(-1, 1)).tolist()
     start = torch.searchsorted(
@@ -235,6 +259,7 @@ def _settings(question: PosedQuestion, asked: WalkRequest, chosen: Target) -> Se
     return Settings(
         {
             **{"search": asked.search, "k": asked.k, "sign": asked.sign, "budget": asked.budget, "of": chosen.of},
+            **({} if asked.seconds is None else {"seconds": asked.seconds}),
             **{"rule": asked.how.rule.name, "attention": asked.how.attention, "norm": asked.how.norm},
             **{"task": question.task, "mode": chosen.mode, "flow": question.trace.flow or question.trace.flows},
         }

@@ -15,7 +15,7 @@ from torch import Tensor
 from edgewise.arrays import LayerWeight, SelfWeight
 from edgewise.program.domains import Domain, interpret
 from edgewise.program.graph_chain import GraphChain
-from edgewise.program.hop import Hop
+from edgewise.program.hop import Hop, first_rows
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, in_double
 from edgewise.program.layers.base import joined
 from edgewise.program.levels import Levels
@@ -70,7 +70,7 @@ class LoweredEngine:
     def output(self, weight: LayerWeight, own: SelfWeight | None = None) -> Tensor:
         """The rows of the targets, `[targets, columns]`, under weights ω `[L, M]` and s `[L, S]`."""
         values = run(self.program, self.levels, self.prepared, weight, own)
-        return values[self.program.output][: self.num_targets]
+        return first_rows(values[self.program.output], self.num_targets)
 
     def gradients(self, target: "Target") -> tuple[LayerWeight, SelfWeight] | None:
         """∂/∂ω `[L, M]` and ∂/∂s `[L, S]` at 1 of the explained numbers; None if there are no activations to start from.
@@ -215,7 +215,7 @@ class WeightedNumbers(Domain[Any]):
         """The rows that a step reads: made several calls earlier, a value has rows that are no longer needed."""
         if self.levels.whole or isinstance(step, MessageStep):
             return value
-        return value[: self.levels.pairs_after(step.calls_done, step.kind)]
+        return first_rows(value, self.levels.pairs_after(step.calls_done, step.kind))
 
     def residual(self, value: Tensor, call: int, kind: int) -> Tensor:
         """A residual is scaled by its self weights."""

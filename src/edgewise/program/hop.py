@@ -66,16 +66,20 @@ class Hop:
     _cache: dict[str, Any] = field(default_factory=dict)
     place: Tensor | None = None
     """`[edges]`: the place of each edge among the copies of the call; None: the first ones, in order."""
+    expected: int = 0
+    """Edges of all calls in all passes that a method will make, if it said so: compiled loops are loaded for much work."""
     head_place: Tensor | None = None
     """`[heads]`: the place of each head among all pairs; None: the first ones, in order."""
 
     def of_edges(self, weight: Tensor) -> Tensor:
         """`[edges]`: the weights of the edges, from those of all copies."""
-        return weight[: len(self.tail)] if self.place is None else weight.index_select(0, self.place)
+        return first_rows(weight, len(self.tail)) if self.place is None else weight.index_select(0, self.place)
 
     def of_heads(self, weight: Tensor) -> Tensor:
         """`[heads]`: the self weights of the heads, from those of all pairs."""
-        return weight[: self.num_heads] if self.head_place is None else weight.index_select(0, self.head_place)
+        return (
+            first_rows(weight, self.num_heads) if self.head_place is None else weight.index_select(0, self.head_place)
+        )
 
     def nodes_of_table(self) -> Tensor:
         """`[table]`: the node of each row of the table."""
@@ -95,12 +99,11 @@ class Hop:
             self._cache["head"] = torch.repeat_interleave(heads, self.start.diff(), output_size=len(self.tail))
         return self._cache["head"]
 
-    def remembered(self, what: str, compute: Callable[[], Tensor]) -> Tensor:
+    def remembered(self, what: str, compute: Callable[[], Any]) -> Any:
         """Compute something once: it stays the same from one pass to the next."""
         if what not in self._cache:
             self._cache[what] = compute()
-        found: Tensor = self._cache[what]
-        return found
+        return self._cache[what]
 
     def backwards(self) -> tuple[Tensor, Tensor, Tensor]:
         """The edges grouped by tail: starts of the groups `[table + 1]`, heads `[edges]`, places among the edges `[edges]`."""
@@ -114,6 +117,16 @@ class Hop:
     def own_rows(self, table: Tensor) -> Tensor:
         """The rows of the heads themselves, `[heads, …]`."""
         return table[: self.num_heads] if self.own is None else table.index_select(0, self.own)
+
+
+def first_rows(rows: Tensor, count: int) -> Tensor:
+    """The first rows. All of them are the tensor itself: backwards, a slice costs a tensor of zeros and a copy.
+
+    >>> rows = torch.zeros(3, 1)
+    >>> first_rows(rows, 3) is rows, len(first_rows(rows, 2))
+    (True, 2)
+    """
+    return rows if len(rows) == count else rows[:count]
 
 
 def grouped_sum(table: Tensor, place: Tensor, start: Tensor, weight: Tensor) -> Tensor:

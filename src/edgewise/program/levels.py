@@ -14,6 +14,8 @@ Node 0 has no pair: it only sends in call 0, which reads the features of the gra
 makes them, and a `Hop` is the part of them that one call reads.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -52,6 +54,8 @@ class Levels:
     """Whether every call runs on the whole graph: graph tasks."""
     kinds: NodeKinds | None = None
     """Of a typed graph: pairs of a kind are numbered apart, in the same order, so prefixes stay prefixes."""
+    expected: int = 0
+    """Edges that all passes will go through (`expecting`); 0: nobody said."""
     _hops: dict[Any, Hop] = field(default_factory=dict)
     _head: Tensor | None = None
     _ends: dict[int, int] | None = None
@@ -76,6 +80,20 @@ class Levels:
             _head=head,
             _ends=self._ends,
         )
+
+    @contextmanager
+    def expecting(self, passes: int) -> Iterator[None]:
+        """Inside, so many passes will be made: what is done by compiled loops is chosen by the work of all of them."""
+        try:
+            self._expect(passes * sum(self.edges_of(call) for call in range(self.num_calls)))
+            yield
+        finally:
+            self._expect(0)
+
+    def _expect(self, edges: int) -> None:
+        self.expected = edges
+        for hop in self._hops.values():
+            hop.expected = edges
 
     def pairs_after(self, calls: int, kind: int = 0) -> int:
         """How many pairs (of a kind) are needed after some calls: those within L − calls hops, at most L − 1."""
@@ -137,7 +155,9 @@ class Levels:
             tail = self.sender[:edges] if from_nodes or self.whole else self.tail[:edges]  # nodes, or pairs
             size = self.num_nodes if from_nodes or self.whole else self._pairs_after(call)
             own = nodes if from_nodes and not self.whole else None
-            self._hops[key] = Hop(start, tail, edge_id, own, nodes, size, self.node, {"head": head})
+            hop = Hop(start, tail, edge_id, own, nodes, size, self.node, {"head": head})
+            hop.expected = self.expected
+            self._hops[key] = hop
         return self._hops[key]
 
     def _hop_of_part(self, call: int, part: CallPart, *, from_nodes: bool, own_from_nodes: bool) -> Hop:
@@ -169,7 +189,7 @@ class Levels:
         nodes = self.nodes_of(part.receivers)[:heads]
         own = nodes if own_from_nodes and not self.whole else None
         hop = Hop(start, tail, edge_id, own, nodes, size, rows)
-        hop.place, hop.head_place = place, head_place
+        hop.place, hop.head_place, hop.expected = place, head_place, self.expected
         self._hops[key] = hop
         return hop
 

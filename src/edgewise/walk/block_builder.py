@@ -9,7 +9,8 @@ Which factors of `Blocks` a layer fills in (E edges, N nodes, P pairs):
 | GIN | 1 for edges, 1 + ε where a node stays, `[P, 1]` | - | - | - |
 | GAT, attention fixed | attention of a channel's head, `[P, channels]` | W of senders | residual | mean of heads |
 | GINE | 1 where the message's ReLU is open, + 1 + ε where a node stays, `[P, in]` | - | - | - |
-| others, and GAT in full | `dense`, `[P, out, in]`, by `by_copies` | | | |
+| GAT and TransformerConv in full | `dense`, `[P, out, in]`, by `attention_blocks` | | | |
+| others | `dense`, by `by_copies` | | | |
 
 Example: call 1 of `edgewise.examples.triangle_model` (SAGE, sum, W = 3, root −1) on 0 → 1, 1 → 2, 0 → 2. `coefficient` is None:
 every column counts 1, so the six pairs of `geometry.py` have scale 0, 1, 0, 1, 1, 0; matrix is [[3]], root is [[−1]].
@@ -29,6 +30,7 @@ from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.layers.attention import AttentionLayer
 from edgewise.program.layers.base import Layer
 from edgewise.program.layers.gine import EdgeReluLayer
+from edgewise.walk.attention_blocks import attention_blocks, has_closed_form
 from edgewise.walk.blocks import Blocks
 from edgewise.walk.geometry import Geometry
 from edgewise.walk.lrp import Rule, raised
@@ -72,7 +74,8 @@ def blocks_of(
         )
     if isinstance(layer, EdgeReluLayer):
         return Blocks(geometry, _patterns(layer, geometry, table, hop), width=width)
-    return Blocks(geometry, None, dense=by_copies(layer, geometry, table, hop), width=width)
+    dense = (attention_blocks if has_closed_form(layer) else by_copies)(layer, geometry, table, hop)
+    return Blocks(geometry, None, dense=dense, width=width)
 
 
 def _affine(layer: AffineLayer, geometry: Geometry, table: Tensor, gamma: float) -> Blocks:
@@ -142,12 +145,9 @@ def by_copies(layer: Layer, geometry: Geometry, table: Tensor, hop: Hop, along: 
         hop.start, torch.arange(edges, device=table.device), hop.edge_id,
         edges + everyone, everyone, edges + nodes,
     )  # fmt: skip
-    own_place = geometry.own_pair
-    if not geometry.merged and isinstance(layer, AttentionLayer) and layer.loop_edge is not None:
-        has = layer.loop_edge >= 0
-        own_place = own_place.clone()
-        own_place[has] = geometry.edge_pair[layer.loop_edge[has]]
+    own_place = geometry.own_places(getattr(layer, "loop_edge", None))
     place = torch.cat([geometry.edge_pair[hop.edge_id], own_place])  # [E + N]: the pair of each copy
+    changes = None if along is None else along.double().index_select(0, source)
     with torch.enable_grad():
         rows = table.detach().index_select(0, source).requires_grad_()
         output = layer.forward(rows, private, rows.new_ones(edges), None)  # [N, out]
@@ -155,8 +155,8 @@ def by_copies(layer: Layer, geometry: Geometry, table: Tensor, hop: Hop, along: 
         for column in output.unbind(1):
             (found,) = torch.autograd.grad(column.sum(), rows, retain_graph=True)
             found = found.double()
-            if along is not None:
-                found = (found * along.double().index_select(0, source)).sum(dim=1)
+            if changes is not None:
+                found = torch.linalg.vecdot(found, changes)
             columns.append(found.new_zeros(len(geometry), *found.shape[1:]).index_add_(0, place, found))
     return torch.stack(columns, dim=1)
 

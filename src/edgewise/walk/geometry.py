@@ -81,6 +81,18 @@ class Geometry:
     def __len__(self) -> int:
         return len(self.receiver)
 
+    def own_places(self, loop_edge: Tensor | None) -> Tensor:
+        """`[N]`: the pair of a node with itself. Where pairs are not merged, a loop of the graph that owns it has it.
+
+        `loop_edge` `[N]` is that loop's column, or −1; None: the layer replaces no loops.
+        """
+        if self.merged or loop_edge is None:
+            return self.own_pair
+        has = loop_edge >= 0
+        place = self.own_pair.clone()
+        place[has] = self.edge_pair[loop_edge[has]]
+        return place
+
     def into(self, node: Tensor) -> tuple[Tensor, Tensor]:
         """The pairs into each of some nodes: `[n]` the position in the list of nodes (rising), `[n]` the pair."""
         return self.in_pairs.of_nodes(node)

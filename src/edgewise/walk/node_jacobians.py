@@ -22,6 +22,7 @@ from edgewise.program.ir import Rows
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.layers.attention import AttentionLayer
 from edgewise.program.operations import is_element_wise
+from edgewise.walk.attention_blocks import attention_products, has_closed_form
 from edgewise.walk.block_builder import by_copies
 from edgewise.walk.blocks import Blocks, FirstCall, RowMap
 from edgewise.walk.calls import Calls
@@ -123,7 +124,8 @@ def first_call(calls: Calls) -> FirstCall:
     tangent, geometry = recording.tangent, calls.geometry(0)
     dense_attention = isinstance(message.layer, AttentionLayer) and calls.attention != "fixed"
     if calls.rule.is_gradient and (dense_attention or not _is_factored(message.layer)):
-        along = by_copies(message.layer, geometry, recording.table(message), recording.hop(0), tangent)
+        products = attention_products if has_closed_form(message.layer) else by_copies
+        along = products(message.layer, geometry, recording.table(message), recording.hop(0), tangent)
         return FirstCall(geometry, None, dense=along, skip=_skip(calls))
     plain = calls.plain_blocks(0)
     start = tangent.double()

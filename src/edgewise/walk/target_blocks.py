@@ -20,6 +20,7 @@ from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.layers.attention import AttentionLayer
 from edgewise.program.layers.gine import EdgeReluLayer
 from edgewise.question import GraphQuestion, LinkQuestion, NodeQuestion, PosedQuestion
+from edgewise.walk.attention_blocks import has_closed_form
 from edgewise.walk.bounds import Box, boxes
 from edgewise.walk.lrp import Rule
 from edgewise.walk.network import AnyNetwork, Network
@@ -31,6 +32,7 @@ RULES = ("gradient", "lrp-epsilon", "lrp-gamma")
 _BYTES_A_PREFIX = 64 * 8  # per number of a prefix's gradient: 8 bytes, for each of about 64 steps of a prefix
 _BYTES_A_BLOCK = 8 * 4  # per number of a dense block: with copies while it is made, and with its bounds
 _BYTES_A_COPY = 40  # per number of a sender's copy: in the model's type, its gradient, and both in float64
+_BYTES_A_MESSAGE = 8 * 8  # per number of a message of attention: itself, its slopes and products of them
 _BYTES_A_PAIR = 1600  # of a layer whose factors are enough: its numbers, their order and their bounds, as measured
 _BYTES_A_NODE = 8 * 12288  # of a graph's network, per node and per edge
 
@@ -165,8 +167,12 @@ def dense_bytes(question: PosedQuestion, how: RelevanceRule) -> int:
             continue
         rows = step.source.tensor if isinstance(step.source, Rows) else lowering.known[step.source.value]
         first, width, out = isinstance(step.source, Rows), rows[:1].numel(), lowering.known[step.output][:1].numel()
-        # of the features only products with them are kept, but each receiver has copies of them while these are made
-        found += pairs * (_BYTES_A_COPY * width + _BYTES_A_BLOCK * out * (1 if first else width))
+        # of the features only products with them are kept, but each receiver may have copies of them while these are made
+        found += pairs * _BYTES_A_BLOCK * out * (1 if first else width)
+        if has_closed_form(step.layer):
+            found += 8 * rows.numel() + pairs * _BYTES_A_MESSAGE * step.layer.conv.heads * step.layer.conv.out_channels
+        else:
+            found += pairs * _BYTES_A_COPY * width
     return found + factors
 
 

@@ -1,6 +1,7 @@
 """All compiled loops in one place. Importing this file imports numba, so only `kernels_for` does it, when work is worth it."""
 
 from edgewise.program.kernels.attention_loops import attention_gradients
+from edgewise.program.kernels.attention_rows import row_attention, row_sums, row_sums_back
 from edgewise.program.kernels.attention_slots import attention_drops
 from edgewise.program.kernels.coalition_loops import equal_rows, met_rows, refilled
 from edgewise.program.kernels.gradient_loops import grow, pull
@@ -30,6 +31,9 @@ __all__ = [
     "pull",
     "rectify",
     "refilled",
+    "row_attention",
+    "row_sums",
+    "row_sums_back",
     "rows_times",
     "slot_drops",
     "spread",

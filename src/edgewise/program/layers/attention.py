@@ -23,6 +23,7 @@ from torch_geometric.nn import GATConv, GATv2Conv
 
 from edgewise.model.data_flow import Call
 from edgewise.program.hop import Hop, weighted_sum
+from edgewise.program.layers.attended_rows import SteadyMessages, attended_rows, both_sides, row_attention
 from edgewise.program.layers.base import Layer, Tables, Unsupported
 
 
@@ -112,8 +113,41 @@ class AttentionLayer(Layer):
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """Softmax over what each node receives, then the weighted sum: `[heads of the hop, out]`."""
-        sides = self.as_sides(table)
+        if isinstance(table, _Sides) and not table.sent.requires_grad:
+            steady = self._steady_messages(table, hop)
+            is_one = steady.loop is None or (own is None and self.is_loop is None)
+            mine = None if is_one else self.loop_weight(hop, weight, own)
+            return self._completed(steady.received(weight, mine), table, hop, own)
+        sides = self._sides_on(table, hop)
+        if self._is_plain_v2:
+            sent, received, loops = sides.sent, hop.own_rows(sides.receiving), self.loop_edge is not None
+            found = attended_rows(self.conv, sent, received, hop, weight, own, loops=loops)
+            if found is not None:
+                return self.finish(found, sides, hop, own)
         return self.attended(sides, self.attention_of(sides, hop), hop, weight, own)
+
+    def _steady_messages(self, sides: _Sides, hop: Hop) -> SteadyMessages:
+        """The messages of a call that reads constants, found once for a hop."""
+
+        def made() -> SteadyMessages:
+            attention = self.attention_of(sides, hop)
+            return SteadyMessages.made((self, sides), attention, sides.sent, hop, concat=self.conv.concat)
+
+        return SteadyMessages.on(hop, (self, sides), made)
+
+    def _sides_on(self, table: Any, hop: Hop) -> _Sides:
+        """As `as_sides`. Receivers may be the first rows of the table: then only they are projected as such."""
+        conv, (by_sender, by_receiver) = self.conv, projections(self.conv)
+        if not isinstance(table, Tensor) or hop.own is not None or by_receiver is by_sender:
+            return self.as_sides(table)
+        sent, received = both_sides(table, hop.num_heads, by_sender, by_receiver)
+        residual = None if conv.res is None else conv.res(table[: hop.num_heads])
+        return _Sides(sent.unflatten(1, (conv.heads, -1)), received.unflatten(1, (conv.heads, -1)), residual)
+
+    @property
+    def _is_plain_v2(self) -> bool:
+        """Whether compiled loops know the layer: a GATv2 without edge features, which replaces no loop of the graph."""
+        return isinstance(self.conv, GATv2Conv) and self.edge_part is None and self.is_loop is None
 
     def as_sides(self, table: Any) -> _Sides:
         """Both projections of a table; what is prepared already stays as it is."""
@@ -133,18 +167,24 @@ class AttentionLayer(Layer):
 
     def attention_of(self, sides: _Sides, hop: Hop) -> tuple[Tensor, Tensor | None]:
         """As `attention`, from rows that are projected already."""
+        if self._is_plain_v2 and not (torch.is_grad_enabled() and sides.sent.requires_grad):
+            found = row_attention(
+                self.conv, sides.sent, hop.own_rows(sides.receiving), hop, loops=self.loop_edge is not None
+            )
+            if found is not None:
+                return found
         by_sender, by_receiver = self.sides_of_attention(sides)
         receiver = hop.own_rows(by_receiver)  # [heads of the hop, …]
         edge = None if self.edge_part is None else self.edge_part.index_select(0, hop.edge_id)
         logits = self.logits(by_sender.index_select(0, hop.tail), receiver.index_select(0, hop.head), edge)
         loop = None
         if self.loop_edge is not None:
-            logits = self._without_loops(logits, hop)
+            logits = self.without_loops(logits, hop)
             part = None if self.loop_part is None else self.loop_part.index_select(0, hop.node)
             loop = self.logits(hop.own_rows(by_sender), receiver, part)
         return softmax_by_head(logits, loop, hop)
 
-    def _without_loops(self, logits: Tensor, hop: Hop) -> Tensor:
+    def without_loops(self, logits: Tensor, hop: Hop) -> Tensor:
         """The layer removes explicit loops before it adds its own: their logits are −∞, so their α is 0."""
         if self.is_loop is None:
             return logits
@@ -163,6 +203,10 @@ class AttentionLayer(Layer):
     def finish(self, received: Tensor, sides: _Sides, hop: Hop, own: Tensor | None) -> Tensor:
         """Attention heads side by side or averaged, then the residual (times s) and the bias: `[heads of the hop, out]`."""
         received = received.flatten(1) if self.conv.concat else received.mean(dim=1)
+        return self._completed(received, sides, hop, own)
+
+    def _completed(self, received: Tensor, sides: _Sides, hop: Hop, own: Tensor | None) -> Tensor:
+        """With the residual (times s) and the bias."""
         if sides.residual is not None:
             rows = hop.own_rows(sides.residual)
             received = received + (rows if own is None else rows * own.view(-1, 1))

@@ -1,14 +1,14 @@
 """A message-passing module without a lowering: run as it is, on the graph, or on private copies of what each node receives.
 
 Its blocks are derivatives. Every receiver gets its own copies of its senders, so that one backward pass per output column
-separates them. A sender's copy keeps its own in-edges (from further copies, which do not count), because some layers read the
-degree of the sender.
+separates them. A sender's copy keeps its own in-edges (from further copies, which do not count and are shared), because some
+layers read the degree of the sender. Where that makes no difference, these further copies (the rim) are left out.
 
-The path 0 → 1 → 2 with edges e0, e1 becomes a graph of six nodes and the edges 0 → 3, 1 → 4, 5 → 1:
+The path 0 → 1 → 2 with edges e0, e1 becomes a graph of eight nodes and the edges 0 → 3, 1 → 4, 5 → 1:
 
     0, 1      senders, one per edge: node 0 for e0, node 1 for e1
     2, 3, 4   receivers: nodes 0, 1, 2
-    5         the rim: node 0, which sends to the copy of node 1
+    5, 6, 7   the rim: nodes 0, 1, 2; node 0 sends to the copy of node 1
 
 The derivative of the output at 4 by the features at 1 is the block of e1.
 """
@@ -25,7 +25,7 @@ from edgewise.graph.computation_graph import InEdges
 from edgewise.model.data_flow import Operation, keys_of
 from edgewise.program.hop import Hop
 from edgewise.program.layers.base import Layer, Unsupported
-from edgewise.question.equality import close
+from edgewise.question.equality import close, random_weight
 from edgewise.trees import tree_flatten, tree_unflatten
 
 
@@ -64,21 +64,36 @@ class ModuleLayer(Layer):
     def _on_copies(self, rows: Tensor, hop: Hop) -> Tensor:
         """The outputs of all receivers, `[N, out]`, from `rows` `[E + N, in]`: the senders' copies, then the receivers.
 
-        The new graph has E + N + R nodes (R: the rim) and E + R edges. Raises `ModelError` if a node's output is another than
-        on the graph itself.
+        Without the rim, if outputs and derivatives are then those on the graph itself; otherwise with it. Raises `ModelError`
+        if a node's output is another than on the graph itself.
         """
+        known = self._table(rows, len(hop.tail))
+        if rows.requires_grad:
+            found = self._copied(rows, known, rim=False)
+            if self._is_true(found, rows, known):
+                return found
+        found = self._copied(rows, known, rim=True)
+        with torch.no_grad():
+            if not close(found, self._run(known)):
+                raise ModelError(
+                    f"The walks of this model cannot be followed: layer {self.name} ({type(self.module).__name__}) gives a "
+                    f"node another output when its neighbourhood stands alone. Use ew.explain(...) for its edges instead."
+                )
+        return found
+
+    def _copied(self, rows: Tensor, known: Tensor, *, rim: bool) -> Tensor:
+        """The module on the graph of copies: E + N nodes and E edges; with the rim N nodes and some edges more."""
         graph = self.in_edges
-        edges, nodes = len(hop.tail), graph.num_nodes
+        edges, nodes = len(graph.sender), graph.num_nodes
         everyone = torch.arange(nodes, device=rows.device)
         head = torch.repeat_interleave(everyone, graph.start.diff())  # [E]: the node that receives
-        copy, place = graph.of_nodes(graph.sender)  # [R] each: the in-edges of each sender's copy
-        rim = edges + nodes + torch.arange(len(copy), device=rows.device)
-        source = torch.cat([torch.arange(edges, device=rows.device), rim])  # [E + R]
-        receiver = torch.cat([edges + head, copy])  # [E + R]
-        column = torch.cat([graph.edge, graph.edge[place]])  # [E + R]: of the original graph
-        node = torch.cat([graph.sender, everyone, graph.sender[place]])  # [E + N + R]: of the original graph
-        known = self._table(rows, edges)
-        x = torch.cat([rows, known.index_select(0, graph.sender[place])])  # [E + N + R, in]
+        source, receiver = torch.arange(edges, device=rows.device), edges + head
+        column, node, x = graph.edge, torch.cat([graph.sender, everyone]), rows  # of the original graph
+        if rim:
+            copy, place = graph.of_nodes(graph.sender)  # [R] each: the in-edges of each sender's copy
+            source = torch.cat([source, edges + nodes + graph.sender[place]])
+            receiver, column = torch.cat([receiver, copy]), torch.cat([column, graph.edge[place]])
+            node, x = torch.cat([node, everyone]), torch.cat([rows, known])
         leaves = []
         for leaf, role in zip(self.leaves, self.roles, strict=True):
             if role == "x":
@@ -89,14 +104,25 @@ class ModuleLayer(Layer):
             else:
                 places = {"edge": column, "node": node}.get(role)
                 leaves.append(leaf if places is None else leaf.index_select(0, places))
-        found = self._call(leaves)[edges : edges + nodes]
-        with torch.no_grad():
-            if not close(found, self._run(known)):
-                raise ModelError(
-                    f"The walks of this model cannot be followed: layer {self.name} ({type(self.module).__name__}) gives a "
-                    f"node another output when its neighbourhood stands alone. Use ew.explain(...) for its edges instead."
-                )
-        return found
+        return self._call(leaves)[edges : edges + nodes]
+
+    def _is_true(self, found: Tensor, rows: Tensor, known: Tensor) -> bool:
+        """Whether outputs `[N, out]` are those on the graph itself, and so are the derivatives of a number of them.
+
+        A node's derivatives there are the sums over its copies.
+        """
+        x = known.clone().requires_grad_()
+        true = self._run(x)
+        if not close(found.detach(), true.detach()) or not (found.requires_grad and true.requires_grad):
+            return False
+        along = random_weight(torch.arange(len(true), device=x.device), true.size(1), true).t() - 0.5  # [N, out]
+        (of_copies,) = torch.autograd.grad((found * along).sum(), rows, retain_graph=True)
+        (of_nodes,) = torch.autograd.grad((true * along).sum(), x)
+        source = torch.cat([self.in_edges.sender, torch.arange(len(x), device=x.device)])
+        scale = (
+            of_nodes.abs().amax().expand(x.size(1))
+        )  # a feature that nobody has would have a scale of rounding errors
+        return close(torch.zeros_like(x).index_add_(0, source, of_copies), of_nodes, scale)
 
     @staticmethod
     def _table(rows: Tensor, edges: int) -> Tensor:

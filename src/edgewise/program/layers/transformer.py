@@ -7,7 +7,7 @@ for each head, with e what the features of an edge add. It adds no loops: a loop
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,11 +17,13 @@ from torch_geometric.nn import TransformerConv
 
 from edgewise.model.data_flow import Call
 from edgewise.program.hop import Hop
+from edgewise.program.layers.attended_rows import SteadyMessages
 from edgewise.program.layers.attention import softmax_by_head, sum_by_head
 from edgewise.program.layers.base import Layer, Tables, Unsupported
 
 
-class _Projections(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Projections:
     """What a row is as a sender and as a receiver, `[rows, H, channels]` each; and its own term, `[rows, out]`."""
 
     key: Tensor
@@ -57,20 +59,46 @@ class TransformerLayer(Layer):
     def extended(self, prepared: Any, rows: Tensor, node: Tensor) -> Any:
         """The projections of further rows."""
         more = self.prepare(rows)
-        key, value, query = (torch.cat([old, new]) for old, new in zip(prepared[:3], more[:3], strict=True))
+        key, value, query = (
+            torch.cat([getattr(part, name) for part in (prepared, more)]) for name in ("key", "value", "query")
+        )
         return _Projections(key, value, query, None if more.own is None else torch.cat([prepared.own, more.own]))
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """Softmax over what each node receives, then the weighted sum: `[heads of the hop, out]`."""
         sides = table if isinstance(table, _Projections) else self.prepare(table)
-        key, query = sides.key.index_select(0, hop.tail), hop.own_rows(sides.query).index_select(0, hop.head)
-        edge = None if self.edge_part is None else self.edge_part.index_select(0, hop.edge_id)
-        logits = (query * (key if edge is None else key + edge)).sum(dim=-1) / math.sqrt(self.conv.out_channels)
-        share = softmax_by_head(logits, None, hop)[0] * weight.view(-1, 1)  # [edges, H]
+        if sides is table and not sides.value.requires_grad:
+            return self._completed(self._steady_messages(sides, hop).received(weight, None), sides, hop, own)
+        edge = self._edges_on(hop)
+        share = self._attention(sides, hop, edge) * weight.view(-1, 1)  # [edges, H]
         received = sum_by_head(share, sides.value, hop)
         if edge is not None:
             received = received.index_add(0, hop.head, edge * share.unsqueeze(-1))
         received = received.flatten(1) if self.conv.concat else received.mean(dim=1)
+        return self._completed(received, sides, hop, own)
+
+    def _edges_on(self, hop: Hop) -> Tensor | None:
+        """`[edges, H, channels]`: what their features add; None: there are none."""
+        return None if self.edge_part is None else self.edge_part.index_select(0, hop.edge_id)
+
+    def _attention(self, sides: _Projections, hop: Hop, edge: Tensor | None) -> Tensor:
+        """α of the edges, `[edges, H]`."""
+        key, query = sides.key.index_select(0, hop.tail), hop.own_rows(sides.query).index_select(0, hop.head)
+        logits = (query * (key if edge is None else key + edge)).sum(dim=-1) / math.sqrt(self.conv.out_channels)
+        return softmax_by_head(logits, None, hop)[0]
+
+    def _steady_messages(self, sides: _Projections, hop: Hop) -> SteadyMessages:
+        """The messages of a call that reads constants, found once for a hop."""
+
+        def made() -> SteadyMessages:
+            edge = self._edges_on(hop)
+            attention = (self._attention(sides, hop, edge), None)
+            return SteadyMessages.made((self, sides), attention, sides.value, hop, edge, concat=self.conv.concat)
+
+        return SteadyMessages.on(hop, (self, sides), made)
+
+    def _completed(self, received: Tensor, sides: _Projections, hop: Hop, own: Tensor | None) -> Tensor:
+        """With the own term (times s) and its bias."""
         if sides.own is None:
             return received
         mine = hop.own_rows(sides.own)

@@ -22,6 +22,8 @@ Five prefixes are expanded: node 2 and two more by the beam, node 2 and one more
 ((0, 1, 2), 6.0, True, 3.0, 5)
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -39,17 +41,18 @@ class Search:
 
     Args of the constructor: the network; its `boxes`; how many targets; `k`; `sign`; `budget`, how many prefixes of a target
     may be expanded (None: all that matter); `slack` `[T]`, what counts as zero; `at_once`, how many steps are looked at
-    together.
+    together; `is_over`, whether time is over (None: it never is). The beam is always followed to its end.
 
     `given_up` `[T]` is the largest bound that a budget left aside, `expansions` `[T]` how many prefixes were expanded.
     """
 
     def __init__(
         self, network: AnyNetwork, boxes: list[Box | None], num_targets: int, k: int, sign: str, budget: int | None,
-        slack: Tensor, at_once: int,
+        slack: Tensor, at_once: int, is_over: Callable[[], bool] | None = None,
     ) -> None:  # fmt: skip
         self.network, self.boxes, self.sign, self.budget, self.at_once = network, boxes, sign, budget, at_once
-        self.best = Incumbents(k, sign, slack, network.num_calls + 1, repeats=budget is not None)
+        self.is_over, self.may_end = is_over, budget is not None or is_over is not None
+        self.best = Incumbents(k, sign, slack, network.num_calls + 1, repeats=self.may_end)
         self.given_up = torch.full_like(slack, -torch.inf)
         self.expansions = torch.zeros(num_targets, dtype=torch.long, device=slack.device)
 
@@ -59,7 +62,7 @@ class Search:
         A result is proven if nothing was given up, or only prefixes whose bound is below the k-th walk.
         """
         roots = Prefixes(roots.call, signed(roots.front, self.sign), roots.target, roots.bound, roots.nodes)
-        if self.budget is not None:
+        if self.may_end:
             roots = self._bounded(roots)
         if roots.call > 0:
             self._beam(roots)
@@ -144,21 +147,29 @@ class Search:
     def _still_wanted(self, prefixes: Prefixes) -> Prefixes:
         """The prefixes that can still lead to one of the best walks, within the budget (best bounds first)."""
         wanted = self.best.wanted(prefixes.target, prefixes.bound, prefixes.nodes, prefixes.call + 1)
-        if self.budget is not None:
-            order = by_size(prefixes.target, torch.where(wanted, prefixes.bound, -torch.inf))
-            rank = torch.empty_like(order)
-            rank[order] = rank_in_group(prefixes.target[order])
-            over = wanted & (rank >= (self.budget - self.expansions)[prefixes.target])
+        if self.may_end:
+            over = wanted & self._beyond(prefixes, wanted)
             self.given_up.scatter_reduce_(0, prefixes.target[over], prefixes.bound[over], "amax")
             wanted = wanted & ~over
         finite = ~wanted & torch.isfinite(prefixes.bound)
         self.best.leave_out(prefixes.target[finite], prefixes.bound[finite])
         return prefixes if bool(wanted.all()) else prefixes.select(wanted.nonzero().view(-1))
 
+    def _beyond(self, prefixes: Prefixes, wanted: Tensor) -> Tensor:
+        """`[P]`: which prefixes time or the budget no longer allows; of those that are `wanted` the best come first."""
+        if self.is_over is not None and self.is_over():
+            return torch.ones_like(wanted)
+        if self.budget is None:
+            return torch.zeros_like(wanted)
+        order = by_size(prefixes.target, torch.where(wanted, prefixes.bound, -torch.inf))
+        rank = torch.empty_like(order)
+        rank[order] = rank_in_group(prefixes.target[order])
+        return rank >= (self.budget - self.expansions)[prefixes.target]
+
     def _beam(self, roots: Prefixes) -> None:
         """Follow a few prefixes of each target with the highest bounds to the end, so that good walks are known early.
 
-        The beam decides nothing: what it leaves out is forgotten, and without a budget its walks are found again.
+        The beam decides nothing: what it leaves out is forgotten, and where nothing ends the search its walks are found again.
         """
         width = max(_BEAM, self.best.k)
         if self.budget is not None:
@@ -174,5 +185,5 @@ class Search:
             together = kept[0] if len(kept) == 1 else joined(kept)
             prefixes = self._arrive(together.select(largest_of_each(together.target, together.bound, width)))
         self.best.left_out = before
-        if self.budget is None:
+        if not self.may_end:
             self.best.forget()
