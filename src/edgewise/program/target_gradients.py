@@ -98,19 +98,22 @@ def _chain(lowering: Lowering) -> list[Any]:
         root = affine.root if constant is None and not isinstance(affine.root, float) else None
         loop = affine.loop if constant is None else None
         matrix = None if constant is not None and constant.projected else affine.matrix
-        if root is not None:  # then one product gives both
-            matrix = np.concatenate([np.eye(len(root), dtype=dtype) if matrix is None else matrix, root], axis=1)
-        tables = (sent, matrix, None if slope is None else slope.derivative, own)
+        tables = (sent, _filled(matrix), _filled(root), None if slope is None else slope.derivative, own)
         rows.append(
             [*(_array(part, nothing) for part in tables), *(_array(p, none) for p in (affine.coefficient, loop))]
         )
-    filled = rows + [[nothing] * 4 + [none] * 2] * (_MOST_CALLS - len(rows))
-    return [*(tuple(call[kind] for call in filled) for kind in range(6)), scalar]
+    filled = rows + [[nothing] * 5 + [none] * 2] * (_MOST_CALLS - len(rows))
+    return [*(tuple(call[kind] for call in filled) for kind in range(7)), scalar]
 
 
 def _tensors(found: Any) -> Found:
     begin, place, score = map(torch.from_numpy, found)
     return begin, place, score
+
+
+def _filled(matrix: Array | None) -> Array | None:
+    """With columns of zeros up to a multiple of eight: products then take whole vectors (`kernels/row_vectors.py`)."""
+    return None if matrix is None else np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % 8)))
 
 
 def _source(source: Any) -> int:
