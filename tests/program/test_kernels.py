@@ -168,6 +168,8 @@ def test_every_kernel_is_compared_with_its_twin():
     # for coalitions, attention and whole graphs: test_shared_rows.py, test_attention_chain.py, test_graph_chain.py
     called |= {"equal_rows", "met_rows", "refilled", "attention_gradients", "attention_drops"}
     called |= {"graph_changes", "graph_gradients", "graph_values"}
+    # under weights of edges: test_weighted_chain.py
+    called |= {"weighted_backward", "weighted_forward"}
     assert called == {name for name, value in vars(loops).items() if hasattr(value, "py_func")}
 
 

@@ -12,6 +12,8 @@ by their number, and any width will do: whole vectors, half a vector, then singl
     bent_row(rows, i, before, after, j, tilt, width)
         rows[i] becomes bend(before[j] + rows[i]) − after[j], where bend(x) is the larger of x and tilt · x; returns whether
         anything is left
+    rectify_row(rows, i, tilt, width)              rows[i] becomes bend(rows[i])
+    rectified_slope(to, i, rows, j, tilt, width)   to[i] is multiplied by the slope of `bend` there, from rows[j] behind it
 
 The columns of `matrix`, and of the row that gets the product, are filled up with zeros to a multiple of eight.
 
@@ -251,3 +253,36 @@ def bent_row(_: Any, rows: Any, i: Any, before: Any, after: Any, j: Any, tilt: A
 
     signature = types.boolean(rows, types.int64, before, after, types.int64, rows.dtype, types.int64)
     return signature, write
+
+
+@_written
+def rectify_row(_: Any, rows: Any, i: Any, tilt: Any, width: Any) -> Any:
+    """rows[i] becomes the larger of itself and tilt times itself."""
+
+    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        writer = _Writer(context, builder, rows.dtype)
+        here = writer.row(rows, given[0], given[1])
+        for kind, offset in writer.pieces(given[3]):
+            value = writer.load(kind, here, offset)
+            tilted = builder.fmul(value, writer.spread(kind, given[2]))
+            writer.store(builder.select(builder.fcmp_ordered(">", value, tilted), value, tilted), here, offset)
+        return _nothing(writer)
+
+    return types.void(rows, types.int64, rows.dtype, types.int64), write
+
+
+@_written
+def rectified_slope(_: Any, to: Any, i: Any, rows: Any, j: Any, tilt: Any, width: Any) -> Any:
+    """to[i] is multiplied by `tilt` where rows[j] is not positive."""
+
+    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        writer = _Writer(context, builder, to.dtype)
+        here, there = writer.row(to, given[0], given[1]), writer.row(rows, given[2], given[3])
+        for kind, offset in writer.pieces(given[5]):
+            value, row = writer.load(kind, here, offset), writer.load(kind, there, offset)
+            tilted = builder.fmul(value, writer.spread(kind, given[4]))
+            above = builder.fcmp_ordered(">", row, writer.zeros(kind))
+            writer.store(builder.select(above, value, tilted), here, offset)
+        return _nothing(writer)
+
+    return types.void(to, types.int64, rows, types.int64, to.dtype, types.int64), write

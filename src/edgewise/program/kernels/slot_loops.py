@@ -1,8 +1,8 @@
 """Compiled loops of occlusion, few slots after few: what missing messages change, followed to all targets and forgotten.
 
-What belongs to a block of slots stays in the processor's cache, where passes over all slots at once (`occlusion_loops.py`) fetch
-every row from memory and number the pairs (slot, node). For chains of affine layers with ReLUs between them, whose explained
-numbers are columns of what the last layer sums up. Layers come as tuples of as many arrays for every model
+What belongs to a block of slots stays in the processor's cache, where passes over all slots at once (`occlusion_loops.py`)
+fetch every row from memory and number the pairs (slot, node). For chains of affine layers with ReLUs between them, whose
+explained numbers are columns of what the last layer sums up. Layers come as tuples of as many arrays for every model
 (`program/slot_drops.py`); a block takes them out of there once for all its slots.
 """
 
