@@ -15,8 +15,10 @@ from torch import Tensor
 from edgewise.graph.computation_graph import InEdges
 from edgewise.program.kernels import Array, arrays, filled_columns, kernels_for
 from edgewise.program.layers.affine import AffineLayer, Prepared
+from edgewise.program.lowering import Lowering
 from edgewise.program.perturbation import Differences, MissingMessages
 from edgewise.program.small_reverse import is_rectified_chain
+from edgewise.question.target import Target
 
 _MOST_CALLS = 6
 """Deeper models take the other way: there is one compiled loop for all up to that, with its arguments filled up."""
@@ -33,8 +35,9 @@ class SlotDrops:
     """value − value without, for slots and targets of a lowered graph."""
 
     def __init__(self, differences: Differences, kernels: Any, work: int) -> None:
-        self._kernels, self._all, self._room = kernels, differences, work
+        self._kernels, self.differences, self.work = kernels, differences, work
         self._layers = _layers(differences)
+        self._edges, self._of_targets, self._sign = self._geometry()
 
     @staticmethod
     def suits(differences: Differences) -> bool:
@@ -59,29 +62,41 @@ class SlotDrops:
         `number` says what columns (or nodes) are called in the result, and `width` how many it has: a place is
         layer · width + number.
         """
-        every, out = self._all, self._all.out_edges
-        by_node = out.start.new_zeros(len(out.start))
-        by_node[1:] = torch.bincount(every.targets, minlength=len(by_node) - 1).cumsum(0)
-        column, sign = _columns(every)
-        edges = (*arrays(every.sender, every.receiver), *_near_edges(every), *arrays(every.distance))
-        position = every.targets.argsort(stable=True)
-        columns, chosen = column.unique(return_inverse=True)
-        start, edge, arrives, factors = _last_edges(every, by_node, position)
-        last = (start, edge, arrives, chosen[arrives], factors, by_node, position, column, chosen)
-        known = (*edges, *self._layers[slots.of_self], *self._last_columns(columns), *arrays(*last))
+        known = (*self._edges, *self._layers[slots.of_self], *self._of_targets)
 
         def of_some(part: tuple[Tensor, Tensor]) -> Any:
-            room = self._room * len(part[0]) // max(len(slots), 1)
+            room = self.work * len(part[0]) // max(len(slots), 1)
             return self._kernels.slot_drops(*arrays(*part), room, slots.of_self, *known)
 
         entries = self._in_threads(slots, of_some, number, width)
-        begin, place, score = map(torch.from_numpy, self._kernels.by_target(*entries, len(every.targets)))
-        return begin, place, -score if sign is None else -score * torch.repeat_interleave(sign, begin.diff())
+        targets = len(self.differences.targets)
+        begin, place, score = map(torch.from_numpy, self._kernels.by_target(*entries, targets))
+        if self._sign is not None:
+            score *= torch.repeat_interleave(self._sign, begin.diff())
+        return begin, place, score.neg_()
+
+    def is_of(self, lowering: Lowering | None, target: Target) -> bool:
+        """Whether these are the loops for these targets."""
+        return self.differences.lowering is lowering and self.differences.target is target
+
+    def _geometry(self) -> tuple[list[Any], list[Array], Tensor | None]:
+        """What the loop reads of edges and of targets, and the signs of the explained numbers, for one logit of two classes."""
+        every, out = self.differences, self.differences.out_edges
+        by_node = out.start.new_zeros(len(out.start))
+        by_node[1:] = torch.bincount(every.targets, minlength=len(by_node) - 1).cumsum(0)
+        column, sign = _columns(every)
+        position = every.targets.argsort(stable=True)
+        columns, chosen = column.unique(return_inverse=True)
+        start, edge, arrives, factors = _last_edges(every, by_node, position)
+        steps = torch.stack([edge, arrives, chosen[arrives]], dim=1).numpy().astype(np.uint32)
+        of_targets = arrays(factors, by_node, position, column, chosen)
+        edges = [*arrays(every.sender, every.receiver), *_near_edges(every), *arrays(every.distance)]
+        return edges, [*self._last_columns(columns), start.numpy(), steps, *of_targets], sign
 
     def _last_columns(self, columns: Tensor) -> list[Array]:
         """`[in, columns]` of the matrix of the last call, and `[columns, in]` of its own term's; empty: none."""
-        layer: Any = self._all.program.messages[-1].layer
-        like = self._all.lowering.known[self._all.program.output]
+        layer: Any = self.differences.program.messages[-1].layer
+        like = self.differences.lowering.known[self.differences.program.output]
         matrix = torch.eye(like.size(1), dtype=like.dtype) if layer.matrix is None else layer.matrix.detach()
         root = layer.root[columns] if isinstance(layer.root, Tensor) else None
         nothing = np.empty((0, 0), like.numpy().dtype)

@@ -104,23 +104,23 @@ def through_call(
 @njit(cache=True)
 def to_targets(
     nodes: Array, rows: Array, begin: int, end: int, touched: Array, reached: int, total: Array, seen: Array, skip: int,
-    skip_self: int, start: Array, edge: Array, arrives: Array, column: Array, factors: Array, matrix: Array, root: Array,
+    skip_self: int, start: Array, edges: Array, factors: Array, matrix: Array, root: Array,
     scalar: float, loop: Array, target_start: Array, target: Array, chosen: Array, moved: Array,
 ) -> int:  # fmt: skip
     """Through the last call, of which a target needs one number: `total[position]` gets what arrives at it.
 
-    Returns how many positions were `touched`; `seen` says which (1). Edges lead to positions (`arrives`) with coefficients
-    (`factors`). Of the matrices there are only the columns that are explained, and `column` of each edge, `chosen` of each
-    position is the place among them; `root` has them as rows.
+    Returns how many positions were `touched`; `seen` says which (1). Of each edge, `edges` has its column, the position that it
+    leads to, and the place of what is explained there; `factors` are the coefficients. Of the matrices there are only the
+    columns that are explained, and `chosen` of each position is the place among them; `root` has them as rows.
     """
     keeps = len(loop) > 0 or scalar != 0 or root.shape[0] > 0
     for i in range(begin, end):
         node = nodes[i]
         row_product(rows, i, matrix, moved, 0, False)
         for j in range(start[node], start[node + 1]):
-            if edge[j] != skip:
-                position = arrives[j]
-                total[position] += factors[j] * moved[0, column[j]]
+            if edges[j, 0] != skip:
+                position = edges[j, 1]
+                total[position] += factors[j] * moved[0, edges[j, 2]]
                 touched[reached] = position
                 reached += 1 - seen[position]  # without a branch: whether a target is new cannot be guessed
                 seen[position] = 1
@@ -153,8 +153,8 @@ def most_rows(ends: Array, nodes: Array, start: Array, size: int) -> int:
 def slot_drops(
     item: Array, call_of: Array, room: int, of_self: bool, sender: Array, receiver: Array, starts: Any, edges: Any, others: Any,
     distance: Array, matrix: Any, root: Any, before: Any, after: Any, message: Any, coefficient: Any, loop: Any,
-    scalar: Array, below: Array, columns: Array, root_columns: Array, last_start: Array, last_edge: Array, arrives: Array,
-    column: Array, factors: Array, target_start: Array, target: Array, wanted: Array, chosen: Array,
+    scalar: Array, below: Array, columns: Array, root_columns: Array, last_start: Array, last_edges: Array,
+    factors: Array, target_start: Array, target: Array, wanted: Array, chosen: Array,
 ) -> Any:  # fmt: skip
     """What every target loses by each slot, one block of slots after another.
 
@@ -181,9 +181,8 @@ def slot_drops(
         columns: `[in, chosen]`, the explained columns of the matrix of the last call, filled up like `matrix`.
         root_columns: `[chosen, in]`, the same of its own term, as rows; empty: none.
         last_start: `[N + 1]`, the edges of the last call, one for each target at their receivers.
-        last_edge: Their columns in that order.
-        arrives: The positions of these targets.
-        column: The places of their explained columns in `columns`.
+        last_edges: Of each of them in that order its column, the position of the target, and the place of the explained column
+            in `columns`; not negative by their kind.
         factors: The coefficients of these edges.
         target_start: `[N + 1]`, the targets at node v are `target[target_start[v] : target_start[v + 1]]`.
         target: `[T]`, their positions.
@@ -237,7 +236,7 @@ def slot_drops(
                     reached += 1
             reached = to_targets(
                 nodes, rows, ends[s], ends[s + 1], touched, reached, total, seen, some[s] if here and not of_self else -1,
-                some[s] if here and of_self else -1, last_start, last_edge, arrives, column, factors, columns, root_columns,
+                some[s] if here and of_self else -1, last_start, last_edges, factors, columns, root_columns,
                 scalar[last], loop[last], target_start, target, chosen, moved,
             )  # fmt: skip
             positions, slots = grown(positions, found + reached), grown(slots, found + reached)
