@@ -31,7 +31,7 @@ def lowered_occlusion(
     loops = _loops(differences, calls, memory)
     if loops is None:
         return _block_drops(question, differences, level, memory, of_self)
-    if isinstance(loops, SlotDrops) and len(differences.sender) < _FEW_EDGES:
+    if type(loops) is SlotDrops and len(differences.sender) < _FEW_EDGES:
         question.__dict__["_slot_drops"] = loops  # to prepare them takes a quarter of the time
     return _slot_rows(question, differences, loops, level, of_self)
 
