@@ -96,7 +96,9 @@ def test_what_a_held_question_keeps_is_not_used_for_other_targets():
     assert_same_scores(ask.explain("occlusion"), first)
     for index, target in (([5, 3], None), ([3, 0, 5], [1, 0, 0])):
         other = ask.of(index, target=target) if target else ask.of(index)
-        assert_same_scores(other.explain("occlusion"), ew.explain(model, data, index, method="occlusion", target=target))
+        assert_same_scores(
+            other.explain("occlusion"), ew.explain(model, data, index, method="occlusion", target=target)
+        )
     assert_same_scores(ask.explain("occlusion"), first)
 
 
