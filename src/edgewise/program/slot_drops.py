@@ -133,7 +133,7 @@ def _columns(differences: Differences) -> tuple[Tensor, Tensor | None]:
 
 
 def _near_edges(differences: Differences) -> list[tuple[Array, ...]]:
-    """The out-edges that still lead to a target, per call: where those of each node begin, their columns and receivers.
+    """The out-edges that still lead to a target, per call: where those of each node begin, and `[n, 2]` columns and receivers.
 
     Only of calls in the middle: before the first one nothing has changed, and for the last one see `_last_edges`.
     """
@@ -142,8 +142,9 @@ def _near_edges(differences: Differences) -> list[tuple[Array, ...]]:
     for call in range(_MOST_CALLS):
         reach = calls - call if 0 < call < calls - 1 else 0
         kept = (differences.distance[out.sender] < reach).nonzero().view(-1)
-        found.append(arrays(torch.searchsorted(kept, out.start), out.edge[kept], out.sender[kept]))
-    return [tuple(call[kind] for call in found) for kind in range(3)]
+        ends = torch.stack([out.edge[kept], out.sender[kept]], dim=1).numpy().astype(np.uint32)
+        found.append((torch.searchsorted(kept, out.start).numpy(), ends))
+    return [tuple(call[kind] for call in found) for kind in range(2)]
 
 
 def _last_edges(differences: Differences, by_node: Tensor, position: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

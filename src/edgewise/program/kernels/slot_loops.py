@@ -63,14 +63,14 @@ def arrive(
 @njit(cache=True)
 def through_call(
     item: Array, of_self: bool, here: bool, sender: Array, receiver: Array, ends: Array, nodes: Array, rows: Array,
-    new_ends: Array, new_nodes: Array, new_rows: Array, place: Array, near: Array, start: Array, edge: Array, other: Array,
+    new_ends: Array, new_nodes: Array, new_rows: Array, place: Array, near: Array, start: Array, edges: Array,
     matrix: Array, root: Array, before: Array, after: Array, message: Array, coefficient: Array, loop: Array, scalar: float,
     tilt: float, moved: Array,
 ) -> None:  # fmt: skip
     """The changes of a block of slots through a call and the ReLU behind it.
 
     Rows `ends[s]:ends[s + 1]` are the changes of slot s, `nodes` says where each is; the new ones are filled in. `here`: the
-    slots' messages are missing in this call. The edges are those that still lead to a target, `near` says which nodes do.
+    slots' messages are missing in this call. `edges` are those that still lead to a target, `near` says which nodes do.
     `moved` has room for a row.
     """
     scaled, one, width, new = len(coefficient) > 0, rows.dtype.type(1), before.shape[1], 0
@@ -95,9 +95,9 @@ def through_call(
                 if root.shape[0]:
                     row_product(rows, i, root, new_rows, place[node], True)
             for j in range(start[node], start[node + 1]):
-                if edge[j] != skip:
-                    factor = coefficient[edge[j]] if scaled else one
-                    new = arrive(other[j], new_rows, new, place, new_nodes, moved, factor, width)
+                if edges[j, 0] != skip:
+                    factor = coefficient[edges[j, 0]] if scaled else one
+                    new = arrive(edges[j, 1], new_rows, new, place, new_nodes, moved, factor, width)
         new = new_ends[s + 1] = bent_rows(new_nodes, new_rows, new_ends[s], new, before, after, tilt, place)
 
 
@@ -151,7 +151,7 @@ def most_rows(ends: Array, nodes: Array, start: Array, size: int) -> int:
 
 @njit(cache=True, nogil=True)
 def slot_drops(
-    item: Array, call_of: Array, room: int, of_self: bool, sender: Array, receiver: Array, starts: Any, edges: Any, others: Any,
+    item: Array, call_of: Array, room: int, of_self: bool, sender: Array, receiver: Array, starts: Any, edges: Any,
     distance: Array, matrix: Any, root: Any, before: Any, after: Any, message: Any, coefficient: Any, loop: Any,
     scalar: Array, below: Array, columns: Array, root_columns: Array, last_start: Array, last_edges: Array,
     factors: Array, target_start: Array, target: Array, wanted: Array, chosen: Array,
@@ -166,8 +166,7 @@ def slot_drops(
         sender: `[E]`, of each column.
         receiver: `[E]`, of each column.
         starts: Per call but the last `[N + 1]`: the edges out of each node that still lead to a target.
-        edges: Per call, their columns in that order.
-        others: Per call, their receivers in that order.
+        edges: Per call `[n, 2]`, the column and the receiver of each in that order; not negative by their kind.
         distance: `[N]`, hops to the nearest target.
         matrix: Per call `[in, out]`, filled up with columns of zeros to a multiple of eight; empty: none.
         root: Per call, the same of the own term.
@@ -205,6 +204,9 @@ def slot_drops(
         np.zeros(len(target), dtype),
     )
     positions, slots, changes = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, dtype)
+    near = np.empty((calls, size), np.bool_)
+    for call in range(calls):
+        near[call] = distance < calls - call
     found = begin = 0
     while begin < len(item):
         end, always = begin, call_of[begin] < 0
@@ -218,7 +220,7 @@ def slot_drops(
                 new_nodes, new_rows = np.empty(2 * most, np.int64), np.empty((2 * most, widest), dtype)
             through_call(
                 some, of_self, always or call_of[begin] == call, sender, receiver, ends, nodes, rows, new_ends, new_nodes,
-                new_rows, place, distance < calls - call, starts[call], edges[call], others[call], matrix[call], root[call],
+                new_rows, place, near[call], starts[call], edges[call], matrix[call], root[call],
                 before[call], after[call], message[call], coefficient[call], loop[call], scalar[call],
                 dtype.type(below[call]), moved,
             )  # fmt: skip
