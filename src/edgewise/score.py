@@ -22,6 +22,7 @@ from edgewise.program.execution import LoweredEngine
 from edgewise.program.graph_drops import ChainDrops, GraphDrops
 from edgewise.program.order_values import OrderValues
 from edgewise.program.shared_rows import SharedRows
+from edgewise.program.weighted_chain import WeightedChain
 from edgewise.question import PosedQuestion, pose, sub_target
 from edgewise.question.link_engine import LinkEngine
 
@@ -172,6 +173,10 @@ class Score:
             return None
         with self._question.borrowed():
             return self._engine.gradients(self.target)
+
+    def weighted_chain(self, passes: int) -> WeightedChain | None:
+        """Gradients by the weights of the edges in compiled loops, so many times, if the model is a chain that they know."""
+        return WeightedChain.of(self._engine, passes)
 
     def graph_drops(self) -> GraphDrops | ChainDrops | None:
         """Occlusion of whole graphs by differences, if nodes can be told apart up to the readout."""

@@ -169,6 +169,8 @@ def test_every_kernel_is_compared_with_its_twin():
     called |= {"equal_rows", "met_rows", "refilled", "attention_gradients", "attention_drops"}
     called |= {"graph_changes", "graph_gradients", "graph_values"}
     called |= {"row_attention", "row_sums", "row_sums_back"}  # test_attended_rows.py
+    # under weights of edges: test_weighted_chain.py
+    called |= {"weighted_backward", "weighted_forward"}
     assert called == {name for name, value in vars(loops).items() if hasattr(value, "py_func")}
 
 

@@ -87,3 +87,26 @@ def test_model_and_data_are_left_as_they_were():
     before = Footprint(model, data)
     ew.explain(model, data, [0, 1, 2], method="occlusion", level="layer")
     before.assert_unchanged()
+
+
+def test_what_a_held_question_keeps_is_not_used_for_other_targets():
+    model, data = MixedChain(["gcn", "sage"], torch.relu).double().eval(), chain_data(4)
+    ask = ew.Question(model, data, [3, 0, 5])
+    first = ask.explain("occlusion")
+    assert_same_scores(ask.explain("occlusion"), first)
+    for index, target in (([5, 3], None), ([3, 0, 5], [1, 0, 0])):
+        other = ask.of(index, target=target) if target else ask.of(index)
+        assert_same_scores(
+            other.explain("occlusion"), ew.explain(model, data, index, method="occlusion", target=target)
+        )
+    assert_same_scores(ask.explain("occlusion"), first)
+
+
+def test_a_model_that_changed_is_refused_by_a_question_that_kept_something():
+    model, data = MixedChain(["gcn", "gcn"], torch.relu).double().eval(), chain_data(4)
+    ask = ew.Question(model, data, [3, 0, 5])
+    ask.explain("occlusion")
+    with torch.no_grad():
+        next(model.parameters()).add_(1)
+    with pytest.raises(ew.StaleQuestionError):
+        ask.explain("occlusion")

@@ -16,6 +16,7 @@ from edgewise.algorithms.captured_step import repeat
 from edgewise.arguments import shown
 from edgewise.arrays import read_tensor
 from edgewise.errors import InputError
+from edgewise.program.weighted_chain import WeightedChain
 from edgewise.score import CopyScores, Score
 
 
@@ -89,12 +90,13 @@ def train_masks(
     logits.grad = torch.zeros_like(logits)
     optimizer = torch.optim.Adam([logits], lr=lr, fused=True, capturable=logits.is_cuda)
     active, pull, of_loss = (torch.zeros_like(logits) for _ in range(3))
+    chain = score.weighted_chain(len(fresh))
 
     def step(*, is_fresh: bool) -> None:
         """One epoch, in place: a GPU may record and replay it."""
         mask = logits.sigmoid()
         if is_fresh:
-            of_loss.copy_(loss_gradient(score, mask))
+            of_loss.copy_(loss_gradient(score, mask, chain))
         assert logits.grad is not None
         torch.mul(of_loss + active * (edge_size - pull * logits), mask * (1 - mask), out=logits.grad)
         optimizer.step()
@@ -123,14 +125,22 @@ def _runs(fresh: Collection[int], epochs: int) -> list[tuple[int, int]]:
     return found
 
 
-def loss_gradient(score: Score, mask: Tensor) -> Tensor:
-    """`[1 or L, M]`: ∂ cross-entropy / ∂ mask; a single row stands for all layers."""
+def loss_gradient(score: Score, mask: Tensor, chain: WeightedChain | None = None) -> Tensor:
+    """`[1 or L, M]`: ∂ cross-entropy / ∂ mask; a single row stands for all layers. With `chain` compiled loops find it."""
+    if chain is not None:
+        return chain.gradients(mask, lambda rows: _by_rows(score, rows))
     mask = mask.detach().requires_grad_()
     loss = score.target.loss(score.output(mask.expand(score.num_layers, -1))).sum()
     if not loss.requires_grad:  # no edge at all
         return torch.zeros_like(mask)
     found = torch.autograd.grad(loss, mask, allow_unused=True)[0]
     return torch.zeros_like(mask) if found is None else found
+
+
+def _by_rows(score: Score, rows: Tensor) -> Tensor:
+    """`[targets, columns]`: ∂ cross-entropy / ∂ the rows of the output."""
+    rows = rows.detach().requires_grad_()
+    return torch.autograd.grad(score.target.loss(rows).sum(), rows)[0]
 
 
 def entropy_share(active: Tensor, score: Score) -> Tensor:

@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from edgewise.graph.computation_graph import InEdges
-from edgewise.program.kernels import Array, arrays, kernels_for
+from edgewise.program.kernels import Array, arrays, filled_columns, kernels_for
 from edgewise.program.layers.affine import AffineLayer, Prepared
+from edgewise.program.lowering import Lowering
 from edgewise.program.perturbation import Differences, MissingMessages
 from edgewise.program.small_reverse import is_rectified_chain
+from edgewise.question.target import Target
 
 _MOST_CALLS = 6
 """Deeper models take the other way: there is one compiled loop for all up to that, with its arguments filled up."""
@@ -32,9 +34,10 @@ Found: TypeAlias = tuple[Tensor, Tensor, Tensor]
 class SlotDrops:
     """value − value without, for slots and targets of a lowered graph."""
 
-    def __init__(self, differences: Differences, kernels: Any) -> None:
-        self._kernels, self._all = kernels, differences
+    def __init__(self, differences: Differences, kernels: Any, work: int) -> None:
+        self._kernels, self.differences, self.work = kernels, differences, work
         self._layers = _layers(differences)
+        self._edges, self._of_targets, self._sign = self._geometry()
 
     @staticmethod
     def suits(differences: Differences) -> bool:
@@ -51,7 +54,7 @@ class SlotDrops:
     def of(differences: Differences, work: int) -> "SlotDrops | None":
         """None where the loops are not there or not worth it; `work` is about how many edges are seen."""
         kernels = None if work < _WORK else kernels_for(work, differences.known[differences.program.output])
-        return None if kernels is None else SlotDrops(differences, kernels)
+        return None if kernels is None else SlotDrops(differences, kernels, work)
 
     def run(self, slots: MissingMessages, number: Tensor, width: int) -> Found:
         """Entries of all targets.
@@ -59,21 +62,45 @@ class SlotDrops:
         `number` says what columns (or nodes) are called in the result, and `width` how many it has: a place is
         layer · width + number.
         """
-        every, out = self._all, self._all.out_edges
+        known = (*self._edges, *self._layers[slots.of_self], *self._of_targets)
+
+        def of_some(part: tuple[Tensor, Tensor]) -> Any:
+            room = self.work * len(part[0]) // max(len(slots), 1)
+            return self._kernels.slot_drops(*arrays(*part), room, slots.of_self, *known)
+
+        entries = self._in_threads(slots, of_some, number, width)
+        targets = len(self.differences.targets)
+        begin, place, score = map(torch.from_numpy, self._kernels.by_target(*entries, targets))
+        if self._sign is not None:
+            score *= torch.repeat_interleave(self._sign, begin.diff())
+        return begin, place, score.neg_()
+
+    def is_of(self, lowering: Lowering | None, target: Target) -> bool:
+        """Whether these are the loops for these targets."""
+        return self.differences.lowering is lowering and self.differences.target is target
+
+    def _geometry(self) -> tuple[list[Any], list[Array], Tensor | None]:
+        """What the loop reads of edges and of targets, and the signs of the explained numbers, for one logit of two classes."""
+        every, out = self.differences, self.differences.out_edges
         by_node = out.start.new_zeros(len(out.start))
         by_node[1:] = torch.bincount(every.targets, minlength=len(by_node) - 1).cumsum(0)
         column, sign = _columns(every)
-        edges = (*arrays(every.sender, every.receiver), *_near_edges(every), *arrays(every.distance))
-        of_targets = (by_node, every.targets.argsort(stable=True), column)
-        last = _last_edges(every, *of_targets[:2])
-        known = (*edges, *self._layers[slots.of_self], *arrays(*last, *of_targets))
+        position = every.targets.argsort(stable=True)
+        columns, chosen = column.unique(return_inverse=True)
+        start, edge, arrives, factors = _last_edges(every, by_node, position)
+        steps = torch.stack([edge, arrives, chosen[arrives]], dim=1).numpy().astype(np.uint32)
+        of_targets = arrays(factors, by_node, position, column, chosen)
+        edges = [*arrays(every.sender, every.receiver), *_near_edges(every), *arrays(every.distance)]
+        return edges, [*self._last_columns(columns), start.numpy(), steps, *of_targets], sign
 
-        def of_some(part: tuple[Tensor, Tensor]) -> Any:
-            return self._kernels.slot_drops(*arrays(*part), slots.of_self, *known)
-
-        entries = self._in_threads(slots, of_some, number, width)
-        begin, place, score = map(torch.from_numpy, self._kernels.by_target(*entries, len(every.targets)))
-        return begin, place, -score if sign is None else -score * torch.repeat_interleave(sign, begin.diff())
+    def _last_columns(self, columns: Tensor) -> list[Array]:
+        """`[in, columns]` of the matrix of the last call, and `[columns, in]` of its own term's; empty: none."""
+        layer: Any = self.differences.program.messages[-1].layer
+        like = self.differences.lowering.known[self.differences.program.output]
+        matrix = torch.eye(like.size(1), dtype=like.dtype) if layer.matrix is None else layer.matrix.detach()
+        root = layer.root[columns] if isinstance(layer.root, Tensor) else None
+        nothing = np.empty((0, 0), like.numpy().dtype)
+        return [_array(filled_columns(matrix[columns].t().numpy()), nothing), _array(root, nothing)]
 
     @staticmethod
     def _in_threads(slots: MissingMessages, of_some: Callable[..., Any], number: Tensor, width: int) -> list[Array]:
@@ -106,7 +133,7 @@ def _columns(differences: Differences) -> tuple[Tensor, Tensor | None]:
 
 
 def _near_edges(differences: Differences) -> list[tuple[Array, ...]]:
-    """The out-edges that still lead to a target, per call: where those of each node begin, their columns and receivers.
+    """The out-edges that still lead to a target, per call: where those of each node begin, and `[n, 2]` columns and receivers.
 
     Only of calls in the middle: before the first one nothing has changed, and for the last one see `_last_edges`.
     """
@@ -115,8 +142,9 @@ def _near_edges(differences: Differences) -> list[tuple[Array, ...]]:
     for call in range(_MOST_CALLS):
         reach = calls - call if 0 < call < calls - 1 else 0
         kept = (differences.distance[out.sender] < reach).nonzero().view(-1)
-        found.append(arrays(torch.searchsorted(kept, out.start), out.edge[kept], out.sender[kept]))
-    return [tuple(call[kind] for call in found) for kind in range(3)]
+        ends = torch.stack([out.edge[kept], out.sender[kept]], dim=1).numpy().astype(np.uint32)
+        found.append((torch.searchsorted(kept, out.start).numpy(), ends))
+    return [tuple(call[kind] for call in found) for kind in range(2)]
 
 
 def _last_edges(differences: Differences, by_node: Tensor, position: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -152,21 +180,21 @@ def _layers(differences: Differences) -> dict[bool, list[Any]]:
         slope = lowering.slopes.get((step.call, 0))
         if slope is not None and slope.below is not None:
             below[step.call] = slope.below
-        root = layer.root.t() if isinstance(layer.root, Tensor) else None
-        matrix = None if layer.matrix is None else layer.matrix.t()
+        root = layer.root.detach().t().numpy() if isinstance(layer.root, Tensor) else None
+        matrix = None if layer.matrix is None else layer.matrix.detach().t().numpy()
         after = None if slope is None else lowering.known[slope.output]
-        rows = [_array(part, nothing) for part in (matrix, root, lowering.known[step.output], after, sent)]
+        tables = (filled_columns(matrix), filled_columns(root), lowering.known[step.output], after, sent)
+        rows = [_array(part, nothing) for part in tables]
         calls.append([*rows, *(_array(part, none) for part in (layer.coefficient, layer.loop))])
         of_self.append(_array(layer.own_term(table, everyone), nothing))
     filled = calls + [[nothing] * 5 + [none] * 2] * (_MOST_CALLS - len(calls))
     parts = [tuple(call[kind] for call in filled) for kind in range(7)]
-    last = [_array(part, nothing) for part in (layer.matrix, layer.root if isinstance(layer.root, Tensor) else None)]
     own = (*of_self, *[nothing] * (_MOST_CALLS - len(of_self)))
-    return {
-        is_own: [*parts[:4], own if is_own else parts[4], *parts[5:], scalar, below, *last] for is_own in (False, True)
-    }
+    return {is_own: [*parts[:4], own if is_own else parts[4], *parts[5:], scalar, below] for is_own in (False, True)}
 
 
 def _array(part: Any, empty: Array) -> Array:
     """A contiguous array of the same kind for every call; `empty` for None."""
-    return empty if part is None else np.ascontiguousarray(part.detach().numpy(), empty.dtype)
+    if part is None:
+        return empty
+    return np.ascontiguousarray(part.detach().numpy() if isinstance(part, Tensor) else part, empty.dtype)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from edgewise.program.ir import Ref
-from edgewise.program.kernels import Array, arrays, kernels_for
+from edgewise.program.kernels import Array, arrays, filled_columns, kernels_for
 from edgewise.program.layers.affine import Prepared
 from edgewise.program.lowering import Lowering
 from edgewise.program.small_reverse import is_affine_chain
@@ -98,14 +98,12 @@ def _chain(lowering: Lowering) -> list[Any]:
         root = affine.root if constant is None and not isinstance(affine.root, float) else None
         loop = affine.loop if constant is None else None
         matrix = None if constant is not None and constant.projected else affine.matrix
-        if root is not None:  # then one product gives both
-            matrix = np.concatenate([np.eye(len(root), dtype=dtype) if matrix is None else matrix, root], axis=1)
-        tables = (sent, matrix, None if slope is None else slope.derivative, own)
+        tables = (sent, filled_columns(matrix), filled_columns(root), None if slope is None else slope.derivative, own)
         rows.append(
             [*(_array(part, nothing) for part in tables), *(_array(p, none) for p in (affine.coefficient, loop))]
         )
-    filled = rows + [[nothing] * 4 + [none] * 2] * (_MOST_CALLS - len(rows))
-    return [*(tuple(call[kind] for call in filled) for kind in range(6)), scalar]
+    calls = rows + [[nothing] * 5 + [none] * 2] * (_MOST_CALLS - len(rows))
+    return [*(tuple(call[kind] for call in calls) for kind in range(7)), scalar]
 
 
 def _tensors(found: Any) -> Found:

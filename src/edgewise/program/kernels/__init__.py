@@ -16,6 +16,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -52,3 +53,8 @@ def kernels_for(work: int, example: Tensor) -> Any:
 def arrays(*tensors: Tensor) -> list[Any]:
     """Tensors as numpy arrays that share their memory, as the compiled functions take them."""
     return [tensor.detach().numpy() for tensor in tensors]
+
+
+def filled_columns(matrix: Array | None) -> Array | None:
+    """A matrix with columns of zeros up to a multiple of eight: products then take whole vectors (`row_vectors.py`)."""
+    return None if matrix is None else np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % 8)))

@@ -25,7 +25,7 @@ from edgewise.program.kernels.attention_updates import (
     project,
     take_away,
 )
-from edgewise.program.kernels.slot_loops import bend, row_of
+from edgewise.program.kernels.change_rows import bend, row_of
 from edgewise.program.kernels.target_loops import grown
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from edgewise.program.kernels import Array
-from edgewise.program.kernels.slot_loops import bend, changed_rows, row_of, row_through
+from edgewise.program.kernels.change_rows import bend, changed_rows, row_of, row_through
 from edgewise.program.kernels.target_loops import rows_through
 
 

@@ -11,6 +11,7 @@ from edgewise.program.kernels.order_loops import order_values
 from edgewise.program.kernels.slot_loops import by_target, slot_drops
 from edgewise.program.kernels.target_loops import target_gradients
 from edgewise.program.kernels.walk_loops import box_image, hull, pair_scores, rows_times, times_rows
+from edgewise.program.kernels.weighted_loops import weighted_backward, weighted_forward
 
 __all__ = [
     "attention_drops",
@@ -39,4 +40,6 @@ __all__ = [
     "spread",
     "target_gradients",
     "times_rows",
+    "weighted_backward",
+    "weighted_forward",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from edgewise.program.kernels import Array
-from edgewise.program.kernels.slot_loops import row_of, row_through
+from edgewise.program.kernels.change_rows import row_of, row_through
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})

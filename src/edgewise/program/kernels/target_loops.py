@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from edgewise.program.kernels import Array
+from edgewise.program.kernels.row_vectors import add_scaled, dot_rows, multiply_row, row_product, scaled_row
 
 
 @njit(cache=True)
@@ -52,6 +53,46 @@ def neighbourhood(
     return edges
 
 
+@njit(cache=True)
+def near_nodes(target: int, hops: int, start: Array, sender: Array, place: Array, node: Array, pair_end: Array) -> None:
+    """The nodes within so many hops of a target, nearest first.
+
+    Arguments as for `neighbourhood`: `place`, `node` and `pair_end` `[hops + 1]` are filled in, edges are not numbered.
+    """
+    node[0], place[target], pair_end[0] = target, 0, 1
+    count, begin = 1, 0
+    for hop in range(hops):
+        end = count
+        for i in range(begin, end):
+            for j in range(start[node[i]], start[node[i] + 1]):
+                other = sender[j]
+                if place[other] < 0:
+                    place[other] = count
+                    node[count] = other
+                    count += 1
+        begin, pair_end[hop + 1] = end, count
+
+
+@njit(cache=True)
+def rooms(
+    targets: Array, calls: int, start: Array, sender: Array, place: Array, node: Array, pair_end: Array, by_layer: bool
+) -> Any:
+    """How many entries edges and own terms of all targets have at most, and how many edges and nodes the largest one sees."""
+    room = own_room = most = most_own = 0
+    for target in targets:
+        near_nodes(target, calls - 1, start, sender, place, node, pair_end)
+        edges = i = 0
+        for hop in range(calls):
+            while i < pair_end[hop]:
+                edges += start[node[i] + 1] - start[node[i]]
+                place[node[i]] = -1
+                i += 1
+            if by_layer or hop == calls - 1:
+                room, own_room = room + edges, own_room + i
+        most, most_own = max(most, edges), max(most_own, i)
+    return room, own_room, most, most_own
+
+
 @njit(cache=True, fastmath={"reassoc", "contract"})
 def rows_through(gradient: Array, matrix: Array, rows: int, found: Array) -> None:
     """The first `rows` of gradient times matrix `[k, width]`, into `found`."""
@@ -65,54 +106,64 @@ def rows_through(gradient: Array, matrix: Array, rows: int, found: Array) -> Non
                     found[i, d] += number * matrix[k, d]
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
-def pull_edges(
-    heads: int, first: Array, tail: Array, node: Array, column: Array, onward: Array, sent: Array, coefficient: Array,
-    back: Array, push: bool, product: Array,
-) -> None:  # fmt: skip
-    """Of every edge of a call onward[head] · sent[sender] into `product`; with `push` `back` gets its onward gradient."""
-    scaled, width = len(coefficient) > 0, sent.shape[1]
-    for i in range(heads):
-        brought = onward[i]
-        for j in range(first[i], first[i + 1]):
-            number, row = onward.dtype.type(0), sent[node[tail[j]]]
-            for d in range(width):
-                number += brought[d] * row[d]
-            scale = coefficient[column[j]] if scaled else onward.dtype.type(1)
-            product[j] = scale * number
-            if push:
-                sums = back[tail[j]]
-                for d in range(width):
-                    sums[d] += scale * brought[d]
+@njit(cache=True, forceinline=True)
+def own_pulled(
+    i: int, v: int, gradient: Array, spare: Array, sent: Array, root: Array, own: Array, loop: Array, scalar: float,
+    back: Array, push: bool,
+) -> Any:  # fmt: skip
+    """The product of a head's own term; with `push` its row of `back` gets the gradient that goes through it.
+
+    `spare` has the gradient times the matrix in its first row, and room for another.
+    """
+    number, width = gradient.dtype.type(0), sent.shape[1]
+    if own.shape[0]:
+        return dot_rows(gradient, i, own, v, own.shape[1])
+    factor = gradient.dtype.type(scalar + (loop[v] if len(loop) else 0.0))
+    if factor != 0:
+        number += factor * dot_rows(spare, 0, sent, v, width)
+        if push:
+            add_scaled(back, i, spare, 0, factor, width)
+    if root.shape[0]:
+        row_product(gradient, i, root, spare, 1, False)
+        number += dot_rows(spare, 1, sent, v, width)
+        if push:
+            add_scaled(back, i, spare, 1, gradient.dtype.type(1), width)
+    return number
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
-def pull_own(
-    heads: int, node: Array, gradient: Array, onward: Array, sent: Array, own: Array, loop: Array, has_root: bool,
-    scalar: float, back: Array, push: bool, mine: Array,
-) -> None:  # fmt: skip
-    """The same for own terms, into `mine`; behind the first columns of `onward` is the gradient times the own term's matrix."""
-    width = sent.shape[1]
-    if not (own.shape[0] or len(loop) or has_root or scalar != 0):
-        mine[:heads] = 0
-        return
+@njit(cache=True)
+def pulled(
+    heads: int, node: Array, place: Array, start: Array, edge: Array, sender: Array, gradient: Array, sent: Array,
+    matrix: Array, root: Array, slope: Array, own: Array, coefficient: Array, loop: Array, scalar: float, back: Array,
+    push: bool, spare: Array, product: Array, mine: Array, by_layer: bool, base: int, number_of: Array, entry: Array,
+    score: Array, found: int,
+) -> int:  # fmt: skip
+    """A call backwards: the products of edges, head by head, and of the heads' own terms are added to `product` and `mine`.
+
+    With `push` the rows of `back` get the gradients of what nodes had before the call.
+    """
+    width, scaled, one, count = sent.shape[1], len(coefficient) > 0, gradient.dtype.type(1), 0
     for i in range(heads):
-        number, brought, row = gradient.dtype.type(0), onward[i], node[i]
-        if own.shape[0]:
-            for d in range(own.shape[1]):
-                number += gradient[i, d] * own[row, d]
+        v = node[i]
+        if slope.shape[0]:
+            multiply_row(gradient, i, slope, v, slope.shape[1])
+        if matrix.shape[0]:
+            row_product(gradient, i, matrix, spare, 0, False)
         else:
-            factor = gradient.dtype.type(scalar + (loop[row] if len(loop) else 0.0))
-            through = brought[width : 2 * width] if has_root else brought
-            share = gradient.dtype.type(1 if has_root else 0)
-            features = sent[row]
-            for d in range(width):
-                number += (factor * brought[d] + share * through[d]) * features[d]
+            scaled_row(spare, 0, gradient, i, one, width)
+        mine[i] += own_pulled(i, v, gradient, spare, sent, root, own, loop, scalar, back, push)
+        for j in range(start[v], start[v + 1]):
+            u, scale = sender[j], coefficient[edge[j]] if scaled else one
+            number = scale * dot_rows(spare, 0, sent, u, width)
             if push:
-                sums = back[i]
-                for d in range(width):
-                    sums[d] += factor * brought[d] + share * through[d]
-        mine[i] = number
+                add_scaled(back, place[u], spare, 0, scale, width)
+            if not by_layer:
+                product[count] += number
+                count += 1
+            elif number != 0:
+                entry[found], score[found] = base + number_of[edge[j]], number
+                found += 1
+    return found
 
 
 @njit(cache=True)
@@ -128,6 +179,22 @@ def kept(
 
 
 @njit(cache=True)
+def kept_edges(
+    value: Array, heads: int, base: int, node: Array, start: Array, edge: Array, number: Array, place: Array, score: Array,
+    found: int,
+) -> int:  # fmt: skip
+    """The same for values of the in-edges of nodes, node by node; they are set to zero."""
+    count = 0
+    for i in range(heads):
+        for j in range(start[node[i]], start[node[i] + 1]):
+            if value[count] != 0:
+                place[found], score[found], value[count] = base + number[edge[j]], value[count], 0
+                found += 1
+            count += 1
+    return found
+
+
+@njit(cache=True)
 def grown(array: Array, size: int) -> Array:
     """The same array, or a longer one that begins with the same numbers."""
     if size <= len(array):
@@ -139,8 +206,8 @@ def grown(array: Array, size: int) -> Array:
 
 @njit(cache=True, nogil=True)
 def target_gradients(
-    targets: Array, rows: Array, start: Array, edge: Array, sender: Array, sent: Any, matrix: Any, slope: Any, own: Any,
-    coefficient: Any, loop: Any, scalar: Array, edge_number: Array, node_number: Array, widths: Any, by_layer: bool,
+    targets: Array, rows: Array, start: Array, edge: Array, sender: Array, sent: Any, matrix: Any, root: Any, slope: Any,
+    own: Any, coefficient: Any, loop: Any, scalar: Array, edge_number: Array, node_number: Array, widths: Any, by_layer: bool,
 ) -> Any:  # fmt: skip
     """∂/∂ω and ∂/∂s at 1 of targets whose model is a chain of affine layers with element-wise functions between them.
 
@@ -151,9 +218,10 @@ def target_gradients(
         edge: Their columns.
         sender: Their senders.
         sent: Per call `[N, width]`: what is sent, before the matrix.
-        matrix: Per call `[out, width]`, or `[out, 2 · width]` with the own term's matrix behind it; empty: none.
+        matrix: Per call `[out, width]`, filled up with columns of zeros to a multiple of eight; empty: none.
+        root: Per call, the same of the own term.
         slope: Per call `[N, out]`: the derivative of the function behind it; empty: 1.
-        own: Per call `[N, out]`: own terms that are known; empty: none, or those of `matrix`, `loop` and `scalar`.
+        own: Per call `[N, out]`: own terms that are known; empty: none, or those of `root`, `loop` and `scalar`.
         coefficient: Per call `[E]`; empty: 1.
         loop: Per call `[N]`: coefficients of added loops; empty: none.
         scalar: `[calls]`: the own term's number, before the matrix; 0: none.
@@ -167,67 +235,36 @@ def target_gradients(
     """
     calls, size, widest = len(scalar), len(start) - 1, rows.shape[1]
     for call in range(calls):
-        widest = max(widest, sent[call].shape[1], matrix[call].shape[1])
-    place, node, tail, column = np.full(size, -1), np.empty(size, np.int64), np.empty_like(edge), np.empty_like(edge)
-    first, pair_end = np.empty(size + 1, np.int64), np.empty(calls + 1, np.int64)
-    gradient = np.empty((0, widest), rows.dtype)
-    onward, back = gradient, gradient
-    product, mine = np.empty(0, rows.dtype), np.empty(0, rows.dtype)
+        widest = max(widest, sent[call].shape[1], matrix[call].shape[1], root[call].shape[1])
+    place, node, pair_end = np.full(size, -1), np.empty(size, np.int64), np.empty(calls, np.int64)
+    room, own_room, most, most_own = rooms(targets, calls, start, sender, place, node, pair_end, by_layer)
+    gradient, back = np.empty((most_own, widest), rows.dtype), np.empty((most_own, widest), rows.dtype)
+    spare, product, mine = np.empty((2, widest), rows.dtype), np.zeros(most, rows.dtype), np.zeros(most_own, rows.dtype)
     begin, own_begin = np.zeros(len(targets) + 1, np.int64), np.zeros(len(targets) + 1, np.int64)
-    entry, score = np.empty(0, np.int64), np.empty(0, rows.dtype)
-    own_entry, own_score = np.empty(0, np.int64), np.empty(0, rows.dtype)
-    found, found_own, times = 0, 0, calls if by_layer else 1
+    entry, score = np.empty(room, np.int64), np.empty(room, rows.dtype)
+    own_entry, own_score = np.empty(own_room, np.int64), np.empty(own_room, rows.dtype)
+    found = found_own = 0
     for t in range(len(targets)):
-        edges = neighbourhood(targets[t], calls, start, edge, sender, place, node, tail, column, first, pair_end)
-        pairs = pair_end[calls]
-        if pairs > len(gradient):
-            gradient = np.empty((2 * pairs, widest), rows.dtype)
-            onward, back = np.empty_like(gradient), np.empty_like(gradient)
-        product, mine = grown(product, edges), grown(mine, pairs)
-        total, total_own = (
-            np.zeros(0 if by_layer else edges, rows.dtype),
-            np.zeros(0 if by_layer else pairs, rows.dtype),
-        )
-        entry, score = grown(entry, found + edges * times), grown(score, found + edges * times)
-        own_entry, own_score = grown(own_entry, found_own + pairs * times), grown(own_score, found_own + pairs * times)
+        near_nodes(targets[t], calls - 1, start, sender, place, node, pair_end)
+        pairs = pair_end[calls - 1]
         gradient[0, : rows.shape[1]] = rows[t]
         for call in range(calls - 1, -1, -1):
-            heads, width, push = pair_end[calls - 1 - call], sent[call].shape[1], call > 0
-            if slope[call].shape[0]:
-                for i in range(heads):
-                    for d in range(slope[call].shape[1]):
-                        gradient[i, d] *= slope[call][node[i], d]
-            through = gradient
-            if matrix[call].shape[0]:
-                rows_through(gradient, matrix[call], heads, onward)
-                through = onward
-            if push:
+            heads, width = pair_end[calls - 1 - call], sent[call].shape[1]
+            if call > 0:
                 back[: pair_end[calls - call], :width] = 0
-            rooted = matrix[call].shape[1] > width
-            pull_own(
-                heads,
-                node,
-                gradient,
-                through,
-                sent[call],
-                own[call],
-                loop[call],
-                rooted,
-                scalar[call],
-                back,
-                push,
-                mine,
-            )
-            pull_edges(heads, first, tail, node, column, through, sent[call], coefficient[call], back, push, product)
+            found = pulled(
+                heads, node, place, start, edge, sender, gradient, sent[call], matrix[call], root[call], slope[call], own[call],
+                coefficient[call], loop[call], scalar[call], back, call > 0, spare, product, mine,
+                by_layer, call * widths[0], edge_number, entry, score, found,
+            )  # fmt: skip
             if by_layer:
-                found = kept(product, first[heads], call * widths[0], column, edge_number, entry, score, found)
                 found_own = kept(mine, heads, call * widths[1], node, node_number, own_entry, own_score, found_own)
-            else:
-                total[: first[heads]] += product[: first[heads]]
-                total_own[:heads] += mine[:heads]
+                mine[:heads] = 0
             gradient, back = back, gradient
-        found = kept(total, len(total), 0, column, edge_number, entry, score, found)
-        found_own = kept(total_own, len(total_own), 0, node, node_number, own_entry, own_score, found_own)
+        if not by_layer:
+            found = kept_edges(product, pairs, 0, node, start, edge, edge_number, entry, score, found)
+            found_own = kept(mine, pairs, 0, node, node_number, own_entry, own_score, found_own)
+            mine[:pairs] = 0
         begin[t + 1], own_begin[t + 1] = found, found_own
         for i in range(pairs):
             place[node[i]] = -1

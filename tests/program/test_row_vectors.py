@@ -1,0 +1,102 @@
+"""Rows in vector registers, against the same arithmetic of numpy, for rows of any width."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+if importlib.util.find_spec("numba") is None:
+    pytest.skip("numba is not installed (extra `fast`)", allow_module_level=True)
+
+from numba import njit
+
+from edgewise.program.kernels import row_vectors as vectors
+
+
+@njit
+def _sums(to, i, rows, j, factor, width):
+    vectors.add_scaled(to, i, rows, j, factor, width)
+
+
+@njit
+def _scaled(to, i, rows, j, factor, width):
+    vectors.scaled_row(to, i, rows, j, factor, width)
+
+
+@njit
+def _products(to, i, rows, j, width):
+    vectors.multiply_row(to, i, rows, j, width)
+
+
+@njit
+def _dot(to, i, rows, j, width):
+    return vectors.dot_rows(to, i, rows, j, width)
+
+
+@njit
+def _through(rows, j, matrix, to, i, add):
+    vectors.row_product(rows, j, matrix, to, i, add)
+
+
+@njit
+def _bent(to, i, before, after, j, tilt, width):
+    return vectors.bent_row(to, i, before, after, j, tilt, width)
+
+
+@njit
+def _rectified(to, i, tilt, width):
+    vectors.rectify_row(to, i, tilt, width)
+
+
+@njit
+def _slope(to, i, rows, j, tilt, width):
+    vectors.rectified_slope(to, i, rows, j, tilt, width)
+
+
+def after(function, table, *args):
+    """The table behind a call on a copy of it; only row 2 may have changed, and only its first columns."""
+    found = table.copy()
+    function(found, 2, *args)
+    assert np.array_equal(np.delete(found, 2, 0), np.delete(table, 2, 0))
+    return found[2]
+
+
+@given(st.integers(0, 41), st.integers(0, 3), st.integers(0, 10**6))
+def test_every_operation_on_rows_gives_what_numpy_gives(width, spare, seed):
+    draw = np.random.default_rng(seed)
+    table, rows = draw.normal(size=(4, width + spare)), draw.normal(size=(5, width + spare))
+    mine, other, rest = table[2, :width], rows[3, :width], table[2, width:]
+
+    def check(found, expected):
+        assert np.allclose(found, np.concatenate([expected, rest]), rtol=1e-12, atol=1e-12)
+
+    check(after(_sums, table, rows, 3, 0.3, width), mine + 0.3 * other)
+    check(after(_scaled, table, rows, 3, 0.3, width), 0.3 * other)
+    check(after(_products, table, rows, 3, width), mine * other)
+    check(after(_rectified, table, 0.2, width), np.maximum(mine, 0.2 * mine))
+    check(after(_slope, table, rows, 3, 0.2, width), np.where(other > 0, mine, 0.2 * mine))
+    assert np.isclose(_dot(table, 2, rows, 3, width), mine @ other, rtol=1e-12, atol=1e-12)
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.booleans(), st.integers(0, 10**6))
+def test_a_row_times_a_matrix_of_whole_vectors_is_the_product(length, vectors_of_columns, add, seed):
+    draw = np.random.default_rng(seed)
+    matrix = draw.normal(size=(length, 8 * vectors_of_columns))
+    rows, table = draw.normal(size=(3, length)), draw.normal(size=(3, matrix.shape[1]))
+    found = table.copy()
+    _through(rows, 1, matrix, found, 2, add)
+    assert np.allclose(found[2], rows[1] @ matrix + (table[2] if add else 0), rtol=1e-12, atol=1e-12)
+    assert np.array_equal(found[:2], table[:2])
+
+
+@pytest.mark.parametrize("width", [1, 4, 8, 13, 21])
+def test_a_change_through_a_bend_says_whether_anything_is_left(width):
+    before = np.linspace(-1, 1, width).reshape(1, -1)
+    bent = np.maximum(before, 0.1 * before)
+    for change, left in ((np.zeros((1, width)), False), (np.eye(width)[:1], True), (np.eye(width)[-1:], True)):
+        found = change.copy()
+        assert _bent(found, 0, before, bent, 0, 0.1, width) is left
+        now = before + change
+        assert np.allclose(found, np.maximum(now, 0.1 * now) - bent, rtol=1e-12, atol=1e-12)
