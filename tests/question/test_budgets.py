@@ -16,7 +16,8 @@ from checks import assert_close, scores_of
 from edgewise.graph import joined_graphs
 from edgewise.graph.computation_graph import InEdges, reach
 from edgewise.question import freed_memory, graph_question, subject
-from edgewise.question.memory import LEAST_CEILING, amount, blocks, held_bytes, room, walk_counts
+from edgewise.question.block_growth import walk_counts
+from edgewise.question.memory import LEAST_CEILING, amount, blocks, held_bytes, room
 
 ROOT = Path(__file__).parents[2]
 

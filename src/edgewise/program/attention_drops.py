@@ -62,7 +62,7 @@ class AttentionDrops(SlotDrops):
         def of_some(part: tuple[torch.Tensor, torch.Tensor]) -> Any:
             return self._kernels.attention_drops(*arrays(*part), slots.of_self, *known, *of_targets)
 
-        entries = self._in_threads(slots, of_some, number, width)
+        entries = self._on_cores(slots, of_some, number, width)
         found = self._kernels.by_target(*entries, len(every.targets))
         begin, entry, score = map(torch.from_numpy, found)
         if not binary:

@@ -5,13 +5,13 @@ for everything else, and a test compares the two.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.cores import num_cores, spread
 from edgewise.graph.computation_graph import InEdges
 from edgewise.program.kernels import Array, arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer, Prepared
@@ -24,7 +24,7 @@ _MANY, _WORK = 16, 50_000
 """Targets, and edges that they see together, from which on it is worth loading the loops."""
 _LARGEST = 2**24
 """Numbers of all nodes together: the loops have room for a row of each."""
-_SLOTS_A_THREAD = 256
+_SLOTS_A_CORE = 256
 Found: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """Where each target's entries begin `[T + 1]`, their places and scores `[n]`."""
 
@@ -71,27 +71,23 @@ class SlotDrops:
         def of_some(part: tuple[Tensor, Tensor]) -> Any:
             return self._kernels.slot_drops(*arrays(*part), slots.of_self, *known)
 
-        entries = self._in_threads(slots, of_some, number, width)
+        entries = self._on_cores(slots, of_some, number, width)
         begin, place, score = map(torch.from_numpy, self._kernels.by_target(*entries, len(every.targets)))
         return begin, place, -score if sign is None else -score * torch.repeat_interleave(sign, begin.diff())
 
     @staticmethod
-    def _in_threads(slots: MissingMessages, of_some: Callable[..., Any], number: Tensor, width: int) -> list[Array]:
-        """Positions of targets, slots and changes `[n]`, found in as many parts as torch has threads; and places `[slots]`."""
-        threads = min(torch.get_num_threads(), max(len(slots) // _SLOTS_A_THREAD, 1))
-        parts = list(zip(slots.item.tensor_split(threads), slots.call.tensor_split(threads), strict=True))
-        if threads == 1:
-            found = [of_some(parts[0])]
-        else:
-            with ThreadPoolExecutor(threads) as pool:  # the loops let go of the interpreter
-                found = list(pool.map(of_some, parts))
+    def _on_cores(slots: MissingMessages, of_some: Callable[..., Any], number: Tensor, width: int) -> list[Array]:
+        """Positions of targets, slots and changes `[n]`, found in a part for each core; and places `[slots]`."""
+        count = min(num_cores(), max(len(slots) // _SLOTS_A_CORE, 1))
+        parts = list(zip(slots.item.tensor_split(count), slots.call.tensor_split(count), strict=True))
+        found = list(spread(of_some, parts))
         places = slots.call.clamp(min=0) * width + number[slots.item]  # [slots]
-        entries = found[0] if threads == 1 else _joined(found, [len(item) for item, _ in parts])
+        entries = found[0] if count == 1 else _joined(found, [len(item) for item, _ in parts])
         return [*entries, *arrays(places)]
 
 
 def _joined(found: list[Any], sizes: list[int]) -> list[Array]:
-    """What several threads found, as one: positions, slots counted through, changes."""
+    """What several cores found, as one: positions, slots counted through, changes."""
     for (_, slot, _), first in zip(found, np.cumsum([0, *sizes]), strict=False):
         slot += np.int32(first)
     return [np.concatenate([part[kind] for part in found]) for kind in range(3)]

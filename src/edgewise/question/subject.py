@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import RLock
+from threading import RLock, get_ident
 from typing import Any
 
 import torch
@@ -34,10 +34,14 @@ class Loan:
 
     def __init__(self, twin: Twin, mark: Fingerprint) -> None:
         self._twin, self._mark, self._depth, self._lock = twin, mark, 0, RLock()
+        self._helpers: set[int] = set()
 
     @contextmanager
     def taken(self) -> Iterator[None]:
         """The model, ours for a while: no other thread runs this twin meanwhile, and gradients are on."""
+        if get_ident() in self._helpers:
+            yield
+            return
         with self._lock:
             if self._depth:
                 yield
@@ -57,6 +61,21 @@ class Loan:
             finally:
                 self._depth = 0
             self._check()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several threads may run modules of it at once: a twin is ours, the user's own is lent to one of them."""
+        return not self._twin.borrowed
+
+    @contextmanager
+    def helped(self) -> Iterator[None]:
+        """In a thread that works for the one who has taken the model, and who waits: it takes nothing itself."""
+        self._helpers.add(get_ident())
+        try:
+            with torch.inference_mode(mode=False), torch.enable_grad():
+                yield
+        finally:
+            self._helpers.discard(get_ident())
 
     def _check(self, cause: EdgewiseError | None = None) -> None:
         what = "" if isinstance(cause, StaleQuestionError) else self._mark.moved()

@@ -1,0 +1,74 @@
+"""Cores: how many the work at hand may use, and work that is spread over them.
+
+Torch's own threads cut sums into as many parts as there are threads, so that the last bit of a number depends on them, and on
+small tensors they wait for each other. So torch keeps to one thread, and whole targets are spread instead: into parts that do
+not depend on the number of cores, each worked on by one thread. The numbers are the same on any number of cores, bit by bit.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import torch
+
+from edgewise.arguments import whole_number
+from edgewise.random_numbers import one_thread
+
+Part = TypeVar("Part")
+Found = TypeVar("Found")
+
+_cores: ContextVar[int] = ContextVar("cores", default=1)
+"""How many the work of this thread may use; threads that are started begin with one."""
+
+
+def read_threads(threads: Any) -> int:
+    """The number of threads that was asked for, checked; None stands for as many as torch has.
+
+    >>> read_threads(3)
+    3
+    """
+    whole_number("threads", threads, at_least=1, or_none="for all cores where there is much to do")
+    return torch.get_num_threads() if threads is None else int(threads)
+
+
+@contextmanager
+def many_cores(count: int) -> Iterator[None]:
+    """Run a block in which `spread` may use so many cores, and torch one."""
+    before = _cores.set(count)
+    try:
+        with one_thread():
+            yield
+    finally:
+        _cores.reset(before)
+
+
+def num_cores() -> int:
+    """How many cores the work at hand may use."""
+    return _cores.get()
+
+
+def spread(function: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Found]:
+    """What a function finds for each part, in order, worked out by as many threads as there are cores.
+
+    A pass gives way to others while torch or a compiled loop works. If one fails, those that have not begun are dropped.
+
+    >>> with many_cores(2): list(spread(abs, [-1, 2, -3]))
+    [1, 2, 3]
+    """
+    listed = list(parts)
+    count = min(num_cores(), len(listed))
+    if count <= 1:
+        yield from map(function, listed)
+        return
+    pool = ThreadPoolExecutor(count, thread_name_prefix="edgewise")
+    try:
+        waiting: list[Future[Found]] = [pool.submit(function, part) for part in listed]
+        for number, one in enumerate(waiting):
+            found = one.result()
+            del one
+            waiting[number] = Future()  # what was handed on is not held here
+            yield found
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
