@@ -5,6 +5,7 @@ for everything else, and a test compares the two.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -71,26 +72,36 @@ class SlotDrops:
         def of_some(part: tuple[Tensor, Tensor]) -> Any:
             return self._kernels.slot_drops(*arrays(*part), slots.of_self, *known)
 
-        entries = self._on_cores(slots, of_some, number, width)
-        begin, place, score = map(torch.from_numpy, self._kernels.by_target(*entries, len(every.targets)))
-        return begin, place, -score if sign is None else -score * torch.repeat_interleave(sign, begin.diff())
-
-    @staticmethod
-    def _on_cores(slots: MissingMessages, of_some: Callable[..., Any], number: Tensor, width: int) -> list[Array]:
-        """Positions of targets, slots and changes `[n]`, found in a part for each core; and places `[slots]`."""
-        count = min(num_cores(), max(len(slots) // _SLOTS_A_CORE, 1))
-        parts = list(zip(slots.item.tensor_split(count), slots.call.tensor_split(count), strict=True))
-        found = list(spread(of_some, parts))
-        places = slots.call.clamp(min=0) * width + number[slots.item]  # [slots]
-        entries = found[0] if count == 1 else _joined(found, [len(item) for item, _ in parts])
-        return [*entries, *arrays(places)]
+        place_of = slots.call.clamp(min=0) * width + number[slots.item]  # [slots]
+        begin, place, drop = rows_of_slots(slots, of_some, place_of, len(every.targets), self._kernels)
+        return begin, place, drop if sign is None else drop * torch.repeat_interleave(sign, begin.diff())
 
 
-def _joined(found: list[Any], sizes: list[int]) -> list[Array]:
-    """What several cores found, as one: positions, slots counted through, changes."""
-    for (_, slot, _), first in zip(found, np.cumsum([0, *sizes]), strict=False):
-        slot += np.int32(first)
-    return [np.concatenate([part[kind] for part in found]) for kind in range(3)]
+def rows_of_slots(
+    slots: MissingMessages, of_some: Callable[..., Any], place_of: Tensor, num_targets: int, kernels: Any
+) -> Found:
+    """Entries of all targets: `of_some` finds those of some slots, the loops of `kernels` put them behind one another.
+
+    First some slots for each core, then some targets: a drop is the same number and stands in the same place on any number.
+    """
+    count = min(num_cores(), max(len(slots) // _SLOTS_A_CORE, 1))
+    parts = list(zip(slots.item.tensor_split(count), slots.call.tensor_split(count), strict=True))
+    found = list(spread(of_some, parts))  # (positions, slots, changes) each
+    sizes = list(spread(lambda part: kernels.count_entries(part[0], num_targets), found))
+    begin = np.zeros(num_targets + 1, np.int64)
+    np.cumsum(sum(sizes), out=begin[1:])
+    filled, places = begin[:-1].copy(), np.empty(begin[-1], np.int64)
+    drops = np.empty(begin[-1], found[0][2].dtype)
+    names = [part.numpy() for part in place_of.tensor_split(count)]
+
+    def fill(ends: tuple[int, int]) -> None:
+        for (position, slot, change), name in zip(found, names, strict=True):
+            kernels.fill_entries(position, slot, change, name, *ends, filled, places, drops)
+
+    cuts = np.searchsorted(begin, np.linspace(0, begin[-1], count + 1)).tolist()
+    for _ in spread(fill, pairwise([0, *cuts[1:-1], num_targets])):
+        pass
+    return torch.from_numpy(begin), torch.from_numpy(places), torch.from_numpy(drops)
 
 
 def _columns(differences: Differences) -> tuple[Tensor, Tensor | None]:
