@@ -5,10 +5,12 @@ small tensors they wait for each other. So torch keeps to one thread, and whole 
 not depend on the number of cores, each worked on by one thread. The numbers are the same on any number of cores, bit by bit.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Event
 from typing import Any, TypeVar
 
 import torch
@@ -21,6 +23,8 @@ Found = TypeVar("Found")
 
 _cores: ContextVar[int] = ContextVar("cores", default=1)
 """How many the work of this thread may use; threads that are started begin with one."""
+
+_stop: ContextVar[Event | None] = ContextVar("stop", default=None)
 
 
 def read_threads(threads: Any) -> int:
@@ -52,7 +56,8 @@ def num_cores() -> int:
 def spread(function: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Found]:
     """What a function finds for each part, in order, worked out by as many threads as there are cores.
 
-    A pass gives way to others while torch or a compiled loop works. If one fails, those that have not begun are dropped.
+    A thread gives way to others while torch or a compiled loop works. If one fails, or the caller is interrupted, parts that
+    have not begun are dropped, and those under way end at the next `stop_if_asked`.
 
     >>> with many_cores(2): list(spread(abs, [-1, 2, -3]))
     [1, 2, 3]
@@ -62,13 +67,28 @@ def spread(function: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator
     if count <= 1:
         yield from map(function, listed)
         return
+    asked_to_stop = Event()
+
+    def work(part: Part) -> Found:
+        _stop.set(asked_to_stop)
+        return function(part)
+
     pool = ThreadPoolExecutor(count, thread_name_prefix="edgewise")
     try:
-        waiting: list[Future[Found]] = [pool.submit(function, part) for part in listed]
-        for number, one in enumerate(waiting):
-            found = one.result()
-            del one
-            waiting[number] = Future()  # what was handed on is not held here
-            yield found
+        waiting = deque(pool.submit(work, part) for part in listed)
+        while waiting:
+            yield waiting.popleft().result()
     finally:
+        asked_to_stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+class Stopped(BaseException):
+    """In a thread whose result nobody waits for any more."""
+
+
+def stop_if_asked() -> None:
+    """End the work of a thread that was started by `spread`, if the caller has gone."""
+    asked = _stop.get()
+    if asked is not None and asked.is_set():
+        raise Stopped

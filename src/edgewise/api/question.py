@@ -15,6 +15,7 @@ from edgewise.arrays import plain_index
 from edgewise.contract import checked
 from edgewise.question import pose
 from edgewise.question.memory import read_batch_size, read_memory
+from edgewise.random_numbers import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -122,7 +123,7 @@ class Question:
         """
         self._posed.check_basis()
         other = object.__new__(Question)
-        with self._posed.borrowed():  # numbers of one state of the model, and of no two
+        with one_thread(), self._posed.borrowed():  # numbers of one state of the model, and of no two
             posed = self._posed.of(index, target)
         other._fill(posed, self._memory, self._batch_size)
         return other

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgewise.arguments import shown
+from edgewise.cores import stop_if_asked
 from edgewise.errors import EdgewiseError, SettingError, StaleQuestionError
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
@@ -40,6 +41,7 @@ class Loan:
     def taken(self) -> Iterator[None]:
         """The model, ours for a while: no other thread runs this twin meanwhile, and gradients are on."""
         if get_ident() in self._helpers:
+            stop_if_asked()
             yield
             return
         with self._lock:
