@@ -13,7 +13,7 @@ from edgewise.arguments import one_of, whole_number
 from edgewise.contract import checked
 from edgewise.cores import many_cores, read_threads, spread
 from edgewise.progress import progress_bar
-from edgewise.question import PosedQuestion, pose
+from edgewise.question import GraphQuestion, PosedQuestion, pose
 from edgewise.question.memory import pieces, read_batch_size, read_memory, room
 from edgewise.random_numbers import torch_threads
 from edgewise.results.builder import SetBuilder
@@ -105,8 +105,8 @@ def explain(
     sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
     own: dict[str, Any] = {"seed": seed, "top": top, "progress": progress, "stopped": stopped}
     _check(method, level, settings, **own, **sizes)
-    read_threads(threads)
-    question = pose(model, data, index, **asked, roomy=memory is None)
+    with many_cores(read_threads(threads)):
+        question = pose(model, data, index, **asked, roomy=memory is None)
     return explain_question(question, method=method, level=level, threads=threads, **own, **sizes, **settings)
 
 
@@ -114,7 +114,7 @@ def _torch_threads(question: PosedQuestion, count: int, *, asked: bool) -> int:
     """Torch's own threads: one where targets are spread; where the model itself is run, as many as are worth it."""
     if question.lowering is not None or (not asked and len(question.index) < _FEW_TARGETS):
         return 1
-    return count
+    return 1 if isinstance(question, GraphQuestion) and question.is_chain else count
 
 
 @checked
