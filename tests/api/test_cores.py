@@ -125,8 +125,8 @@ def test_an_error_in_one_part_is_raised_and_ends_the_others():
                 raise
 
     with pytest.raises(ValueError, match="part 0"), cores.many_cores(2):
-        list(cores.spread(work, range(6)))
-    assert len(ended) <= 1  # those that had not begun never did
+        list(cores.spread(work, range(40)))
+    assert len(ended) <= 2  # the thread that failed may have begun another part; the rest never did
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "two"])
