@@ -21,6 +21,8 @@ from edgewise.random_numbers import one_thread
 Part = TypeVar("Part")
 Found = TypeVar("Found")
 
+_PARTS_A_CORE = 8
+"""A core that is done takes the next part, so that none waits long for another."""
 _cores: ContextVar[int] = ContextVar("cores", default=1)
 """How many the work of this thread may use; threads that are started begin with one."""
 
@@ -51,6 +53,17 @@ def many_cores(count: int) -> Iterator[None]:
 def num_cores() -> int:
     """How many cores the work at hand may use."""
     return _cores.get()
+
+
+def even_parts(units: int, least: int) -> int:
+    """Into how many parts to cut work whose parts may cost unlike: one, or several for each core, of at least so many units.
+
+    >>> even_parts(1000, 10)
+    1
+    >>> with many_cores(2): even_parts(1000, 10), even_parts(25, 10), even_parts(19, 10)
+    (16, 2, 1)
+    """
+    return 1 if num_cores() == 1 else max(min(_PARTS_A_CORE * num_cores(), units // least), 1)
 
 
 def spread(function: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Found]:

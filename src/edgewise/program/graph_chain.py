@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.cores import num_cores, spread
+from edgewise.cores import even_parts, spread
 from edgewise.graph.computation_graph import InEdges
 from edgewise.program.bends import rectifier
 from edgewise.program.domains import RowNumbers, interpret
@@ -293,8 +293,8 @@ def _nothing(*_: Any) -> Tensor:
 
 
 def _work(function: Callable[[int, int], None], size: Array) -> None:
-    """Call a function with ranges `a, b` of graphs or slots, one for each core; `size` `[n + 1]` rises with their work."""
-    cores = max(min(num_cores(), int(size[-1] - size[0]) // _PER_CORE), 1)
-    cuts = np.searchsorted(size, np.linspace(size[0], size[-1], cores + 1)[1:-1]).tolist()
+    """Call a function with ranges `a, b` of graphs or slots, on all cores; `size` `[n + 1]` rises with their work."""
+    count = even_parts(int(size[-1] - size[0]), _PER_CORE)
+    cuts = np.searchsorted(size, np.linspace(size[0], size[-1], count + 1)[1:-1]).tolist()
     for _ in spread(lambda ends: function(*ends), pairwise([0, *cuts, len(size) - 1])):
         pass

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.cores import num_cores, spread
+from edgewise.cores import even_parts, num_cores, spread
 from edgewise.graph.computation_graph import InEdges
 from edgewise.program.kernels import Array, arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer, Prepared
@@ -83,8 +83,9 @@ def rows_of_slots(
     """Entries of all targets: `of_some` finds those of some slots, the loops of `kernels` put them behind one another.
 
     First some slots for each core, then some targets: a drop is the same number and stands in the same place on any number.
+    Slots of early layers change the most.
     """
-    count = min(num_cores(), max(len(slots) // _SLOTS_A_CORE, 1))
+    count = even_parts(len(slots), _SLOTS_A_CORE)
     parts = list(zip(slots.item.tensor_split(count), slots.call.tensor_split(count), strict=True))
     found = list(spread(of_some, parts))  # (positions, slots, changes) each
     sizes = list(spread(lambda part: kernels.count_entries(part[0], num_targets), found))
@@ -98,7 +99,7 @@ def rows_of_slots(
         for (position, slot, change), name in zip(found, names, strict=True):
             kernels.fill_entries(position, slot, change, name, *ends, filled, places, drops)
 
-    cuts = np.searchsorted(begin, np.linspace(0, begin[-1], count + 1)).tolist()
+    cuts = np.searchsorted(begin, np.linspace(0, begin[-1], min(num_cores(), count) + 1)).tolist()
     for _ in spread(fill, pairwise([0, *cuts[1:-1], num_targets])):
         pass
     return torch.from_numpy(begin), torch.from_numpy(places), torch.from_numpy(drops)
