@@ -96,7 +96,7 @@ def spread(function: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-class Stopped(BaseException):
+class PartDropped(BaseException):
     """In a thread whose result nobody waits for any more."""
 
 
@@ -104,4 +104,4 @@ def stop_if_asked() -> None:
     """End the work of a thread that was started by `spread`, if the caller has gone."""
     asked = _stop.get()
     if asked is not None and asked.is_set():
-        raise Stopped
+        raise PartDropped

@@ -120,7 +120,7 @@ def test_an_error_in_one_part_is_raised_and_ends_the_others():
         while True:
             try:
                 cores.stop_if_asked()
-            except cores.Stopped:
+            except cores.PartDropped:
                 ended.append(part)
                 raise
 
