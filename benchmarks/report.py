@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import floor, sizes
 from benchmarks.deviation import TOLERANCE
 from benchmarks.jobs import Job
 from benchmarks.scaling import MANY
@@ -78,6 +79,15 @@ def markdown(results: Mapping[str, Any], folder: Path) -> str:
         parts.append(scaling_sentence(results["scaling"]))
     if (folder / "scaling.png").exists():
         parts.append("![Cost against the size of the computation graphs](scaling.png)")
+    if "sizes" in results:
+        parts.append("Cost by size (`python -m benchmarks.sizes`; `python -m benchmarks --only sizes --write-readme`):")
+        parts += [sizes.table(results["sizes"]["exponents"]), "![Cost by size, one thing at a time](sizes.png)"]
+    if "floor" in results:
+        parts.append(
+            f"Against the floor by arithmetic (`python -m benchmarks.floor`): what a method must add and multiply, at the "
+            f"{results['floor']['rate'] / 1e9:.0f}·10⁹ operations a second of this core in a matrix product."
+        )
+        parts.append(floor.markdown(results["floor"]["rows"]))
     if "large" in results:
         parts.append(f"Large graph: {results['large']['sentence']}.")
     if (folder / "walks.json").exists():

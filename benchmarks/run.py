@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import large, report, scaling
+from benchmarks import floor, large, report, scaling, sizes
 from benchmarks.cache import cache_folder
 from benchmarks.data import NoDataError
 from benchmarks.jobs import Job, jobs
@@ -20,7 +20,8 @@ from benchmarks.machine import describe
 from benchmarks.timing import measure
 
 HERE = Path(__file__).parent
-EXTRAS = ("scaling", "large")
+EXTRAS = ("scaling", "sizes", "floor", "large")
+FULL_ONLY = ("sizes", "floor", "large")
 QUICK_SECONDS, QUICK_ROUNDS, QUICK_SCALING = 145.0, 3, 12.0  # imports included; the limit is three minutes
 ROW_SECONDS, ROUNDS = 40.0, 7
 LEAST = 1.0  # seconds: a row that would get less is left out
@@ -33,7 +34,7 @@ def main(begin: float) -> int:
         print(*names, *EXTRAS, sep="\n")
         return 0
     chosen = [job for job in jobs() if _is_chosen(job.name, options.only) and (job.quick or not options.quick)]
-    extras = [name for name in EXTRAS if _is_chosen(name, options.only) and not (options.quick and name == "large")]
+    extras = [name for name in EXTRAS if _is_chosen(name, options.only) and not (options.quick and name in FULL_ONLY)]
     if not chosen and not extras:
         print(
             f"No job is called {' or '.join(options.only)}; known are {', '.join([*names, *EXTRAS])}.", file=sys.stderr
@@ -42,6 +43,10 @@ def main(begin: float) -> int:
     results: dict[str, Any] = {"machine": describe(), "rows": _run_rows(chosen, extras, options, begin)}
     if "scaling" in extras:
         results["scaling"] = _run_scaling(options)
+    if "sizes" in extras:
+        results["sizes"] = _run_sizes()
+    if "floor" in extras:
+        results["floor"] = {"rate": floor.rate(), "rows": list(floor.rows())}
     if "large" in extras:
         results["large"] = _run_large(options.nodes)
     _finish(results, names, options)
@@ -129,6 +134,13 @@ def _run_scaling(options: argparse.Namespace) -> dict[str, Any]:
     scaling.plot(points, picture)
     print(f"scaling: {picture}")
     return {"points": [asdict(point) for point in points], "exponent": scaling.exponent(points)}
+
+
+def _run_sizes() -> dict[str, Any]:
+    """Cost by size: the points, and their picture."""
+    points = list(sizes.run(rounds=3))
+    sizes.plot(points, HERE / "sizes.png")
+    return {"points": [asdict(point) for point in points], "exponents": sizes.exponents(points)}
 
 
 def _run_large(nodes: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ cosines near 1, it does not: `held` says how often such intervals held on pools 
 """
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ _HELD_NEAR_ONE = {3: 0.62, 5: 0.57, 10: 0.62, 20: 0.63, 50: 0.61, 100: 0.56}
 """The same for means above 0.9: almost all targets are alike, and the few others are seldom drawn."""
 
 
+@lru_cache(maxsize=64)  # one costs as much as a small explanation
 def student_quantile(share: float, freedom: float) -> float:
     """The number below which Student's t with so many degrees of freedom stays with the chance `share`, 0.5 < share < 1.
 

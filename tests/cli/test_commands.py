@@ -207,6 +207,19 @@ def test_settings_of_a_method_reach_it(mine):
     assert "has no setting 'epoch'" in error("explain", *MINE, "--method", "gnn_explainer", "--set", "epoch=3")
 
 
+def test_the_number_of_threads_reaches_the_library_and_changes_no_score(mine, monkeypatch):
+    seen, explain = [], ew.explain
+    monkeypatch.setattr(
+        ew, "explain", lambda *args, **options: seen.append(options["threads"]) or explain(*args, **options)
+    )
+    command = ["explain", *MINE, "--index", "2,3"]
+    one, two, default = (printed(*command, *more) for more in (["--threads", "1"], ["--threads", "2"], []))
+    assert seen == [1, 2, None]
+    assert one["targets"] == two["targets"] == default["targets"]
+    assert "--threads" in call(*command, "--threads", "0", code=2).output
+    assert "--threads 3" in error(*command, "--set", "threads=3")
+
+
 def test_what_the_library_says_in_python_is_said_for_a_terminal(mine):
     assert "--task graph" in error("explain", *MINE[:1], "net.py:Pooled", *MINE[2:])
 

@@ -134,3 +134,13 @@ def test_what_is_no_such_chain_takes_the_other_way(model, method):
     fast, slow, used = both(model, graphs(5), method, "layer")
     assert not used
     assert_same_scores(fast, slow)
+
+
+@pytest.mark.parametrize("method", ["gradient", "occlusion"])
+def test_graphs_have_the_same_bits_on_one_core_and_on_three(method, monkeypatch):
+    monkeypatch.setattr(graph_chain, "_PER_CORE", 2)
+    model, several = Classifier(["gin", "sage"]).double().eval(), graphs(3, count=9)
+    one, three = (
+        ew.explain(model, several, task="graph", method=method, level="layer", threads=threads) for threads in (1, 3)
+    )
+    assert all(torch.equal(few.scores, many.scores) for few, many in zip(one, three, strict=True))

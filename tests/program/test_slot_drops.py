@@ -75,7 +75,7 @@ def test_other_questions_take_the_other_way(names, between, options):
 
 
 def test_several_threads_give_the_same_bits(monkeypatch):
-    monkeypatch.setattr(slot_drops, "_SLOTS_A_THREAD", 2)
+    monkeypatch.setattr(slot_drops, "_SLOTS_A_CORE", 2)
     ask = ew.Question(MixedChain(["gcn", "sage"], torch.relu).double().eval(), chain_data(4), None)
     one, three = (ask.explain("occlusion", level="layer", threads=n) for n in (1, 3))
     for a, b in zip(one, three, strict=True):

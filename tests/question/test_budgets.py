@@ -15,8 +15,10 @@ import zoo
 from checks import assert_close, scores_of
 from edgewise.graph import joined_graphs
 from edgewise.graph.computation_graph import InEdges, reach
+from edgewise.graph.copies import side_by_side
 from edgewise.question import freed_memory, graph_question, subject
-from edgewise.question.memory import LEAST_CEILING, amount, blocks, held_bytes, room, walk_counts
+from edgewise.question.block_growth import walk_counts
+from edgewise.question.memory import LEAST_CEILING, amount, blocks, held_bytes, room
 
 ROOT = Path(__file__).parents[2]
 
@@ -93,8 +95,12 @@ def test_batches_of_a_long_list_are_those_of_a_short_one(monkeypatch):
         held[most] = joined_graphs.JoinedGraphs(graphs, simple=True)
     assert held[2**24]._joined is not None
     assert held[0]._joined is None
-    for part in (torch.arange(6), torch.tensor([2, 3, 4]), torch.tensor([5]), torch.tensor([4, 1])):
+    for part in (torch.arange(6), torch.tensor([2, 3, 4]), torch.tensor([5]), torch.tensor([4, 1, 4])):
         one, other = (joined.take(part) for joined in held.values())
+        by_pyg = side_by_side([graphs[i] for i in part.tolist()])
+        assert torch.equal(one.data.edge_index, by_pyg.data.edge_index)
+        assert torch.equal(one.edge_id, by_pyg.edge_id)
+        assert torch.equal(one.self_node, by_pyg.self_node)
         assert one.data.to_dict().keys() == other.data.to_dict().keys()
         for name in ("x", "edge_index", "batch"):
             assert torch.equal(one.data[name], other.data[name])
@@ -123,6 +129,36 @@ def test_a_change_in_a_long_list_of_graphs_is_noticed_and_missing_labels_are_non
     assert mark.changed(graphs) == ""
     graphs[1].x[0, 0] += 1
     assert mark.changed(graphs) == "data.x"
+
+
+def _edited(name, value):
+    def edit(graphs):
+        graphs[1][name] = value(graphs[1])
+
+    return edit
+
+
+EDITS = {
+    "a number": (_edited("x", lambda graph: graph.x.index_fill(0, torch.tensor([2]), 0.5)), "data.x"),
+    "a type": (_edited("x", lambda graph: graph.x.float()), "data.x"),
+    "a shape": (_edited("edge_index", lambda graph: graph.edge_index[:, 1:]), "data.edge_index"),
+    "a new attribute": (_edited("weight", lambda graph: graph.x[0]), "data.weight"),
+    "a plain value": (_edited("name", lambda graph: "b"), "data.name"),
+    "a plain value's type": (_edited("count", lambda graph: True), "data.count"),
+    "one graph less": (lambda graphs: graphs.pop(), "the number of graphs"),
+}
+
+
+@pytest.mark.parametrize("what", EDITS)
+def test_any_change_in_a_short_list_of_graphs_is_noticed_and_named(what):
+    graphs = many_graphs(3)
+    for graph in graphs:
+        graph.name, graph.count, graph.y = "a", 1, torch.tensor([float("nan"), 1.0])
+    mark, (edit, named) = subject.DataMark(graphs), EDITS[what]
+    assert mark._joined is not None
+    assert mark.changed(graphs) == ""
+    edit(graphs)
+    assert mark.changed(graphs) == named
 
 
 def test_freed_memory_is_asked_for_when_resident_memory_has_grown(monkeypatch):

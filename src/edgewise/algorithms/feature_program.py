@@ -26,9 +26,9 @@ from edgewise.program.ir import MessageStep, Program, Rows
 from edgewise.program.levels import Levels, deepened, whole_levels
 from edgewise.program.reverse import find_slopes
 from edgewise.question import NodeQuestion, PosedQuestion, sub_target
+from edgewise.question.block_growth import growing_blocks
 from edgewise.question.equality import close, random_weight, tolerance
 from edgewise.question.locality import features_stay_apart
-from edgewise.question.memory import growing_blocks
 
 _TABLE = 2**25
 """Entries of the table that numbers (change, node) pairs."""

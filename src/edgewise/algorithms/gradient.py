@@ -10,7 +10,7 @@ from edgewise.algorithms.captured_step import repeat
 from edgewise.program.attention_chain import AttentionGradients
 from edgewise.program.target_gradients import TargetGradients
 from edgewise.question import PosedQuestion, sub_target
-from edgewise.question.memory import walk_counts
+from edgewise.question.block_growth import walk_counts
 from edgewise.score import CopyScores, RowScores, Score, at_level, has_own_terms
 
 _BYTES_AN_EDGE = 64  # of an edge in a layer: its entry, twice as much room, and a copy while the room grows

@@ -9,7 +9,7 @@ from edgewise.program.perturbation import Differences, MissingMessages
 from edgewise.program.perturbation_output import drops
 from edgewise.program.slot_drops import SlotDrops
 from edgewise.question import PosedQuestion
-from edgewise.question.memory import growing_blocks, walk_counts
+from edgewise.question.block_growth import growing_blocks, walk_counts
 from edgewise.score import RowScores, SparseScores
 
 _BYTES_AN_ENTRY = 80  # of the loss of a target: position, slot and number, twice as much room, and the same by targets

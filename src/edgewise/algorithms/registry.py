@@ -49,6 +49,8 @@ class Method:
     """Whether it takes a pass for each edge of the largest target of a block: graphs of like size belong together."""
     by_graph: bool = False
     """Whether compiled loops take one graph after another where the model is a chain (`program/graph_chain.py`)."""
+    piece: int | None = None
+    """From how many bytes of a lowered pass on a block is worth a core of its own; None: its blocks go one after another."""
     lowered: Callable[..., Iterator[tuple[int, SparseScores | RowScores]] | None] | None = None
     """`(question, level, memory, **settings)` for a lowered model: all targets at once, as `SparseScores` or `RowScores`; it
     returns None where it cannot."""
@@ -90,8 +92,20 @@ def full(score: Score, level: str) -> CopyScores:
     return CopyScores(inside.to(score.target.truth.dtype))
 
 
+_PIECE = 24 * 2**20
+"""Bytes of a pass beside which its calls of torch cost little; sampling needs far more work for each of them."""
+_SAMPLED_PIECE = 2**18
+
 _ROWS = (
-    Method("gradient", gradient, "1 backward pass", "Pope et al., CVPR 2019", lowered=lowered_gradient, by_graph=True),
+    Method(
+        "gradient",
+        gradient,
+        "1 backward pass",
+        "Pope et al., CVPR 2019",
+        lowered=lowered_gradient,
+        by_graph=True,
+        piece=_PIECE,
+    ),
     Method(
         "positive_gradient",
         positive_gradient,
@@ -99,6 +113,7 @@ _ROWS = (
         "He et al., KDD 2025",
         {"epsilon": 0.0},
         by_graph=True,
+        piece=_PIECE,
     ),
     Method(
         "occlusion",
@@ -116,6 +131,7 @@ _ROWS = (
         "Ying et al., NeurIPS 2019",
         {"epochs": 100, "lr": 0.01, "edge_size": 0.005, "edge_ent": 1.0, "init": None},
         seeded=True,
+        piece=_PIECE,
     ),
     Method(
         "gnn_explainer_fast",
@@ -124,6 +140,7 @@ _ROWS = (
         "a stand-in for GNNExplainer: its steps, with few gradients",
         {"passes": 4, "epochs": 100, "lr": 0.01, "edge_size": 0.005, "edge_ent": 1.0, "init": None},
         seeded=True,
+        piece=_PIECE,
     ),
     Method(
         "integrated_gradients",
@@ -131,8 +148,16 @@ _ROWS = (
         "`steps` backward passes",
         "Sundararajan et al., ICML 2017",
         {"steps": 50},
+        piece=_PIECE,
     ),
-    Method("deep_lift", deep_lift, "5 forward passes, 1 backward pass", "Shrikumar et al., ICML 2017", stepwise=True),
+    Method(
+        "deep_lift",
+        deep_lift,
+        "5 forward passes, 1 backward pass",
+        "Shrikumar et al., ICML 2017",
+        stepwise=True,
+        piece=_PIECE,
+    ),
     Method(
         "degree",
         degree,
@@ -175,6 +200,7 @@ _ROWS = (
         {"samples": 50},
         seeded=True,
         by_edge=True,
+        piece=_SAMPLED_PIECE,
     ),
     Method(
         "subgraphx",

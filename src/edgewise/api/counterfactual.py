@@ -22,6 +22,7 @@ from edgewise.counterfactuals.target_answers import TargetAnswers
 from edgewise.model.call import Forward
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
+from edgewise.random_numbers import one_thread
 from edgewise.results.counterfactual_set import Counterfactual, CounterfactualSet
 from edgewise.results.explanation import Settings
 
@@ -145,7 +146,7 @@ def counterfactual_of_question(
     QuestionGoals.of(question, asked.to, asked.threshold)  # refused before the work in float64
     exact = double_question(question)
     search = _Targets(exact, asked)
-    with exact.borrowed(), progress_bar(progress, len(question.index), "counterfactual") as advance:
+    with one_thread(), exact.borrowed(), progress_bar(progress, len(question.index), "counterfactual") as advance:
         found = []
         for position in range(len(question.index)):
             found.append(search.answer(position))

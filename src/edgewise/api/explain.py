@@ -1,19 +1,20 @@
 """explain(): the front door for edge scores."""
 
 import logging
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from edgewise.algorithms.method_settings import read_settings
 from edgewise.algorithms.registry import Method, find_method
 from edgewise.arguments import one_of, whole_number
 from edgewise.contract import checked
+from edgewise.cores import many_cores, read_threads, spread
 from edgewise.progress import progress_bar
-from edgewise.question import PosedQuestion, pose
-from edgewise.question.memory import blocks, read_batch_size, read_memory, room
+from edgewise.question import GraphQuestion, PosedQuestion, pose
+from edgewise.question.memory import pieces, read_batch_size, read_memory, room
 from edgewise.random_numbers import torch_threads
 from edgewise.results.builder import SetBuilder
 from edgewise.results.explanation import Explanation
@@ -22,7 +23,7 @@ from edgewise.score import CopyScores, RowScores, Score, SparseScores
 
 log = logging.getLogger("edgewise")
 _FEW_TARGETS = 16
-"""Fewer than this are explained on one thread, unless `threads` says otherwise."""
+"""Models that are run as they are take one thread for fewer than this, unless `threads` says otherwise."""
 
 
 @checked
@@ -72,7 +73,8 @@ def explain(
         top: Keep only the strongest entries of each target.
         memory: A ceiling for the memory of the work, such as `"2GB"`; blocks are made to fit.
         batch_size: Targets in a block, instead of `memory`.
-        threads: How many cores to use; `None`: one for a few targets, for more of them as many as torch has.
+        threads: How many cores to use, at most; `None`: as many as torch has (`torch.get_num_threads()`). Little work stays on
+            one. The scores are the same for any number.
         device: Where to compute, such as `"cuda"`; the model and the data stay where they are.
         seed: Random seed; results do not depend on the order of targets.
         progress: Show a progress bar.
@@ -103,24 +105,16 @@ def explain(
     sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
     own: dict[str, Any] = {"seed": seed, "top": top, "progress": progress, "stopped": stopped}
     _check(method, level, settings, **own, **sizes)
-    with torch_threads(_threads_for(threads, index)):
+    with many_cores(read_threads(threads)):
         question = pose(model, data, index, **asked, roomy=memory is None)
-        return explain_question(question, method=method, level=level, threads=threads, **own, **sizes, **settings)
+    return explain_question(question, method=method, level=level, threads=threads, **own, **sizes, **settings)
 
 
-def _threads_for(threads: Any, index: Any) -> int:
-    """The number of threads that was asked for; otherwise one for few targets: more of them would wait for each other."""
-    whole_number("threads", threads, at_least=1, or_none="for one or all, by the size of the work")
-    few = isinstance(index, (int, tuple)) or (isinstance(index, Sized) and _length(index) < _FEW_TARGETS)
-    return (1 if few else torch.get_num_threads()) if threads is None else int(threads)
-
-
-def _length(index: Sized) -> int:
-    """How many targets; a tensor without dimensions is one."""
-    try:
-        return len(index)
-    except TypeError:
+def _torch_threads(question: PosedQuestion, count: int, *, asked: bool) -> int:
+    """Torch's own threads: one where targets are spread; where the model itself is run, as many as are worth it."""
+    if question.lowering is not None or (not asked and len(question.index) < _FEW_TARGETS):
         return 1
+    return 1 if isinstance(question, GraphQuestion) and question.is_chain else count
 
 
 @checked
@@ -139,7 +133,8 @@ def explain_question(
     **settings: Any,
 ) -> Explanation | ExplanationSet:
     """The same for a question that is posed already."""
-    with torch_threads(_threads_for(threads, question.index)):
+    count = read_threads(threads)
+    with many_cores(count), torch_threads(_torch_threads(question, count, asked=threads is not None)):
         return _explained(
             question, method, level, settings, top=top, memory=memory, batch_size=batch_size, seed=seed, progress=progress,
             stopped=stopped,
@@ -178,9 +173,12 @@ def _explained(
                     parts.add_sparse(entries, way)
                 advance(done)
         else:
-            order = {"alike": chosen.by_edge, "by_graph": chosen.by_graph}
-            for positions in blocks(question, budget, batch_size, **order) if chosen.function else ():
-                parts.add(positions, *_run(chosen, question, positions, level, own_settings, seed))
+            parted = pieces(
+                question, budget, batch_size, alike=chosen.by_edge, by_graph=chosen.by_graph, smallest=chosen.piece
+            )
+            run = partial(_run, chosen, question, level=level, settings=own_settings, seed=seed)
+            for positions, scored in _of_blocks(parted, run, question) if chosen.function else ():
+                parts.add(positions, *scored)
                 advance(len(positions))
         if chosen.is_drawn:
             advance(len(question.index))  # drawn when looked at
@@ -234,8 +232,30 @@ def _direct(
     return None, ""
 
 
+def _of_blocks(
+    parted: Iterator[list[Tensor]], run: Callable[[Tensor], tuple[Score, CopyScores]], question: PosedQuestion
+) -> Iterator[tuple[Tensor, tuple[Score, CopyScores]]]:
+    """Positions and scores, in order; the pieces of a block are worked on at the same time."""
+    lowering = question.lowering
+
+    def of_piece(positions: Tensor) -> tuple[tuple[Score, CopyScores], int]:
+        with question.loan.helped():
+            return run(positions), 0 if lowering is None else lowering.last_block_bytes
+
+    for block in parted:
+        if len(block) == 1:
+            yield block[0], run(block[0])
+            continue
+        taken = 0
+        for positions, (scored, size) in zip(block, spread(of_piece, block), strict=True):
+            taken += size
+            yield positions, scored
+        if lowering is not None:
+            lowering.last_block_bytes = taken
+
+
 def _run(
-    method: Method, question: PosedQuestion, positions: Tensor, level: str, settings: dict[str, Any], seed: int
+    method: Method, question: PosedQuestion, positions: Tensor, *, level: str, settings: dict[str, Any], seed: int
 ) -> tuple[Score, CopyScores]:
     assert method.function is not None
     score = Score.of_block(question, positions)

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from edgewise.algorithms.registry import methods
 from edgewise.question import NodeQuestion, PosedQuestion, sub_target
-from edgewise.question.memory import DEFAULT_MEMORY, held_bytes
+from edgewise.question.block_growth import DEFAULT_MEMORY
+from edgewise.question.memory import held_bytes
 from edgewise.question.target import predicted
 from edgewise.text import columns, counted, duration
 

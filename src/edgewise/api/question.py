@@ -16,6 +16,7 @@ from edgewise.contract import checked
 from edgewise.errors import EdgewiseError
 from edgewise.question import pose
 from edgewise.question.memory import read_batch_size, read_memory
+from edgewise.random_numbers import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -124,7 +125,8 @@ class Question:
         self._posed.check_basis()
         other = object.__new__(Question)
         try:
-            posed = self._posed.of(index, target)
+            with one_thread():
+                posed = self._posed.of(index, target)
         except EdgewiseError:
             self._posed.check_fresh()  # perhaps only because the model was trained meanwhile: then this says so
             raise

@@ -17,7 +17,7 @@ from edgewise.contract import checked
 from edgewise.errors import InputError
 from edgewise.model.call import Forward
 from edgewise.question import PosedQuestion, pose
-from edgewise.question.memory import DEFAULT_MEMORY
+from edgewise.question.block_growth import DEFAULT_MEMORY
 from edgewise.results.walk_set import Walk, WalkSet
 from edgewise.walk.sums import inside, relevance
 from edgewise.walk.target_blocks import RelevanceRule, TargetBlock, read_rule, target_blocks

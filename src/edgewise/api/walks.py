@@ -20,6 +20,7 @@ from edgewise.question import PosedQuestion, pose
 from edgewise.question.freed_memory import FreedMemory
 from edgewise.question.memory import read_memory, room
 from edgewise.question.target import Target
+from edgewise.random_numbers import one_thread
 from edgewise.results.explanation import Settings
 from edgewise.results.walk_set import Walk, WalkSet, WalkSets
 from edgewise.walk.bounds import rounding
@@ -141,7 +142,7 @@ def walks_of_question(question: PosedQuestion, *, progress: bool = False, **own:
     )
     found: list[WalkSet | None] = [None] * len(question.index)
     freed = FreedMemory(asked.memory)
-    with progress_bar(progress, len(question.index), "walks") as advance:
+    with one_thread(), progress_bar(progress, len(question.index), "walks") as advance:
         for block in target_blocks(question, asked.how, asked.memory, beam=max(asked.k, 16)):
             for position, walk_set in _answer(question, asked, block, began):
                 found[position] = walk_set

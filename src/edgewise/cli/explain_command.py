@@ -67,6 +67,12 @@ def explain(
     ] = None,
     page: PageOption = None,
     force: Force = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Cores to use, at most. Default: all, for large work. The scores are the same for any number."
+        ),
+    ] = None,
 ) -> None:
     """Why does the model predict this? A signed score for every edge: positive supports the class, negative opposes it."""
     chosen = split_names(method or "gradient")
@@ -75,7 +81,7 @@ def explain(
     paged = {} if method is None else {"methods": chosen}
     paged |= {} if level is None else {"levels": [level]}
     how = ExplainOptions(chosen[0], level or "input", top, named_values(set_, "--set"))
-    _run(asked, voice, output, how, paged)
+    _run(asked, voice, output, how, paged, threads)
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,14 @@ class ExplainOptions:
     """The method's own, from `--set`."""
 
 
-def _run(asked: CommonOptions, voice: Voice, output: Output, how: ExplainOptions, paged: dict[str, Any]) -> None:
+def _run(
+    asked: CommonOptions,
+    voice: Voice,
+    output: Output,
+    how: ExplainOptions,
+    paged: dict[str, Any],
+    threads: int | None,
+) -> None:
     """Read, explain, write, show.
 
     Args:
@@ -101,6 +114,7 @@ def _run(asked: CommonOptions, voice: Voice, output: Output, how: ExplainOptions
         output: The files to write; they have been claimed.
         how: The command's own options.
         paged: Arguments of `ew.write_page` that only concern a page: methods and levels, if they were named.
+        threads: How many cores; no part of the manifest, because the scores are the same.
     """
     from edgewise.cli.session import started
     from edgewise.results.concatenation import joined
@@ -108,7 +122,7 @@ def _run(asked: CommonOptions, voice: Voice, output: Output, how: ExplainOptions
     methods = _own_settings(output.methods, how, paged=output.page is not None)
     told = {**asdict(how), **({"methods": list(methods)} if len(methods) > 1 else {})}
     with started("explain", asked, voice, output, told, paged) as session:
-        found = {method: joined(_explain(session, one)) for method, one in methods.items()}
+        found = {method: joined(_explain(session, one, threads)) for method, one in methods.items()}
         saves = {method: partial(_save, explained, session.question) for method, explained in found.items()}
         written = session.finish(saves, how.settings)
     _show(session.question, found[how.method], how, written)
@@ -137,7 +151,7 @@ def _own_settings(methods: "Sequence[str]", how: ExplainOptions, *, paged: bool)
     }
 
 
-def _explain(session: "Session", how: ExplainOptions) -> "list[ew.ExplanationSet]":
+def _explain(session: "Session", how: ExplainOptions, threads: int | None) -> "list[ew.ExplanationSet]":
     """Explain the targets, shard by shard, after those that an earlier run has finished.
 
     Each shard is one call of `ew.explain`, which decides itself how many targets fit the memory.
@@ -159,6 +173,7 @@ def _explain(session: "Session", how: ExplainOptions) -> "list[ew.ExplanationSet
             top=how.top,
             target=question.classes_of(positions),
             seed=question.asked.seed,
+            threads=threads,
             **question.options,
             **how.settings,
         )

@@ -7,8 +7,22 @@ from typing import Any
 from edgewise.errors import SettingError
 
 _WORDS = {"true": True, "false": False, "none": None}
-_OPTIONS = ("method", "level", "target", "task", "mode", "of", "output", "device", "memory", "seed", "top", "index")
-_ARGUMENTS = ("model", "data", "progress", "forward", "stopped", "without_itself", "batch_size", "threads", "question")
+_OPTIONS = (
+    "method",
+    "level",
+    "target",
+    "task",
+    "mode",
+    "of",
+    "output",
+    "device",
+    "memory",
+    "seed",
+    "top",
+    "index",
+    "threads",
+)
+_ARGUMENTS = ("model", "data", "progress", "forward", "stopped", "without_itself", "batch_size", "question")
 
 
 def named_values(given: Iterable[str] | None, option: str) -> dict[str, Any]:

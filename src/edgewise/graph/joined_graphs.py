@@ -15,9 +15,9 @@ _SIMPLE = {"x", "edge_index", "edge_attr", "edge_weight", "y", "num_nodes"}
 class JoinedGraphs:
     """A list of graphs from which batches are taken again and again.
 
-    If all graphs have the same, well-known attributes, graphs that follow each other are joined by `torch.cat`: few of them
-    once for all, and a batch is then a slice; many of them again for each batch, so that no second copy of all is held.
-    Otherwise, or in another order, every batch is put together by PyG (`side_by_side`).
+    If all graphs have the same, well-known attributes, they are joined by `torch.cat`: few of them once for all, and a batch of
+    graphs that follow each other is then a slice; many of them, or in another order, again for each batch, so that no second
+    copy of all is held. Otherwise every batch is put together by PyG (`side_by_side`).
 
     >>> path = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]]))       # 0 → 1 → 2
     >>> graphs = JoinedGraphs([path, path, path], simple=True)                           # nodes 0-2, 3-5, 6-8
@@ -40,19 +40,19 @@ class JoinedGraphs:
         self.nbytes = sum(store[key].nbytes for store in stores for key in (*self._keys, "edge_index")) if simple else 0
         """Of what would be joined."""
         self._is_simple = simple
-        self._joined = self._join(0, len(graphs) - 1) if simple and self.nbytes <= MOST_KEPT else None
+        self._joined = self._join(torch.arange(len(graphs))) if simple and self.nbytes <= MOST_KEPT else None
 
-    def _join(self, first: int, last: int) -> Data:
-        """Graphs `first` to `last` as one: `batch` `[nodes]` and `owner` `[edges]` say which graph a node or an edge is of."""
-        union, graphs = Data(), self.graphs[first : last + 1]
+    def _join(self, positions: Tensor) -> Data:
+        """Some graphs as one: `batch` `[nodes]` and `owner` `[edges]` say which of them a node or an edge is of, from 0 on."""
+        union, chosen = Data(), positions.tolist()
         for key in self._keys:
-            union[key] = torch.cat([attributes(graph)[key] for graph in graphs])
-        union.edge_index = torch.cat(self.edge_index[first : last + 1], dim=1)
-        numbers, counts = torch.arange(first, last + 1), self.counts[first : last + 1]
+            union[key] = torch.cat([attributes(self.graphs[i])[key] for i in chosen])
+        union.edge_index = torch.cat([self.edge_index[i] for i in chosen], dim=1)
+        numbers, counts = torch.arange(len(chosen)), self.counts[positions]
         union.batch = torch.repeat_interleave(numbers, counts[:, 0]).to(union.edge_index.device)
         union.owner = torch.repeat_interleave(numbers, counts[:, 1]).to(union.edge_index.device)
         shift = counts[:, 0].cumsum(0) - counts[:, 0]  # [graphs]: the first node of each
-        union.edge_index += shift.to(union.edge_index.device)[union.owner - first]
+        union.edge_index += shift.to(union.edge_index.device)[union.owner]
         return union
 
     def take(self, positions: Tensor) -> Copies:
@@ -62,26 +62,24 @@ class JoinedGraphs:
         numbers start again at 0: those of nodes, of graphs (`batch`, `owner`), and within each graph those of its edges
         (`edge_id`) and nodes (`self_node`).
         """
+        if not self._is_simple:
+            return side_by_side([self.graphs[i] for i in positions.tolist()])
         first, last = int(positions[0]), int(positions[-1])
         in_order = last - first == len(positions) - 1 and bool((positions.diff() == 1).all())
-        if not self._is_simple or not in_order:
-            return side_by_side([self.graphs[i] for i in positions.tolist()])
-        (node, edge), (node_end, edge_end) = self._ends[first], self._ends[last + 1]
         joined, data = self._joined, Data()
-        if joined is None:
-            joined, node_end, edge_end = self._join(first, last), node_end - node, edge_end - edge
-            node = edge = 0
+        if joined is None or not in_order:
+            joined, first, node, edge = self._join(positions), 0, 0, 0
+            node_end, edge_end = len(joined.batch), len(joined.owner)
+        else:
+            (node, edge), (node_end, edge_end) = self._ends[first], self._ends[last + 1]
         for key in ("x", "edge_attr", "edge_weight"):
             if key in joined:
                 data[key] = joined[key][node:node_end] if key == "x" else joined[key][edge:edge_end]
         data.edge_index = joined.edge_index[:, edge:edge_end] - node
         data.batch, data.num_nodes = joined.batch[node:node_end] - first, node_end - node
         data.num_graphs = len(positions)
-        starts = (  # [T] each: the first node and the first column of every graph in the slice
-            (torch.tensor(self._ends[first : last + 1]) - torch.tensor(self._ends[first]))
-            .to(data.batch.device)
-            .unbind(1)
-        )
+        counts = self.counts[positions].to(data.batch.device)
+        starts = (counts.cumsum(0) - counts).unbind(1)  # [T] each: the first node and the first column of every graph
         owner = joined.owner[edge:edge_end] - first  # [M]
         column, place = (torch.arange(n, device=owner.device) for n in (len(owner), len(data.batch)))
         none = torch.zeros(1, dtype=torch.long, device=owner.device)

@@ -14,7 +14,7 @@ from edgewise.program.kernels import Array, arrays, kernels_for
 from edgewise.program.layers.attention import sum_by_head
 from edgewise.program.lowering import Lowering
 from edgewise.program.perturbation import Differences, MissingMessages
-from edgewise.program.slot_drops import Found, SlotDrops
+from edgewise.program.slot_drops import Found, SlotDrops, rows_of_slots
 
 _MANY, _WORK = 16, 50_000
 """Targets, and edges that they see together, from which on it is worth loading the loops."""
@@ -62,13 +62,12 @@ class AttentionDrops(SlotDrops):
         def of_some(part: tuple[torch.Tensor, torch.Tensor]) -> Any:
             return self._kernels.attention_drops(*arrays(*part), slots.of_self, *known, *of_targets)
 
-        entries = self._in_threads(slots, of_some, number, width)
-        found = self._kernels.by_target(*entries, len(every.targets))
-        begin, entry, score = map(torch.from_numpy, found)
+        place_of = slots.call.clamp(min=0) * width + number[slots.item]  # [slots]
+        begin, place, drop = rows_of_slots(slots, of_some, place_of, len(every.targets), self._kernels)
         if not binary:
-            return begin, entry, -score
+            return begin, place, drop
         sign = torch.where(every.target.column == 1, 1, -1).to(every.value)
-        return begin, entry, -score * torch.repeat_interleave(sign, begin.diff())
+        return begin, place, drop * torch.repeat_interleave(sign, begin.diff())
 
 
 def _near_edges(differences: Differences) -> list[tuple[Array, ...]]:

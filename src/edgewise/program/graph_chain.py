@@ -5,14 +5,17 @@ graph: forwards, backwards, and for each missing message. Everything else takes 
 (`execution.py`, `graph_drops.py`), and a test compares the two.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.cores import even_parts, spread
 from edgewise.graph.computation_graph import InEdges
 from edgewise.program.bends import rectifier
 from edgewise.program.domains import RowNumbers, interpret
@@ -29,6 +32,8 @@ _MOST_LINKS = 12
 """Longer chains take the other way: there is one compiled loop for all up to that, with its arguments filled up."""
 _WORK = 2**14
 """Nodes and edges from which on it is worth loading the loops."""
+_PER_CORE = 2**10
+"""Nodes, or missing messages, that are worth a core of their own."""
 _NUMBERS = 2**22
 """Numbers of pooled rows, at most, of the missing messages that are followed together."""
 
@@ -105,11 +110,9 @@ class GraphChain:
             before = [np.empty_like(rows) if with_before else nothing for rows in after]
             filled = [nothing] * (_MOST_LINKS - len(after))
             self._kept = (*before, *filled), (*after, *filled)
-            self._kernels.graph_values(
-                *self._geometry,
-                *self._of("matrix", "root", "bias", "coefficient", "loop", "scalar", "below"),
-                *self._kept,
-            )
+            first, *geometry = self._geometry
+            known = self._of("matrix", "root", "bias", "coefficient", "loop", "scalar", "below"), self._kept
+            _work(lambda a, b: self._kernels.graph_values(first[a : b + 1], *geometry, *known[0], *known[1]), first)
         return self._kept
 
     # --- backwards --------------------------------------------------------------------------------------------------------
@@ -126,10 +129,12 @@ class GraphChain:
         turned = {
             name: tuple(np.ascontiguousarray(part.T) for part in self._parts[name]) for name in ("matrix", "root")
         }
-        self._kernels.graph_gradients(
-            *self._geometry, turned["matrix"], turned["root"], *self._of("coefficient", "loop", "scalar", "below"),
-            self.values(with_before=False)[1], *arrays(top.contiguous(), of_edges, of_own),
-        )  # fmt: skip
+        (first, *geometry), after = self._geometry, self.values(with_before=False)[1]
+        known = (turned["matrix"], turned["root"], *self._of("coefficient", "loop", "scalar", "below"), after)
+        rows, *filled = arrays(top.contiguous(), of_edges, of_own)
+        _work(
+            lambda a, b: self._kernels.graph_gradients(first[a : b + 1], *geometry, *known, rows[a:b], *filled), first
+        )
         return of_edges, of_own
 
     # --- without one message ----------------------------------------------------------------------------------------------
@@ -159,11 +164,16 @@ class GraphChain:
         total = torch.empty(len(item), self._pooled.size(1), dtype=self._pooled.dtype)
         changed = torch.empty(len(item), dtype=torch.bool)
         out = self._out_edges
-        self._kernels.graph_changes(
-            *arrays(item, call), of_self, *arrays(*self._ends, out.start, out.edge, out.sender), self._geometry[-1],
+        known = (
+            of_self, *arrays(*self._ends, out.start, out.edge, out.sender), self._geometry[-1],
             *self._of("matrix", "root", "coefficient", "loop", "scalar", "below"), before, bent, self._messages[of_self],
-            *arrays(total, changed),
         )  # fmt: skip
+        slots, filled = arrays(item, call), arrays(total, changed)
+
+        def change(a: int, b: int) -> None:
+            self._kernels.graph_changes(*(part[a:b] for part in slots), *known, *(part[a:b] for part in filled))
+
+        _work(change, np.arange(len(item) + 1))
         return total, changed
 
     @cached_property
@@ -280,3 +290,11 @@ def _array(part: Tensor | None, empty: Array) -> Array:
 
 def _nothing(*_: Any) -> Tensor:
     raise AssertionError("a readout reads what was pooled, and nothing else")
+
+
+def _work(function: Callable[[int, int], None], size: Array) -> None:
+    """Call a function with ranges `a, b` of graphs or slots, on all cores; `size` `[n + 1]` rises with their work."""
+    count = even_parts(int(size[-1] - size[0]), _PER_CORE)
+    cuts = np.searchsorted(size, np.linspace(size[0], size[-1], count + 1)[1:-1]).tolist()
+    for _ in spread(lambda ends: function(*ends), pairwise([0, *cuts, len(size) - 1])):
+        pass

@@ -6,6 +6,7 @@ not proved yet: `question/` calls `settle` and compares the output with the mode
 
 import logging
 from functools import cached_property
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -39,7 +40,7 @@ class Lowering:
     def __init__(self, program: Program, data: Data, in_edges: InEdges, dtype: torch.dtype) -> None:
         self.program, self.in_edges, self.data, self.dtype = program, in_edges, data, dtype
         self.prepared = prepare(program)
-        self._table = torch.empty(0, dtype=torch.int32, device=data.edge_index.device)
+        self._tables: list[Tensor] = []  # clean ones, of which every thread takes one for a while
         no_owner = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device)
         self.everything = whole_levels(data, in_edges, program.num_calls, no_owner, data.num_nodes)
         self.everything.kinds = program.kinds
@@ -49,8 +50,18 @@ class Lowering:
         """What methods worked out from `known`, for the next one that is asked."""
         self._around: Any = None
         """The levels of all targets together, if only what they depend on was run."""
-        self.last_block_bytes = self._pair_bytes = 0
+        self._pair_bytes = 0
+        self._taken: dict[int, int] = {}  # by thread: what its last block takes
         self.uses_model = any(layer.uses_model for layer in program.layers)
+
+    @property
+    def last_block_bytes(self) -> int:
+        """About what the last block of this thread took, or the blocks that others worked on for it."""
+        return self._taken.get(get_ident(), 0)
+
+    @last_block_bytes.setter
+    def last_block_bytes(self, number: int) -> None:
+        self._taken[get_ident()] = number
 
     @property
     def copy_bytes(self) -> int:
@@ -134,14 +145,16 @@ class Lowering:
         in_edges = self.in_edges.on_cpu if targets.is_cuda and targets.numel() <= _FEW else self.in_edges
         targets = targets.to(in_edges.start.device)
         needed = (1 if together else targets.numel()) * self.in_edges.num_nodes
-        if self._table.numel() < needed or self._table.device != targets.device:
-            self._table = torch.full((needed,), -1, dtype=torch.int32, device=targets.device)
-        # after an interrupt a half-written table must not be used again
-        table, self._table = self._table, self._table[:0]
+        try:
+            table = self._tables.pop()
+        except IndexError:
+            table = torch.empty(0, dtype=torch.int32)
+        if table.numel() < needed or table.device != targets.device:
+            table = torch.full((needed,), -1, dtype=torch.int32, device=targets.device)
         levels = expand(in_edges, targets, self.program.num_calls, table, together=together)
+        self._tables.append(table)  # not after an interrupt: a half-written table must not be used again
         levels = levels if device == targets.device else levels.to(device)
         levels.kinds = self.program.kinds
-        self._table = table
         return levels
 
     def engine(self, targets: Tensor) -> LoweredEngine:

@@ -5,13 +5,14 @@ for everything else, and a test compares the two.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.cores import even_parts, num_cores, spread
 from edgewise.graph.computation_graph import InEdges
 from edgewise.program.kernels import Array, arrays, filled_columns, kernels_for
 from edgewise.program.layers.affine import AffineLayer, Prepared
@@ -26,7 +27,7 @@ _MANY, _WORK = 16, 50_000
 """Targets, and edges that they see together, from which on it is worth loading the loops."""
 _LARGEST = 2**24
 """Numbers of all nodes together: the loops have room for a row of each."""
-_SLOTS_A_THREAD = 256
+_SLOTS_A_CORE = 256
 Found: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """Where each target's entries begin `[T + 1]`, their places and scores `[n]`."""
 
@@ -68,12 +69,12 @@ class SlotDrops:
             room = self.work * len(part[0]) // max(len(slots), 1)
             return self._kernels.slot_drops(*arrays(*part), room, slots.of_self, *known)
 
-        entries = self._in_threads(slots, of_some, number, width)
+        place_of = slots.call.clamp(min=0) * width + number[slots.item]  # [slots]
         targets = len(self.differences.targets)
-        begin, place, score = map(torch.from_numpy, self._kernels.by_target(*entries, targets))
+        begin, place, drop = rows_of_slots(slots, of_some, place_of, targets, self._kernels)
         if self._sign is not None:
-            score *= torch.repeat_interleave(self._sign, begin.diff())
-        return begin, place, score.neg_()
+            drop *= torch.repeat_interleave(self._sign, begin.diff())
+        return begin, place, drop
 
     def is_of(self, lowering: Lowering | None, target: Target) -> bool:
         """Whether these are the loops for these targets."""
@@ -102,26 +103,33 @@ class SlotDrops:
         nothing = np.empty((0, 0), like.numpy().dtype)
         return [_array(filled_columns(matrix[columns].t().numpy()), nothing), _array(root, nothing)]
 
-    @staticmethod
-    def _in_threads(slots: MissingMessages, of_some: Callable[..., Any], number: Tensor, width: int) -> list[Array]:
-        """Positions of targets, slots and changes `[n]`, found in as many parts as torch has threads; and places `[slots]`."""
-        threads = min(torch.get_num_threads(), max(len(slots) // _SLOTS_A_THREAD, 1))
-        parts = list(zip(slots.item.tensor_split(threads), slots.call.tensor_split(threads), strict=True))
-        if threads == 1:
-            found = [of_some(parts[0])]
-        else:
-            with ThreadPoolExecutor(threads) as pool:  # the loops let go of the interpreter
-                found = list(pool.map(of_some, parts))
-        places = slots.call.clamp(min=0) * width + number[slots.item]  # [slots]
-        entries = found[0] if threads == 1 else _joined(found, [len(item) for item, _ in parts])
-        return [*entries, *arrays(places)]
 
+def rows_of_slots(
+    slots: MissingMessages, of_some: Callable[..., Any], place_of: Tensor, num_targets: int, kernels: Any
+) -> Found:
+    """Entries of all targets: `of_some` finds those of some slots, the loops of `kernels` put them behind one another.
 
-def _joined(found: list[Any], sizes: list[int]) -> list[Array]:
-    """What several threads found, as one: positions, slots counted through, changes."""
-    for (_, slot, _), first in zip(found, np.cumsum([0, *sizes]), strict=False):
-        slot += np.int32(first)
-    return [np.concatenate([part[kind] for part in found]) for kind in range(3)]
+    First some slots for each core, then some targets: a drop is the same number and stands in the same place on any number.
+    Slots of early layers change the most.
+    """
+    count = even_parts(len(slots), _SLOTS_A_CORE)
+    parts = list(zip(slots.item.tensor_split(count), slots.call.tensor_split(count), strict=True))
+    found = list(spread(of_some, parts))  # (positions, slots, changes) each
+    sizes = list(spread(lambda part: kernels.count_entries(part[0], num_targets), found))
+    begin = np.zeros(num_targets + 1, np.int64)
+    np.cumsum(sum(sizes), out=begin[1:])
+    filled, places = begin[:-1].copy(), np.empty(begin[-1], np.int64)
+    drops = np.empty(begin[-1], found[0][2].dtype)
+    names = [part.numpy() for part in place_of.tensor_split(count)]
+
+    def fill(ends: tuple[int, int]) -> None:
+        for (position, slot, change), name in zip(found, names, strict=True):
+            kernels.fill_entries(position, slot, change, name, *ends, filled, places, drops)
+
+    cuts = np.searchsorted(begin, np.linspace(0, begin[-1], min(num_cores(), count) + 1)).tolist()
+    for _ in spread(fill, pairwise([0, *cuts[1:-1], num_targets])):
+        pass
+    return torch.from_numpy(begin), torch.from_numpy(places), torch.from_numpy(drops)
 
 
 def _columns(differences: Differences) -> tuple[Tensor, Tensor | None]:

@@ -5,13 +5,13 @@ same for everything else, and a test compares the two.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.cores import num_cores, spread
 from edgewise.program.ir import Ref
 from edgewise.program.kernels import Array, arrays, filled_columns, kernels_for
 from edgewise.program.layers.affine import Prepared
@@ -55,7 +55,7 @@ class TargetGradients:
         *,
         by_layer: bool,
     ) -> list[tuple[Found, Found]]:
-        """Of the edges and of the own terms of nodes `[T]`, in parts of consecutive targets, one for each of torch's threads.
+        """Of the edges and of the own terms of nodes `[T]`, in parts of consecutive targets, one for each core.
 
         `of_rows` gives the gradients of the explained numbers by the rows of the output, `[T, columns]` both. `numbers` `[E]`
         and `[N]` say what columns and nodes are called in the result, and `widths` how many it has: a place is
@@ -69,13 +69,9 @@ class TargetGradients:
         def of_some(part: tuple[Tensor, Tensor]) -> Any:
             return self._loop(*arrays(*part), *known)
 
-        threads = min(torch.get_num_threads(), max(len(nodes) // _MANY, 1))
-        parts = list(zip(nodes.tensor_split(threads), rows.tensor_split(threads), strict=True))
-        if threads == 1:
-            found = [of_some(parts[0])]
-        else:
-            with ThreadPoolExecutor(threads) as pool:  # the loops let go of the interpreter
-                found = list(pool.map(of_some, parts))
+        number = min(num_cores(), max(len(nodes) // _MANY, 1))  # a target's numbers are its own, wherever we cut
+        parts = zip(nodes.tensor_split(number), rows.tensor_split(number), strict=True)
+        found = list(spread(of_some, parts))
         return [(_tensors(edges), _tensors(own)) for edges, own in found]
 
 

@@ -21,6 +21,7 @@ from edgewise.question.stored_question import pose_stored
 from edgewise.question.target import named_part
 from edgewise.question.typed_link_question import TypedLinkQuestion
 from edgewise.question.typed_question import TypedGraphQuestion, TypedQuestion
+from edgewise.random_numbers import one_thread
 from edgewise.store.graph_store import GraphStore
 from edgewise.store.pyg_stores import is_pyg_stores
 
@@ -70,7 +71,7 @@ def pose(
         raise SettingError(f"`without_itself` must be left out for a {task} task: it takes links out. Use task='link'.")
     asked = Asked(target, mode, of, check_output(output), forward, device, without_itself, bounds, roomy)
     index = named_part(data.data if isinstance(data, GraphStore) else data, index, task)
-    with thread_kept(), torch.inference_mode(mode=False):  # what is kept must be usable for gradients
+    with one_thread(), thread_kept(), torch.inference_mode(mode=False):  # what is kept must be usable for gradients
         if isinstance(data, GraphStore) or is_pyg_stores(data):
             return pose_stored(model, data, index, asked, task)
         if isinstance(data, HeteroData) and task in _TYPED_QUESTIONS:

@@ -1,7 +1,7 @@
 """How many targets at once: blocks that fit a memory budget."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -9,24 +9,19 @@ from torch import Tensor
 
 from edgewise.arguments import shown
 from edgewise.errors import SettingError
-from edgewise.graph.computation_graph import InEdges, reach
-from edgewise.program.lowering import Lowering
+from edgewise.graph.computation_graph import reach
 from edgewise.question import KEPT, GraphQuestion, NodeQuestion, PosedQuestion
+from edgewise.question.block_growth import DEFAULT_MEMORY, budget_blocks, walk_counts
 from edgewise.question.freed_memory import FreedMemory
 from edgewise.question.graph_question import BYTES_AT_ONCE
 
-DEFAULT_MEMORY = 512 * 2**20
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _ALIKE = 48
 _CHUNK = 256
-_FIRST, _GROWTH = 128, 16
-_TABLE = 2**25  # entries of the table that numbers (target, node) pairs
-_TABLE_ENTRY = 4  # bytes
 _PASSES_OF_THE_MODEL = 5.5  # scatters with gradients, such as a maximum, keep several times what a sum does
 _PASSES_OF_A_PROGRAM = 1.5  # of a whole graph, under any method
 _RECORDED = 0.6  # a pass without gradients, while every tensor is kept, takes this share of one with them
 _TINY = 2**25  # bytes, at most, for which no budget is reckoned
-_MARGIN = 1.25  # targets of the next block may share less than those of the last one did
 LEAST_CEILING = 128 * 2**20
 """The smallest budget that is a ceiling: below it the libraries and the graph itself count, and blocks are merely small."""
 
@@ -155,105 +150,59 @@ def blocks(
 
     With `by_graph` compiled loops take one graph after another, if they can: then all that the model was run on together.
     """
+    for (positions,) in pieces(question, memory, batch_size, alike=alike, by_graph=by_graph):
+        yield positions
+
+
+def pieces(
+    question: PosedQuestion,
+    memory: int,
+    batch_size: int | None,
+    *,
+    alike: bool = False,
+    by_graph: bool = False,
+    smallest: int | None = None,
+) -> Iterator[list[Tensor]]:
+    """The same in pieces of a block that may be worked on at the same time, where that is worth it (`budget_blocks`)."""
     if len(question.index) == 1:  # nothing comes behind it
-        yield torch.zeros(1, dtype=torch.long)
+        yield [torch.zeros(1, dtype=torch.long)]
         return
     freed = FreedMemory(memory)
-    for positions in _blocks(question, memory, batch_size, alike=alike, by_graph=by_graph):
-        yield positions
+    smallest = smallest if _can_share(question) else None
+    for parts in _blocks(question, memory, batch_size, alike=alike, by_graph=by_graph, smallest=smallest):
+        yield parts
         freed.give_back()
 
 
+def _can_share(question: PosedQuestion) -> bool:
+    """Whether blocks of a question may run at the same time: programs on the processor, of a model that is ours."""
+    lowering = question.lowering
+    if lowering is None or question.device.type != "cpu" or not isinstance(question, NodeQuestion):
+        return False
+    return question.loan.is_shared or not lowering.uses_model
+
+
 def _blocks(
-    question: PosedQuestion, memory: int, batch_size: int | None, *, alike: bool, by_graph: bool
-) -> Iterator[Tensor]:
+    question: PosedQuestion,
+    memory: int,
+    batch_size: int | None,
+    *,
+    alike: bool,
+    by_graph: bool,
+    smallest: int | None,
+) -> Iterator[list[Tensor]]:
     loops = by_graph and batch_size is None and memory >= BYTES_AT_ONCE and isinstance(question, GraphQuestion)
     if loops and isinstance(question, GraphQuestion) and question.is_chain:
-        yield from question.parts
+        yield from ([part] for part in question.parts)
     elif alike and batch_size is None and isinstance(question, GraphQuestion):
         order = question.sizes(torch.arange(len(question.index)))[1].cpu().argsort(stable=True)
         for part in order.split(_ALIKE):
             fits = max(int((_bytes(question, part).cumsum(0) <= memory).sum()), 1)
-            yield from part.split(fits)
+            yield from ([some] for some in part.split(fits))
     elif batch_size is None and question.engine_lowering is not None:
-        yield from _growing_blocks(question, question.engine_lowering, memory)
+        yield from budget_blocks(question, question.engine_lowering, memory, smallest)
     else:
-        yield from _estimated_blocks(question, memory, batch_size)
-
-
-def _growing_blocks(question: PosedQuestion, lowering: Lowering, memory: int) -> Iterator[Tensor]:
-    """Blocks whose bytes fit, by a bound of what each target needs and by how far the last block stayed below it."""
-    everyone, size = torch.arange(len(question.index)), lowering.in_edges.num_nodes
-    bound = _bounds(question, lowering)  # [T], in edges
-    table = _TABLE_ENTRY * size  # bytes a target
-    most = max(_TABLE // size, 1)
-    first = len(everyone) if question.device.type == "cuda" else max(1, min(_FIRST, _FIRST * memory // DEFAULT_MEMORY))
-    rate, begin, last = float(lowering.copy_bytes), 0, first
-    while begin < len(everyone):
-        cost = (bound[begin : begin + last * _GROWTH] * rate + table).cumsum(0)
-        fits = max(int((cost <= memory).sum()), 1)
-        count = min(fits, most, last * (_GROWTH if begin else 1))
-        yield everyone[begin : begin + count]
-        used = lowering.last_block_bytes / max(float(bound[begin : begin + count].sum()), 1.0)
-        rate, begin, last = max(used * _MARGIN, 1.0), begin + count, count
-
-
-def _bounds(question: PosedQuestion, lowering: Lowering) -> Tensor:
-    """`[T]`: no target sees more edges than it has walks of at most L steps that lead to it."""
-    if not isinstance(question, NodeQuestion):
-        return torch.ones(len(question.index), dtype=torch.double)
-    return walk_counts(lowering.in_edges, lowering.program.num_calls)[
-        question.places(torch.arange(len(question.index)))
-    ].cpu()
-
-
-def walk_counts(in_edges: InEdges, steps: int, start: Tensor | None = None) -> Tensor:
-    """`[N]`: how many walks of at most so many steps lead to each node, and no more than all edges for each number of steps.
-
-    With `start` `[N]` every walk counts as often as the node says that it begins in.
-
-    >>> walk_counts(InEdges.of(torch.tensor([[0, 1, 0], [1, 2, 2]]), 3), 2)          # 0 → 1 → 2 and 0 → 2
-    tensor([1., 2., 4.], dtype=torch.float64)
-    """
-    nodes, edges = in_edges.num_nodes, len(in_edges.edge)
-    receiver = torch.repeat_interleave(torch.arange(nodes, device=in_edges.edge.device), in_edges.start.diff())
-    count = torch.ones(nodes, dtype=torch.double, device=receiver.device) if start is None else start
-    total = count
-    for _ in range(steps):
-        count = torch.zeros_like(count).index_add_(0, receiver, count[in_edges.sender]).clamp(max=edges + nodes)
-        total = total + count
-    return total
-
-
-def growing_blocks(
-    total: int,
-    memory: int,
-    bytes_of_last: Callable[[], float],
-    *,
-    first: int,
-    growth: int | None = None,
-    most: int | None = None,
-) -> Iterator[tuple[int, int]]:
-    """Split 0 … total into blocks `begin:end`: a small first one, then as large as the last one says that they may be.
-
-    Args:
-        total: How many targets there are.
-        memory: A budget in bytes.
-        bytes_of_last: What the block that was just worked on took; called when the next one is asked for.
-        first: The size of the first block.
-        growth: A block is at most so many times as large as the one before it.
-        most: No block is larger than this.
-
-    >>> list(growing_blocks(10, 800, lambda: 200, first=1, growth=3))          # 200 bytes a block, whatever its size
-    [(0, 1), (1, 4), (4, 10)]
-    """
-    begin, size = 0, first
-    while begin < total:
-        size = size if most is None else min(size, most)
-        yield begin, min(begin + size, total)
-        begin += size
-        fits = int(memory * size / max(bytes_of_last(), 1))
-        size = max(1, fits if growth is None else min(fits, size * growth))
+        yield from ([part] for part in _estimated_blocks(question, memory, batch_size))
 
 
 def estimated_blocks(question: PosedQuestion, memory: int, batch_size: int | None) -> Iterator[Tensor]:

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import RLock
+from threading import RLock, get_ident
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgewise.arguments import shown
+from edgewise.cores import stop_if_asked
 from edgewise.errors import EdgewiseError, SettingError, StaleQuestionError
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
@@ -20,6 +21,7 @@ from edgewise.model.fingerprint import Fingerprint
 from edgewise.model.global_state import refuse_autocast, thread_kept
 from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, make_twin, unwrapped, usable_model
+from edgewise.question.joined_tensors import JoinedTensors, same
 
 _LARGE = 2**22
 """Numbers of a tensor that is remembered by a checksum instead of a copy."""
@@ -34,10 +36,15 @@ class Loan:
 
     def __init__(self, twin: Twin, mark: Fingerprint) -> None:
         self._twin, self._mark, self._depth, self._lock = twin, mark, 0, RLock()
+        self._helpers: set[int] = set()
 
     @contextmanager
     def taken(self) -> Iterator[None]:
         """The model, ours for a while: no other thread runs this twin meanwhile, and gradients are on."""
+        if get_ident() in self._helpers:
+            stop_if_asked()
+            yield
+            return
         with self._lock:
             if self._depth:
                 yield
@@ -57,6 +64,21 @@ class Loan:
             finally:
                 self._depth = 0
             self._check()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several threads may run modules of it at once: a twin is ours, the user's own is lent to one of them."""
+        return not self._twin.borrowed
+
+    @contextmanager
+    def helped(self) -> Iterator[None]:
+        """In a thread that works for the one who has taken the model, and who waits: it takes nothing itself."""
+        self._helpers.add(get_ident())
+        try:
+            with torch.inference_mode(mode=False), torch.enable_grad():
+                yield
+        finally:
+            self._helpers.discard(get_ident())
 
     def _check(self, cause: EdgewiseError | None = None) -> None:
         what = "" if isinstance(cause, StaleQuestionError) else self._mark.moved()
@@ -163,14 +185,23 @@ class DataMark:
 
     def __init__(self, graphs: list[Any], cut: Cut | None = None) -> None:
         self._cut = None if cut is None or cut.is_whole else cut
-        self._is_long = len(graphs) > 1 and sum(map(_nbytes, graphs)) > MOST_KEPT
-        self._seen = [{key: self._kept(graph, key, value) for key, value in _watched(graph)} for graph in graphs]
+        watched = [_watched(graph) for graph in graphs]
+        self._is_long = len(graphs) > 1 and sum(map(_nbytes, watched)) > MOST_KEPT
+        self._number = len(graphs)
+        self._joined = None if len(graphs) == 1 or self._is_long else JoinedTensors.of(watched)
+        self._seen: list[dict[str, Any]] = []
+        """The attributes of each graph, unless those of all graphs are kept together."""
+        if self._joined is None:
+            every = zip(graphs, watched, strict=True)
+            self._seen = [{key: self._kept(graph, key, value) for key, value in some} for graph, some in every]
 
     def changed(self, graphs: list[Any]) -> str:
         """The name of an attribute that is another one now; empty if all are the same."""
-        if len(graphs) != len(self._seen):
+        if len(graphs) != self._number:
             return "the number of graphs"
-        for graph, seen in zip(graphs, self._seen, strict=True):
+        if self._joined is not None and self._joined.is_same(JoinedTensors.of([_watched(graph) for graph in graphs])):
+            return ""
+        for graph, seen in zip(graphs, self._seen if self._joined is None else self._joined.of_each(), strict=True):
             now = dict(_watched(graph))
             if now.keys() != seen.keys():
                 return "data." + sorted(now.keys() ^ seen.keys())[0]
@@ -198,9 +229,9 @@ class DataMark:
 
     def _is_same(self, before: Any, graph: Data, key: str, value: Any) -> bool:
         if not isinstance(value, Tensor):
-            return _same(before, value)
+            return same(before, value)
         part = self._part(graph, key, value)
-        return _same(before, part if isinstance(before, Tensor) else _checksum(part))
+        return same(before, part if isinstance(before, Tensor) else _checksum(part))
 
     def _part(self, graph: Data, key: str, value: Tensor) -> Tensor:
         """What of a tensor belongs to the cut."""
@@ -222,21 +253,9 @@ def _watched(graph: Data) -> list[tuple[str, Any]]:
     return [(key, value) for key, value in graph.to_dict().items() if isinstance(value, kinds)]
 
 
-def _nbytes(graph: Data) -> int:
-    """Of all that is watched."""
-    return sum(value.nbytes for _, value in _watched(graph) if isinstance(value, Tensor))
-
-
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return a.shape == b.shape and a.dtype == b.dtype and _equal(a, b)
-    return type(a) is type(b) and bool(a == b)
-
-
-def _equal(a: Tensor, b: Tensor) -> bool:
-    if a.layout != torch.strided or b.layout != torch.strided:
-        return a is b or torch.equal(a.to_dense(), b.to_dense())
-    return torch.equal(a, b) or (a.is_floating_point() and bool(((a == b) | (a.isnan() & b.isnan())).all()))
+def _nbytes(watched: list[tuple[str, Any]]) -> int:
+    """Of all tensors that are watched."""
+    return sum(value.nbytes for _, value in watched if isinstance(value, Tensor))
 
 
 def _checksum(tensor: Tensor) -> tuple[Any, ...]:

@@ -27,6 +27,7 @@ from edgewise.walk.geometry import Geometry
 from edgewise.walk.network import AnyNetwork, Network
 from edgewise.walk.prefixes import Front
 
+_PAIRS_A_UNIT = 16  # of work: torch is nearly as quick here, so that loading the loops pays for large graphs alone
 _NUMBERS_AT_ONCE = 2**22  # entries of blocks, or of boxes of pairs, that are held together
 
 
@@ -171,7 +172,7 @@ def _dense_image(network: AnyNetwork, call: int, box: Box) -> Box:
 
 def _compiled_image(blocks: Blocks, geometry: Geometry, summed: RowMap, box: Box) -> Box | None:
     """The image through a matrix per node (inner networks of GIN), by a compiled loop; None if there is none."""
-    kernels = kernels_for(len(geometry), box.low)
+    kernels = kernels_for(len(geometry) // _PAIRS_A_UNIT, box.low)
     if kernels is None or summed.matrices is None or blocks.root is not None or blocks.scale is None:
         return None
     matrices = summed.matrices if blocks.matrix is None else summed.matrices @ blocks.matrix
@@ -197,7 +198,7 @@ def _factored(geometry: Geometry, scale: Tensor, box: Box, own: Interval | None,
     Adding the two where a node has both a loop and a root matrix is wider than need be, and still holds.
     """
     diagonal = None if summed is None else summed.diagonal
-    kernels = kernels_for(len(geometry), box.low)
+    kernels = kernels_for(len(geometry) // _PAIRS_A_UNIT, box.low)
     if kernels is not None:
         nothing = box.low.new_zeros(0, 0)
         places = (geometry.in_pairs.start, geometry.sender, scale.view(-1), geometry.is_own, box.reached)

@@ -253,19 +253,33 @@ def slot_drops(
     return positions[:found], slots[:found], changes[:found]
 
 
-@njit(cache=True)
-def by_target(position: Array, slot: Array, change: Array, place_of: Array, num_targets: int) -> Any:
-    """Changes grouped by target, in the order in which they come: where each target's begin, places of slots, changes.
+@njit(cache=True, nogil=True)
+def count_entries(position: Array, num_targets: int) -> Array:
+    """`[targets]`: how many entries each target has."""
+    found = np.zeros(num_targets, np.int64)
+    for p in position:
+        found[p] += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def fill_entries(
+    position: Array,
+    slot: Array,
+    change: Array,
+    place_of: Array,
+    low: int,
+    high: int,
+    filled: Array,
+    places: Array,
+    drops: Array,
+) -> None:
+    """Write what targets `low` to `high` lose behind what they have already, up to `filled` `[targets]`: places and drops.
 
     `place_of` `[slots]` is what slots are called in the result.
     """
-    begin = np.zeros(num_targets + 1, np.int64)
-    for p in position:
-        begin[p + 1] += 1
-    begin = np.cumsum(begin)
-    filled, places, changes = begin[:-1].copy(), np.empty(len(slot), np.int64), np.empty_like(change)
     for i in range(len(position)):
-        at = filled[position[i]]
-        places[at], changes[at] = place_of[slot[i]], change[i]
-        filled[position[i]] += 1
-    return begin, places, changes
+        p = position[i]
+        if low <= p < high:
+            places[filled[p]], drops[filled[p]] = place_of[slot[i]], -change[i]
+            filled[p] += 1

@@ -12,7 +12,7 @@ steps have the relevances 3; 6, 0; −2, 0, −1. The largest is 6: the walk (0,
 import torch
 from torch import Tensor
 
-from edgewise.question.memory import growing_blocks
+from edgewise.question.block_growth import growing_blocks
 from edgewise.walk.bounds import Box, ceiling
 from edgewise.walk.network import AnyNetwork
 from edgewise.walk.prefixes import Front, Prefixes, signed, starting
