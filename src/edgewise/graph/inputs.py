@@ -6,6 +6,7 @@ that says what is needed, what came and what to use. Nothing here changes the ca
 
 import copy
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -272,11 +273,11 @@ def _are_sound(xs: list[Tensor], edges: list[Tensor]) -> bool:
 
 def check_devices(model: nn.Module, graph: Data) -> None:
     """The model and the graph must share a device."""
-    tensors = [*model.parameters(), *model.buffers()]
-    if tensors and tensors[0].device != graph.x.device:
+    first = next(chain(model.parameters(), model.buffers()), None)
+    if first is not None and first.device != graph.x.device:
         raise InputError(
-            f"The model and the data must be on one device, got {tensors[0].device} and {graph.x.device}. Move one of them, "
-            f"or use device='{tensors[0].device}': copies are moved, yours stay where they are."
+            f"The model and the data must be on one device, got {first.device} and {graph.x.device}. Move one of them, "
+            f"or use device='{first.device}': copies are moved, yours stay where they are."
         )
 
 

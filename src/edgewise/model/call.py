@@ -227,7 +227,7 @@ def check_model(model: Any) -> list[tuple[str, MessagePassing]]:
     """The message-passing layers by name, or an error that says why the model cannot be explained."""
     layers = check_kind(model)
     for name, module in named_modules(model).items():
-        if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
+        if "_orig_mod" in module._modules or module.__dict__.get("_compiled_call_impl") is not None:
             raise ModelError(
                 f"{name or 'the model'} is compiled by torch.compile, which skips message hooks, and cannot be copied "
                 f"without that. Use the original module: model._orig_mod, or the model before .compile()."

@@ -18,6 +18,7 @@ _FEW = 2**16
 """Numbers that are copied to be compared in one go."""
 _OFTEN = 8
 """From so many looks on it is worth to prepare for them."""
+_COMMON = frozenset((type(None), bool, int, float, str))
 _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size, range, slice, Enum)
 
 
@@ -44,7 +45,7 @@ def parts_of(value: Any) -> dict[Any, Any] | None:
 
 def frozen(value: Any, depth: int) -> Any:
     """A copy of what is compared by content, and everything else itself."""
-    if value is None or isinstance(value, _PLAIN):
+    if type(value) in _COMMON or isinstance(value, _PLAIN):
         return value
     if isinstance(value, Tensor):
         return value.detach().clone()

@@ -19,6 +19,7 @@ from torch_geometric.nn import MessagePassing
 
 from edgewise.arrays import Slots
 from edgewise.graph.node_kinds import NodeKinds
+from edgewise.model.module_tree import modules_of
 from edgewise.program.operations import is_constant, is_unchanged
 from edgewise.trees import tree_leaves
 
@@ -136,8 +137,9 @@ _IN_A_ROW = (pyg.SGConv, pyg.SSGConv, pyg.TAGConv, pyg.APPNP, pyg.ChebConv)
 
 def origins(model: nn.Module, data: Data) -> set[Key]:
     """Keys of the tensors that exist before the pass: parameters, buffers and the data."""
-    tensors = [*model.parameters(), *model.buffers(), *(v for v in data.to_dict().values() if isinstance(v, Tensor))]
-    return set(keys_of(tensors))
+    tables = [table for module in modules_of(model) for table in (module._parameters, module._buffers)]
+    tensors = [tensor for table in tables for tensor in table.values() if tensor is not None]
+    return set(keys_of([*tensors, *(v for v in data.to_dict().values() if isinstance(v, Tensor))]))
 
 
 def layers_of_calls(operations: list[Operation], known: set[Key], output: list[Key]) -> list[int] | None:

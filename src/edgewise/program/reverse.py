@@ -56,8 +56,7 @@ def find_slopes(program: Program, known: dict[int, Tensor]) -> dict[tuple[int, i
             (value,) = outside  # the one value that the segment reads
             below = rectifier(segment)
             if below is not None:  # by far the most common one: no need of autograd
-                slope = torch.full_like(known[value], below).masked_fill_(known[value] > 0, 1.0)
-                found[number] = Slope(value, segment[-1].output, slope, below)
+                found[number] = Slope(value, segment[-1].output, _rectified_slope(known[value], below), below)
                 continue
             with torch.enable_grad():
                 rows = known[value].detach().requires_grad_()
@@ -66,6 +65,18 @@ def find_slopes(program: Program, known: dict[int, Tensor]) -> dict[tuple[int, i
                     (slope,) = torch.autograd.grad(last.sum(), rows)
                     found[number] = Slope(value, segment[-1].output, slope)
     return found
+
+
+def _rectified_slope(value: Tensor, below: float) -> Tensor:
+    """1 where a number is positive, `below` elsewhere.
+
+    >>> _rectified_slope(torch.tensor([-2.0, 0.0, 3.0]), 0.5)
+    tensor([0.5000, 0.5000, 1.0000])
+    """
+    if below == 0 and not value.is_cuda and value.dtype in (torch.float32, torch.float64):  # a sixth of torch's time
+        rows = value.numpy()
+        return torch.from_numpy((rows > 0).astype(rows.dtype))
+    return torch.full_like(value, below).masked_fill_(value > 0, 1.0)
 
 
 class ReversePass:

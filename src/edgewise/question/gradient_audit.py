@@ -70,9 +70,9 @@ def audit_slopes(question: PosedQuestion, position: int = 0) -> AuditedSlope | N
     like = question.target.truth
     random = [2 * random_weight(part, question.num_layers, like) - 1 for part in ids]
     scored = torch.tensor(question.separable, device=like.device).view(-1, 1).to(like.dtype)
-    directions = [(edge, own * scored) for edge, own in (random, [torch.ones_like(part) for part in random])]
     found: AuditedSlope | None = None
-    for along in directions:
+    for edge, own in (random, (torch.ones_like(part) for part in random)):
+        along = edge, own * scored
         try:
             values = (
                 _small_values(question, engine, positions, along)
