@@ -29,6 +29,7 @@ from torch_geometric.utils import to_undirected
 
 import edgewise as ew
 from checks import assert_close, scores_of
+from edgewise.question.gradient_audit import STEPS, compared
 
 EDGES = torch.tensor([[0, 0, 0, 1, 2, 3, 3, 4, 2, 5, 6, 7], [1, 1, 1, 0, 3, 2, 3, 5, 4, 0, 7, 1]])  # twins and a loop
 ONE_WAY = torch.tensor([[0, 1, 2, 3, 4, 0, 5, 1], [1, 2, 3, 4, 5, 2, 1, 4]])
@@ -311,3 +312,37 @@ def test_a_row_that_is_no_number_is_no_reason_to_refuse_the_others():
     assert_close(scores_of(ew.explain(model, data, [1, 2], level="layer", target=0)), scores_of(expected), 1e-9)
     with pytest.raises(ew.ModelError, match="NaN"):
         ew.explain(model, data, 5)
+
+
+class Rescaled(nn.Module):
+    """Sums of equal neighbours under a graph-wide LayerNorm: to the first order weights change nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = SAGEConv(3, 8, aggr="sum", root_weight=False, bias=False), LayerNorm(8)
+        self.last = nn.Linear(8, 1)
+
+    def forward(self, x, edge_index, batch):
+        return self.last(global_add_pool(self.norm(self.conv(x, edge_index), batch).relu(), batch))
+
+
+def test_a_gradient_that_is_rounding_alone_is_told_and_not_refused():
+    edges = torch.combinations(torch.arange(6)).t()
+    data = Data(x=torch.ones(6, 3), edge_index=torch.cat([edges, edges.flip(0)], dim=1))
+    told = 0
+    for seed in range(12):
+        torch.manual_seed(seed)
+        why = ew.explain(Rescaled().eval(), data, task="graph")
+        assert float(why.scores.abs().max()) < 1e-5  # zero, and a few units in the last place of sums
+        told += "less than the rounding" in why.settings["audit"]["undecided"]
+    assert told, "every gradient is right by chance: the case is not tested"
+
+
+def test_only_a_slope_of_a_few_units_in_the_last_place_counts_as_rounding():
+    steps = torch.tensor(STEPS, dtype=torch.float64)
+    for slope, is_told in ((1e-8, True), (1e-6, False)):
+        values = (0.5 + slope * steps).tolist()
+        found = compared(0.0, 0.0, values, torch.float32)
+        assert bool(found.undecided) == is_told
+        assert found.error == pytest.approx(1, rel=1e-3)
+    assert not compared(0.0, 0.0, (0.5 + 1e-8 * steps).tolist(), torch.float64).undecided

@@ -114,14 +114,20 @@ class Differences:
     def slots(self, level: str, *, of_self: bool) -> MissingMessages:
         """Everything that can be missing and still change a target; `level` is "input" or "layer".
 
-        What arrives at a node in call c of L reaches a target if that is fewer than L − c edges away.
+        What arrives at a node in call c of L reaches a target if that is fewer than L − c edges away. Messages with
+        one receiver stand side by side: what they change is near to each other, too.
         """
-        calls = self.program.num_calls
-        where = self.distance if of_self else self.distance[self.receiver]  # [N] or [E]
+        calls, edge = self.program.num_calls, self.lowering.in_edges.edge
+        where = self.distance if of_self else self.distance[self.receiver[edge]]  # [N] or [E]
+
+        def near(hops: int) -> Tensor:
+            found = (where < hops).nonzero().view(-1)
+            return found if of_self else edge[found]
+
         if level == "input":
-            item = (where < calls).nonzero().view(-1)
+            item = near(calls)
             return MissingMessages(item, torch.full_like(item, -1), of_self)
-        parts = [(where < calls - call).nonzero().view(-1) for call in range(calls)]
+        parts = [near(calls - call) for call in range(calls)]
         numbers = [torch.full_like(part, call) for call, part in enumerate(parts)]
         return MissingMessages(torch.cat(parts), torch.cat(numbers), of_self)
 

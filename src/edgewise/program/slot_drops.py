@@ -80,7 +80,7 @@ class SlotDrops:
         """Whether these are the loops for these targets."""
         return self.differences.lowering is lowering and self.differences.target is target
 
-    def _geometry(self) -> tuple[list[Any], list[Array], Tensor | None]:
+    def _geometry(self) -> tuple[list[Any], list[Any], Tensor | None]:
         """What the loop reads of edges and of targets, and the signs of the explained numbers, for one logit of two classes."""
         every, out = self.differences, self.differences.out_edges
         by_node = out.start.new_zeros(len(out.start))
@@ -90,18 +90,20 @@ class SlotDrops:
         columns, chosen = column.unique(return_inverse=True)
         start, edge, arrives, factors = _last_edges(every, by_node, position)
         steps = torch.stack([edge, arrives, chosen[arrives]], dim=1).numpy().astype(np.uint32)
-        of_targets = arrays(factors, by_node, position, column, chosen)
+        of_targets = arrays(factors, by_node, position, column, chosen[position])
         edges = [*arrays(every.sender, every.receiver), *_near_edges(every), *arrays(every.distance)]
         return edges, [*self._last_columns(columns), start.numpy(), steps, *of_targets], sign
 
-    def _last_columns(self, columns: Tensor) -> list[Array]:
-        """`[in, columns]` of the matrix of the last call, and `[columns, in]` of its own term's; empty: none."""
+    def _last_columns(self, columns: Tensor) -> tuple[Array, int]:
+        """`[in, …]`: these columns of the matrix of the last call, behind them those of its own term, and where those begin."""
         layer: Any = self.differences.program.messages[-1].layer
         like = self.differences.lowering.known[self.differences.program.output]
         matrix = torch.eye(like.size(1), dtype=like.dtype) if layer.matrix is None else layer.matrix.detach()
-        root = layer.root[columns] if isinstance(layer.root, Tensor) else None
-        nothing = np.empty((0, 0), like.numpy().dtype)
-        return [_array(filled_columns(matrix[columns].t().numpy()), nothing), _array(root, nothing)]
+        found: Any = filled_columns(matrix[columns].t().numpy())
+        if not isinstance(layer.root, Tensor):
+            return np.ascontiguousarray(found), 0
+        root = filled_columns(layer.root.detach()[columns].t().numpy())
+        return np.concatenate([found, root], axis=1), found.shape[1]
 
 
 def rows_of_slots(

@@ -57,7 +57,7 @@ def audit_feature_slopes(question: PosedQuestion, position: int = 0) -> AuditedS
                 return slope
             if not is_true(values[0], question, positions):
                 return slope
-            slope = compared(total, size, values)
+            slope = compared(total, size, values, question.target.truth.dtype)
             if slope.low == slope.high:
                 break
         return slope

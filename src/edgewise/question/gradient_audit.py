@@ -32,6 +32,8 @@ log = logging.getLogger("edgewise")
 Direction: TypeAlias = tuple[Tensor, Tensor]
 """How ω `[L, M]` and s `[L, S]` change."""
 STEPS = (0.0, 1e-4, -1e-4, 1e-5, -1e-5)
+_UNITS = 4
+"""In the last place of the explained number: a slope that is off by less may be right, as far as anybody can tell."""
 _AGREE = 1e-3
 """By which share of the sum of all |d · gradient| a slope may be off: float32 gradients are no better."""
 
@@ -47,14 +49,18 @@ class AuditedSlope:
     """By differences; apart at a kink."""
     scale: float
     """Σ |d · gradient| over all weights: what the slope is a sum of."""
-    decided: bool
-    """Whether the differences agree with each other, so that they say anything."""
+    undecided: str = ""
+    """Why the differences say nothing; empty if they do."""
+
+    @property
+    def off(self) -> float:
+        """How far the gradient is from what the differences say; 0 between the two sides of a kink."""
+        return max(self.low - self.gradient, self.gradient - self.high, 0.0)
 
     @property
     def error(self) -> float:
-        """By which share the gradient is off; 0 between the two sides of a kink."""
-        off = max(self.low - self.gradient, self.gradient - self.high, 0.0)
-        return off / self.scale if self.scale > 0 else (0.0 if off == 0 else float("inf"))
+        """The same as a share of the scale."""
+        return self.off / self.scale if self.scale > 0 else (0.0 if self.off == 0 else float("inf"))
 
 
 def audit_slopes(question: PosedQuestion, position: int = 0) -> AuditedSlope | None:
@@ -84,7 +90,8 @@ def audit_slopes(question: PosedQuestion, position: int = 0) -> AuditedSlope | N
         except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
             return found
         parts = [g.double() * d.double() for g, d in zip(gradients, along, strict=True)]
-        found = compared(sum(float(p.sum()) for p in parts), sum(float(p.abs().sum()) for p in parts), values)
+        sums = sum(float(p.sum()) for p in parts), sum(float(p.abs().sum()) for p in parts)
+        found = compared(*sums, values, like.dtype)
         if found.low == found.high:
             return found
     return found
@@ -208,13 +215,19 @@ def graph_in_double(graph: Data) -> Data:
     return double
 
 
-def compared(gradient: float, scale: float, values: list[float]) -> AuditedSlope:
-    """Central differences that agree, or the two sides of a kink: ties of a maximum are kinks at the very point."""
+def compared(gradient: float, scale: float, values: list[float], dtype: torch.dtype) -> AuditedSlope:
+    """Central differences that agree, or the two sides of a kink: ties of a maximum are kinks at the very point.
+
+    `dtype` is that of the gradient. Where the true slope is zero (a norm takes out whatever weights do to a graph of equal
+    nodes), all of a gradient is rounding, and so is its scale: a few units in the last place of the value say nothing.
+    """
     middle, right, left, near_right, near_left = values
     coarse, fine = (right - left) / 2e-4, (near_right - near_left) / 2e-5
     low, high = sorted(((near_right - middle) / 1e-5, (middle - near_left) / 1e-5))
     size = max(abs(coarse), abs(fine), scale, 1e-12)
     if high - low <= _AGREE * size and abs(coarse - fine) <= _AGREE * size:
-        return AuditedSlope(gradient, fine, fine, size, decided=True)
+        found = AuditedSlope(gradient, fine, fine, size)
+        rounding = found.error > _AGREE and found.off <= _UNITS * torch.finfo(dtype).eps * abs(middle)
+        return replace(found, undecided="the slope: less than the rounding of the number") if rounding else found
     inside = low - _AGREE * size <= gradient <= high + _AGREE * size
-    return AuditedSlope(gradient, low, high, size, decided=inside)
+    return AuditedSlope(gradient, low, high, size, "" if inside else "the slope at a kink")

@@ -60,9 +60,10 @@ class SlopeChecks:
 
     def _judged(self, slope: "AuditedSlope | None") -> str:
         """Why gradients cannot be trusted, by a slope that was found in two ways; empty if they can."""
-        if slope is None or not slope.decided:
-            why = "the slope: the model cannot be run in float64" if slope is None else "the slope at a kink"
-            self.audit.undecided.append(why)
+        if slope is None or slope.undecided:
+            self.audit.undecided.append(
+                "the slope: the model cannot be run in float64" if slope is None else slope.undecided
+            )
             return ""
         self.audit.targets, self.audit.slope_error = 1, slope.error
         if slope.error <= SLOPE_TOLERANCE:

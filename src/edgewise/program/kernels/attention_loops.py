@@ -11,10 +11,11 @@ import numpy as np
 from numba import njit
 
 from edgewise.program.kernels import Array
+from edgewise.program.kernels.leaf import leaf
 from edgewise.program.kernels.target_loops import grown, kept, neighbourhood
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def by_head(gradient: Array, rows: int, out: int, heads: int, concat: bool, wide: Array) -> None:
     """The gradients of what each attention head brings, `[rows, heads · channels]`: they stand side by side or are averaged."""
     share = gradient.dtype.type(1 if concat else 1 / heads)
@@ -28,7 +29,7 @@ def by_head(gradient: Array, rows: int, out: int, heads: int, concat: bool, wide
                     wide[i, h * out + d] = share * gradient[i, d]
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def message_product(
     wide: Array, i: int, sent: Array, u: int, attention: Array, e: int, product: Array, j: int, mean: Array
 ) -> Any:
@@ -45,7 +46,7 @@ def message_product(
     return total
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def push_message(
     wide: Array, i: int, sent: Array, u: int, received: Array, v: int, attention: Array, e: int, product: Array, j: int,
     mean: Array, vector: Array, below: Any, of_sent: Array, tail: int, of_received: Array,
@@ -62,7 +63,7 @@ def push_message(
             of_received[i, d] += bent
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def attention_back(
     count: int, first: Array, tail: Array, node: Array, column: Array, wide: Array, sent: Array, received: Array,
     attention: Array, loop: Array, vector: Array, below: Any, push: bool, product: Array, mean: Array, of_sent: Array,
@@ -94,7 +95,7 @@ def attention_back(
             )  # fmt: skip
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def both_through(
     of_sent: Array, of_received: Array, count: int, received: int, by_sender: Array, by_receiver: Array, found: Array
 ) -> None:

@@ -3,15 +3,15 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from edgewise.program.kernels import Array
+from edgewise.program.kernels.leaf import leaf
 
 _STEEP, _SMALL = 30.0, 0.05
 """How much a logit may grow, and how small Z may be, before a receiver attends again."""
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def edge_logits(sent: Array, u: int, received: Array, v: int, vector: Array, below: Any, found: Array, j: int) -> None:
     """The logits of one message into row j of `found`: vector · leaky(sent + received), head by head."""
     heads = found.shape[1]
@@ -24,7 +24,7 @@ def edge_logits(sent: Array, u: int, received: Array, v: int, vector: Array, bel
         found[j, h] = number
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def add_message(total: Array, sent: Array, u: int, logit: Array, j: int, top: Array, norm: Array) -> None:
     """α · sent of one message, added to `total`; α from its logits."""
     heads = len(top)
@@ -35,7 +35,7 @@ def add_message(total: Array, sent: Array, u: int, logit: Array, j: int, top: Ar
             total[d] += alpha * sent[u, d]
 
 
-@njit(cache=True)
+@leaf()
 def softmax_sums(logit: Array, count: int, top: Array, norm: Array) -> None:
     """The largest logit of each head, and the sum of exp(logit − largest)."""
     for h in range(len(top)):
@@ -46,7 +46,7 @@ def softmax_sums(logit: Array, count: int, top: Array, norm: Array) -> None:
             norm[h] += np.exp(logit[j, h] - top[h])
 
 
-@njit(cache=True)
+@leaf()
 def attend_again(
     v: int, rows: Array, at: int, skip: int, skip_self: bool, start: Array, edge: Array, sender: Array, mark: Array,
     sent: Array, new_sent: Array, loops: bool, vector: Array, below: Any, logit: Array, top: Array, norm: Array, total: Array,
@@ -88,7 +88,7 @@ def attend_again(
             add_message(total, sent, v, logit, count - 1, top, norm)
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def project(
     nodes: Array, rows: Array, count: int, sent: Array, received: Array, by_sender: Array, by_receiver: Array,
     new_sent: Array, new_received: Array,
@@ -108,7 +108,7 @@ def project(
                     new_received[i, d] += number * by_receiver[k, d]
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def add_update(
     r: int, u: int, i: int, v: int, e: int, sent: Array, new_sent: Array, received: Array, attention: Array, logits: Array,
     vector: Array, below: Any, logit: Array, update: Array, growth: Array, steep: Array, weight: Array,
@@ -132,7 +132,7 @@ def add_update(
             update[r, d] += new * new_sent[i, d] - old * sent[u, d]
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def is_sound(r: int, growth: Array, steep: Array) -> bool:
     """Whether no digits are lost in the sums of a receiver."""
     for h in range(growth.shape[1]):
@@ -141,7 +141,7 @@ def is_sound(r: int, growth: Array, steep: Array) -> bool:
     return not steep[r]
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def brought_up(r: int, v: int, update: Array, growth: Array, full: Array, total: Array) -> None:
     """The change of what receiver v receives, from its sums; `full` `[N, heads · channels]` is what nodes received."""
     heads = growth.shape[1]
@@ -151,7 +151,7 @@ def brought_up(r: int, v: int, update: Array, growth: Array, full: Array, total:
             total[d] = (update[r, d] - growth[r, h] * full[v, d]) / (1 + growth[r, h])
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def take_away(r: int, growth: Array, weight: Array, sent: Array, u: int, total: Array) -> None:
     """The missing message itself: α ρ / Z · sent."""
     heads = growth.shape[1]
@@ -162,7 +162,7 @@ def take_away(r: int, growth: Array, weight: Array, sent: Array, u: int, total: 
             total[d] -= share * sent[u, d]
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def heads_joined(total: Array, heads: int, concat: bool, rows: Array, r: int) -> None:
     """Attention heads side by side, or their mean, into row r."""
     width = len(total) // heads

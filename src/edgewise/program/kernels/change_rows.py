@@ -3,12 +3,11 @@
 Rows are found by the number of a node: `place[node]` is its row, −1 if it has none, and `nodes` says whose each row is.
 """
 
-from numba import njit
-
 from edgewise.program.kernels import Array
+from edgewise.program.kernels.leaf import leaf
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def row_through(rows: Array, i: int, matrix: Array, width: int, found: Array) -> None:
     """Row i of `[n, k]` times a matrix `[k, width]`, into `found`; without a matrix the row itself.
 
@@ -27,7 +26,7 @@ def row_through(rows: Array, i: int, matrix: Array, width: int, found: Array) ->
                 found[d] += number * matrix[k, d]
 
 
-@njit(cache=True)
+@leaf()
 def row_of(node: int, place: Array, nodes: Array, rows: Array, width: int, count: int) -> int:
     """How many nodes have a row once this one does, a row of zeros if it is new; `place[node]` says which."""
     if place[node] >= 0:
@@ -38,7 +37,7 @@ def row_of(node: int, place: Array, nodes: Array, rows: Array, width: int, count
     return count + 1
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def bend(nodes: Array, rows: Array, count: int, before: Array, after: Array, below: float, place: Array) -> int:
     """What changes become behind a ReLU; nodes where nothing is left are dropped, and `place` is emptied.
 
@@ -65,7 +64,7 @@ def bend(nodes: Array, rows: Array, count: int, before: Array, after: Array, bel
     return kept
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def changed_rows(
     nodes: Array, rows: Array, count: int, new_nodes: Array, new_rows: Array, new: int, skip: int, skip_self: int,
     start: Array, edge: Array, receiver: Array, near: Array, matrix: Array, root: Array, scalar: float, loop: Array,

@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from edgewise.program.kernels import Array
+from edgewise.program.kernels.leaf import leaf
 
 
 @njit(cache=True, inline="always")
@@ -22,7 +23,7 @@ def _mixed(a: int, b: int) -> Any:
     return found ^ (found >> np.uint64(31))
 
 
-@njit(cache=True)
+@leaf()
 def refilled(old: Array, new: Array) -> None:
     """Move all entries of a table of `met_rows` into a larger one."""
     mask = np.uint64(len(new) - 1)
@@ -108,7 +109,7 @@ def met_rows(
     return len(on)
 
 
-@njit(cache=True)
+@leaf()
 def equal_rows(rows: Array, table: Array, place: Array, one: Array) -> int:
     """How many different rows of bools there are; `place` `[rows]`: which one each is, `one` `[rows]`: the first of each.
 

@@ -12,10 +12,11 @@ from numba import njit
 
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.change_rows import bend, changed_rows, row_of, row_through
+from edgewise.program.kernels.leaf import leaf
 from edgewise.program.kernels.target_loops import rows_through
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def add_product(rows: Array, i: int, matrix: Array, found: Array, v: int) -> None:
     """Row i of `[n, k]` times a matrix `[k, width]`, added to row v of `found`; without a matrix the row itself."""
     width = found.shape[1]
@@ -30,7 +31,7 @@ def add_product(rows: Array, i: int, matrix: Array, found: Array, v: int) -> Non
                 found[v, d] += number * matrix[k, d]
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def link_forward(
     begin: int, end: int, start: Array, edge: Array, sender: Array, given: Array, sums: bool, matrix: Array, root: Array,
     bias: Array, coefficient: Array, loop: Array, scalar: Any, below: Any, before: Array, after: Array, total: Array,
@@ -142,7 +143,7 @@ def graph_gradients(
             gradient, back = back, gradient
 
 
-@njit(cache=True)
+@leaf()
 def bend_back(base: int, size: int, after: Array, below: Any, gradient: Array) -> None:
     """The gradient times the slope of a ReLU, for the nodes of a graph; `after` `[N, out]` is what stands behind it."""
     if below == 1:
@@ -152,7 +153,7 @@ def bend_back(base: int, size: int, after: Array, below: Any, gradient: Array) -
             gradient[v, d] *= below if after[base + v, d] <= 0 else after.dtype.type(1)
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def own_back(
     base: int, size: int, given: Array, loop: Array, scalar: Any, through: Array, mine: Array, rooted: bool, back: Array,
     found: Array,
@@ -169,7 +170,7 @@ def own_back(
         found[base + v] = number
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def edges_back(
     base: int, size: int, start: Array, edge: Array, sender: Array, given: Array, coefficient: Array, through: Array,
     back: Array, push: bool, found: Array,

@@ -12,9 +12,10 @@ from numba import njit
 
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.change_rows import row_of, row_through
+from edgewise.program.kernels.leaf import leaf
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def settled(
     nodes: Array, rows: Array, count: int, pre: Array, post: Array, below: float, bends: bool, place: Array
 ) -> int:
@@ -41,7 +42,7 @@ def settled(
     return kept
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def sent_on(
     nodes: Array, rows: Array, count: int, new_nodes: Array, new_rows: Array, sent: Array, heads: int, edges: int,
     out_start: Array, out_edge: Array, head: Array, is_there: Array, matrix: Array, root: Array, scalar: float, loop: Array,

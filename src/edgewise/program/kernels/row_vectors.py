@@ -33,6 +33,8 @@ from numba.np.arrayobj import make_array
 _written: Any = intrinsic
 """A function whose instructions are written by hand, where it is called."""
 _LANES = 8
+_SUMS = 8
+"""Vectors of a product that are added up side by side."""
 _FREE = ("reassoc", "contract")
 """Sums may be taken in another order, and a product be added without rounding it first."""
 _WORD, _SHORT, _BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
@@ -190,20 +192,37 @@ def dot_rows(_: Any, a: Any, i: Any, b: Any, j: Any, width: Any) -> Any:
 def _product_block(
     writer: _Writer, row: Any, line: Callable[[Any], Any], length: Any, to: Any, offset: Any, count: int, add: Any
 ) -> None:
-    """A row times so many vectors of columns of a matrix, from an offset in bytes on: the sums stay in registers."""
-    builder, kind = writer.builder, writer.kinds[0]
+    """A row times so many vectors of columns of a matrix, from an offset in bytes on: the sums stay in registers.
+
+    A sum cannot be added to before the last addition is done, which takes four steps of the processor, while it could begin
+    two in each. So every `ways`-th number of the row goes into a sum of its own.
+    """
+    builder, kind, ways = writer.builder, writer.kinds[0], 1 << (_SUMS // count).bit_length() - 1
     offsets = [builder.add(offset, _WORD(place * _LANES * writer.size)) for place in range(count)]
-    sums = [cgutils.alloca_once(builder, kind, name="sum") for _ in offsets]
-    for total, place in zip(sums, offsets, strict=True):
-        builder.store(builder.select(add, writer.load(kind, to, place), writer.zeros(kind)), total)
-    with cgutils.for_range(builder, length, intp=_WORD) as each:
-        number = writer.load(writer.number, row, builder.mul(each.index, _WORD(writer.size)))
-        factor, columns = writer.spread(kind, number), line(each.index)
-        for total, place in zip(sums, offsets, strict=True):
+    sums = [[cgutils.alloca_once(builder, kind, name="sum") for _ in offsets] for _ in range(ways)]
+    for way, some in enumerate(sums):
+        for total, place in zip(some, offsets, strict=True):
+            here = writer.zeros(kind)
+            builder.store(here if way else builder.select(add, writer.load(kind, to, place), here), total)
+
+    def step(index: Any, some: list[Any]) -> None:
+        number = writer.load(writer.number, row, builder.mul(index, _WORD(writer.size)))
+        factor, columns = writer.spread(kind, number), line(index)
+        for total, place in zip(some, offsets, strict=True):
             more = writer.plus_product(builder.load(total), factor, writer.load(kind, columns, place))
             builder.store(more, total)
-    for total, place in zip(sums, offsets, strict=True):
-        writer.store(builder.load(total), to, place)
+
+    even = builder.sub(length, builder.urem(length, _WORD(ways)))
+    with cgutils.for_range_slice(builder, _WORD(0), even, _WORD(ways), _WORD) as (index, _):
+        for way, some in enumerate(sums):
+            step(builder.add(index, _WORD(way)), some)
+    with cgutils.for_range_slice(builder, even, length, _WORD(1), _WORD) as (index, _):
+        step(index, sums[0])
+    for parts, place in zip(zip(*sums, strict=True), offsets, strict=True):
+        found = builder.load(parts[0])
+        for part in parts[1:]:
+            found = builder.fadd(found, builder.load(part), flags=_FREE)
+        writer.store(found, to, place)
 
 
 @_written
@@ -222,11 +241,10 @@ def row_product(_: Any, rows: Any, i: Any, matrix: Any, found: Any, j: Any, add:
         done = builder.and_(width, _WORD(-4 * _LANES))
         with cgutils.for_range_slice(builder, _WORD(0), done, _WORD(4 * _LANES), _WORD) as (begin, _):
             block(begin, 4)
-        for count in (2, 1):
-            more = builder.and_(width, _WORD(count * _LANES))
-            with builder.if_then(builder.icmp_unsigned("!=", more, _WORD(0))):
+        rest = builder.sub(width, done)
+        for count in (3, 2, 1):
+            with builder.if_then(builder.icmp_unsigned("==", rest, _WORD(count * _LANES))):
                 block(done, count)
-            done = builder.add(done, more)
         return _nothing(writer)
 
     return types.void(rows, types.int64, matrix, found, types.int64, types.boolean), write

@@ -12,7 +12,8 @@ import numpy as np
 from numba import njit
 
 from edgewise.program.kernels import Array
-from edgewise.program.kernels.row_vectors import add_scaled, bent_row, dot_rows, row_product, scaled_row
+from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.row_vectors import add_scaled, bent_row, row_product, scaled_row
 from edgewise.program.kernels.target_loops import grown
 
 _BLOCK = 32
@@ -21,7 +22,7 @@ _NUMBERS = 2**21
 """Numbers of all nodes and slots of a block: in a large graph blocks are smaller."""
 
 
-@njit(cache=True)
+@leaf()
 def bent_rows(
     nodes: Array, rows: Array, begin: int, end: int, before: Array, after: Array, tilt: float, place: Array
 ) -> int:
@@ -47,7 +48,7 @@ def bent_rows(
     return kept
 
 
-@njit(cache=True, forceinline=True)
+@leaf(forceinline=True)
 def arrive(
     node: int, rows: Array, count: int, place: Array, nodes: Array, change: Array, factor: Any, width: int
 ) -> int:
@@ -60,7 +61,7 @@ def arrive(
     return count + 1
 
 
-@njit(cache=True)
+@leaf()
 def through_call(
     item: Array, of_self: bool, here: bool, sender: Array, receiver: Array, ends: Array, nodes: Array, rows: Array,
     new_ends: Array, new_nodes: Array, new_rows: Array, place: Array, near: Array, start: Array, edges: Array,
@@ -101,19 +102,20 @@ def through_call(
         new = new_ends[s + 1] = bent_rows(new_nodes, new_rows, new_ends[s], new, before, after, tilt, place)
 
 
-@njit(cache=True)
+@leaf()
 def to_targets(
     nodes: Array, rows: Array, begin: int, end: int, touched: Array, reached: int, total: Array, seen: Array, skip: int,
-    skip_self: int, start: Array, edges: Array, factors: Array, matrix: Array, root: Array,
+    skip_self: int, start: Array, edges: Array, factors: Array, matrix: Array, root: int,
     scalar: float, loop: Array, target_start: Array, target: Array, chosen: Array, moved: Array,
 ) -> int:  # fmt: skip
     """Through the last call, of which a target needs one number: `total[position]` gets what arrives at it.
 
     Returns how many positions were `touched`; `seen` says which (1). Of each edge, `edges` has its column, the position that it
     leads to, and the place of what is explained there; `factors` are the coefficients. Of the matrices there are only the
-    columns that are explained, and `chosen` of each position is the place among them; `root` has them as rows.
+    columns that are explained, side by side: those of the own term are behind the first `root` (0: there are none). `chosen`
+    is the place among them for each entry of `target`.
     """
-    keeps = len(loop) > 0 or scalar != 0 or root.shape[0] > 0
+    keeps = len(loop) > 0 or scalar != 0 or root > 0
     for i in range(begin, end):
         node = nodes[i]
         row_product(rows, i, matrix, moved, 0, False)
@@ -128,16 +130,16 @@ def to_targets(
             factor = rows.dtype.type(scalar + (loop[node] if len(loop) else 0.0))
             for p in range(target_start[node], target_start[node + 1]):
                 position = target[p]
-                total[position] += factor * moved[0, chosen[position]]
-                if root.shape[0]:
-                    total[position] += dot_rows(rows, i, root, chosen[position], root.shape[1])
+                total[position] += factor * moved[0, chosen[p]]
+                if root:
+                    total[position] += moved[0, root + chosen[p]]
                 touched[reached] = position
                 reached += 1 - seen[position]
                 seen[position] = 1
     return reached
 
 
-@njit(cache=True)
+@leaf()
 def most_rows(ends: Array, nodes: Array, start: Array, size: int) -> int:
     """How many rows a block can have behind a call: a slot changes no more nodes than there are."""
     total = 0
@@ -149,11 +151,62 @@ def most_rows(ends: Array, nodes: Array, start: Array, size: int) -> int:
     return total
 
 
+@leaf()
+def most_entries(
+    item: Array, of_self: bool, receiver: Array, ends: Array, nodes: Array, last_start: Array, target_start: Array
+) -> int:
+    """How many entries a block of slots can make: a slot changes no more targets than there are."""
+    total, size = 0, target_start[len(target_start) - 1]
+    for s in range(len(item)):
+        at = item[s] if of_self else receiver[item[s]]
+        more = target_start[at + 1] - target_start[at]
+        for i in range(ends[s], ends[s + 1]):
+            node = nodes[i]
+            more += last_start[node + 1] - last_start[node] + target_start[node + 1] - target_start[node]
+        total += min(more, size)
+    return total
+
+
+@leaf()
+def last_call(
+    item: Array, first: int, of_self: bool, here: bool, sender: Array, receiver: Array, ends: Array, nodes: Array, rows: Array,
+    touched: Array, total: Array, seen: Array, start: Array, edges: Array, factors: Array, columns: Array, root: int,
+    scalar: float, loop: Array, lost: Array, share: Array, target_start: Array, target: Array, wanted: Array, chosen: Array,
+    moved: Array, positions: Array, slots: Array, changes: Array, found: int,
+) -> int:  # fmt: skip
+    """What the targets lose by the slots of a block, written behind the first `found` entries; returns how many there are.
+
+    Slots are numbered from `first` on. `here`: their messages `lost`, times `share`, are missing in the last call, too.
+    """
+    one = rows.dtype.type(1)
+    for s in range(len(item)):
+        at, reached = item[s] if of_self else receiver[item[s]], 0
+        if here and lost.shape[0]:
+            factor = share[item[s]] if len(share) and not of_self else one
+            source = at if of_self else sender[item[s]]
+            for p in range(target_start[at], target_start[at + 1]):
+                touched[reached], seen[target[p]] = target[p], 1
+                total[target[p]] = -factor * lost[source, wanted[target[p]]]
+                reached += 1
+        reached = to_targets(
+            nodes, rows, ends[s], ends[s + 1], touched, reached, total, seen, item[s] if here and not of_self else -1,
+            item[s] if here and of_self else -1, start, edges, factors, columns, root,
+            scalar, loop, target_start, target, chosen, moved,
+        )  # fmt: skip
+        for i in range(reached):
+            position = touched[i]
+            if total[position] != 0:
+                positions[found], slots[found], changes[found] = position, first + s, total[position]
+                found += 1
+            seen[position], total[position] = 0, 0
+    return found
+
+
 @njit(cache=True, nogil=True)
 def slot_drops(
     item: Array, call_of: Array, room: int, of_self: bool, sender: Array, receiver: Array, starts: Any, edges: Any,
     distance: Array, matrix: Any, root: Any, before: Any, after: Any, message: Any, coefficient: Any, loop: Any,
-    scalar: Array, below: Array, columns: Array, root_columns: Array, last_start: Array, last_edges: Array,
+    scalar: Array, below: Array, columns: Array, root_columns: int, last_start: Array, last_edges: Array,
     factors: Array, target_start: Array, target: Array, wanted: Array, chosen: Array,
 ) -> Any:  # fmt: skip
     """What every target loses by each slot, one block of slots after another.
@@ -177,8 +230,9 @@ def slot_drops(
         loop: Per call `[N]`, coefficients of added loops; empty: none.
         scalar: `[calls]`, the number of the own term; 0: none.
         below: `[calls]`, the slope below zero of the ReLU behind.
-        columns: `[in, chosen]`, the explained columns of the matrix of the last call, filled up like `matrix`.
-        root_columns: `[chosen, in]`, the same of its own term, as rows; empty: none.
+        columns: `[in, chosen]`, the explained columns of the matrix of the last call, filled up like `matrix`; behind them
+            those of its own term.
+        root_columns: Where the columns of the own term begin; 0: there are none.
         last_start: `[N + 1]`, the edges of the last call, one for each target at their receivers.
         last_edges: Of each of them in that order its column, the position of the target, and the place of the explained column
             in `columns`; not negative by their kind.
@@ -186,7 +240,7 @@ def slot_drops(
         target_start: `[N + 1]`, the targets at node v are `target[target_start[v] : target_start[v + 1]]`.
         target: `[T]`, their positions.
         wanted: `[T]`, the explained column of each target.
-        chosen: `[T]`, its place in `columns`.
+        chosen: `[T]`, the place in `columns` for each entry of `target`.
 
     Returns:
         `[n]` each: positions of targets, slots, and changes that are not zero.
@@ -225,30 +279,13 @@ def slot_drops(
                 dtype.type(below[call]), moved,
             )  # fmt: skip
             nodes, new_nodes, rows, new_rows, ends, new_ends = new_nodes, nodes, new_rows, rows, new_ends, ends
-        here = always or call_of[begin] == last
-        lost, share = message[last], coefficient[last]
-        for s in range(end - begin):
-            at, reached = some[s] if of_self else receiver[some[s]], 0
-            if here and lost.shape[0]:
-                factor = share[some[s]] if len(share) and not of_self else dtype.type(1)
-                source = at if of_self else sender[some[s]]
-                for p in range(target_start[at], target_start[at + 1]):
-                    touched[reached], seen[target[p]] = target[p], 1
-                    total[target[p]] = -factor * lost[source, wanted[target[p]]]
-                    reached += 1
-            reached = to_targets(
-                nodes, rows, ends[s], ends[s + 1], touched, reached, total, seen, some[s] if here and not of_self else -1,
-                some[s] if here and of_self else -1, last_start, last_edges, factors, columns, root_columns,
-                scalar[last], loop[last], target_start, target, chosen, moved,
-            )  # fmt: skip
-            positions, slots = grown(positions, found + reached), grown(slots, found + reached)
-            changes = grown(changes, found + reached)
-            for i in range(reached):
-                position = touched[i]
-                if total[position] != 0:
-                    positions[found], slots[found], changes[found] = position, begin + s, total[position]
-                    found += 1
-                seen[position], total[position] = 0, 0
+        most = found + most_entries(some, of_self, receiver, ends, nodes, last_start, target_start)
+        positions, slots, changes = grown(positions, most), grown(slots, most), grown(changes, most)
+        found = last_call(
+            some, begin, of_self, always or call_of[begin] == last, sender, receiver, ends, nodes, rows, touched, total, seen,
+            last_start, last_edges, factors, columns, root_columns, scalar[last], loop[last], message[last],
+            coefficient[last], target_start, target, wanted, chosen, moved, positions, slots, changes, found,
+        )  # fmt: skip
         begin = end
     return positions[:found], slots[:found], changes[:found]
 
@@ -262,7 +299,7 @@ def count_entries(position: Array, num_targets: int) -> Array:
     return found
 
 
-@njit(cache=True, nogil=True)
+@leaf(nogil=True)
 def fill_entries(
     position: Array,
     slot: Array,

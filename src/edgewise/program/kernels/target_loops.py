@@ -11,10 +11,11 @@ import numpy as np
 from numba import njit
 
 from edgewise.program.kernels import Array
+from edgewise.program.kernels.leaf import leaf
 from edgewise.program.kernels.row_vectors import add_scaled, dot_rows, multiply_row, row_product, scaled_row
 
 
-@njit(cache=True)
+@leaf()
 def neighbourhood(
     target: int, calls: int, start: Array, edge: Array, sender: Array, place: Array, node: Array, tail: Array, column: Array,
     first: Array, pair_end: Array,
@@ -53,7 +54,7 @@ def neighbourhood(
     return edges
 
 
-@njit(cache=True)
+@leaf()
 def near_nodes(target: int, hops: int, start: Array, sender: Array, place: Array, node: Array, pair_end: Array) -> None:
     """The nodes within so many hops of a target, nearest first.
 
@@ -73,7 +74,7 @@ def near_nodes(target: int, hops: int, start: Array, sender: Array, place: Array
         begin, pair_end[hop + 1] = end, count
 
 
-@njit(cache=True)
+@leaf()
 def rooms(
     targets: Array, calls: int, start: Array, sender: Array, place: Array, node: Array, pair_end: Array, by_layer: bool
 ) -> Any:
@@ -93,7 +94,7 @@ def rooms(
     return room, own_room, most, most_own
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@leaf(fastmath={"reassoc", "contract"})
 def rows_through(gradient: Array, matrix: Array, rows: int, found: Array) -> None:
     """The first `rows` of gradient times matrix `[k, width]`, into `found`."""
     for i in range(rows):
@@ -106,7 +107,7 @@ def rows_through(gradient: Array, matrix: Array, rows: int, found: Array) -> Non
                     found[i, d] += number * matrix[k, d]
 
 
-@njit(cache=True, forceinline=True)
+@leaf(forceinline=True)
 def own_pulled(
     i: int, v: int, gradient: Array, spare: Array, sent: Array, root: Array, own: Array, loop: Array, scalar: float,
     back: Array, push: bool,
@@ -131,7 +132,7 @@ def own_pulled(
     return number
 
 
-@njit(cache=True)
+@leaf()
 def pulled(
     heads: int, node: Array, place: Array, start: Array, edge: Array, sender: Array, gradient: Array, sent: Array,
     matrix: Array, root: Array, slope: Array, own: Array, coefficient: Array, loop: Array, scalar: float, back: Array,
@@ -166,19 +167,22 @@ def pulled(
     return found
 
 
-@njit(cache=True)
+@leaf()
 def kept(
     value: Array, count: int, base: int, item: Array, number: Array, place: Array, score: Array, found: int
 ) -> int:
-    """Write what is not zero behind the first `found` entries: its place, base + the number of its item, and its value."""
+    """Write what is not zero behind the first `found` entries: its place, base + the number of its item, and its value.
+
+    Afterwards the values are zero.
+    """
     for j in range(count):
         if value[j] != 0:
-            place[found], score[found] = base + number[item[j]], value[j]
+            place[found], score[found], value[j] = base + number[item[j]], value[j], 0
             found += 1
     return found
 
 
-@njit(cache=True)
+@leaf()
 def kept_edges(
     value: Array, heads: int, base: int, node: Array, start: Array, edge: Array, number: Array, place: Array, score: Array,
     found: int,
@@ -192,6 +196,46 @@ def kept_edges(
                 found += 1
             count += 1
     return found
+
+
+@leaf()
+def pulled_back(
+    targets: Array, rows: Array, start: Array, edge: Array, sender: Array, sent: Any, matrix: Any, root: Any, slope: Any,
+    own: Any, coefficient: Any, loop: Any, scalar: Array, edge_number: Array, node_number: Array, widths: Any, by_layer: bool,
+    place: Array, node: Array, pair_end: Array, gradient: Array, back: Array, spare: Array, product: Array, mine: Array,
+    begin: Array, entry: Array, score: Array, own_begin: Array, own_entry: Array, own_score: Array,
+) -> Any:  # fmt: skip
+    """The loop of `target_gradients`: target after target, with room for the rows of one; how many entries there are.
+
+    `begin`, `entry` and `score`, and the same of own terms, are filled in.
+    """
+    calls, found, found_own = len(scalar), 0, 0
+    for t in range(len(targets)):
+        near_nodes(targets[t], calls - 1, start, sender, place, node, pair_end)
+        pairs = pair_end[calls - 1]
+        for d in range(rows.shape[1]):
+            gradient[0, d] = rows[t, d]
+        for call in range(calls - 1, -1, -1):
+            heads, width = pair_end[calls - 1 - call], sent[call].shape[1]
+            if call > 0:
+                for i in range(pair_end[calls - call]):
+                    for d in range(width):
+                        back[i, d] = 0
+            found = pulled(
+                heads, node, place, start, edge, sender, gradient, sent[call], matrix[call], root[call], slope[call], own[call],
+                coefficient[call], loop[call], scalar[call], back, call > 0, spare, product, mine,
+                by_layer, call * widths[0], edge_number, entry, score, found,
+            )  # fmt: skip
+            if by_layer:
+                found_own = kept(mine, heads, call * widths[1], node, node_number, own_entry, own_score, found_own)
+            gradient, back = back, gradient
+        if not by_layer:
+            found = kept_edges(product, pairs, 0, node, start, edge, edge_number, entry, score, found)
+            found_own = kept(mine, pairs, 0, node, node_number, own_entry, own_score, found_own)
+        begin[t + 1], own_begin[t + 1] = found, found_own
+        for i in range(pairs):
+            place[node[i]] = -1
+    return found, found_own
 
 
 @njit(cache=True)
@@ -243,29 +287,9 @@ def target_gradients(
     begin, own_begin = np.zeros(len(targets) + 1, np.int64), np.zeros(len(targets) + 1, np.int64)
     entry, score = np.empty(room, np.int64), np.empty(room, rows.dtype)
     own_entry, own_score = np.empty(own_room, np.int64), np.empty(own_room, rows.dtype)
-    found = found_own = 0
-    for t in range(len(targets)):
-        near_nodes(targets[t], calls - 1, start, sender, place, node, pair_end)
-        pairs = pair_end[calls - 1]
-        gradient[0, : rows.shape[1]] = rows[t]
-        for call in range(calls - 1, -1, -1):
-            heads, width = pair_end[calls - 1 - call], sent[call].shape[1]
-            if call > 0:
-                back[: pair_end[calls - call], :width] = 0
-            found = pulled(
-                heads, node, place, start, edge, sender, gradient, sent[call], matrix[call], root[call], slope[call], own[call],
-                coefficient[call], loop[call], scalar[call], back, call > 0, spare, product, mine,
-                by_layer, call * widths[0], edge_number, entry, score, found,
-            )  # fmt: skip
-            if by_layer:
-                found_own = kept(mine, heads, call * widths[1], node, node_number, own_entry, own_score, found_own)
-                mine[:heads] = 0
-            gradient, back = back, gradient
-        if not by_layer:
-            found = kept_edges(product, pairs, 0, node, start, edge, edge_number, entry, score, found)
-            found_own = kept(mine, pairs, 0, node, node_number, own_entry, own_score, found_own)
-            mine[:pairs] = 0
-        begin[t + 1], own_begin[t + 1] = found, found_own
-        for i in range(pairs):
-            place[node[i]] = -1
+    found, found_own = pulled_back(
+        targets, rows, start, edge, sender, sent, matrix, root, slope, own, coefficient, loop, scalar, edge_number, node_number,
+        widths, by_layer, place, node, pair_end, gradient, back, spare, product, mine, begin, entry, score, own_begin,
+        own_entry, own_score,
+    )  # fmt: skip
     return (begin, entry[:found], score[:found]), (own_begin, own_entry[:found_own], own_score[:found_own])

@@ -7,9 +7,8 @@ their senders the rows `tail` of a table. Example: a head with two edges of weig
 
 from typing import Any
 
-from numba import njit
-
 from edgewise.program.kernels import Array
+from edgewise.program.kernels.leaf import leaf
 from edgewise.program.kernels.row_vectors import (
     add_scaled,
     dot_rows,
@@ -20,7 +19,7 @@ from edgewise.program.kernels.row_vectors import (
 )
 
 
-@njit(cache=True, nogil=True)
+@leaf(nogil=True)
 def weighted_forward(
     start: Array, tail: Array, edge: Array, node: Array, weight: Array, coefficient: Array, table: Array, matrix: Array,
     root: Array, own: Array, loop: Array, scalar: float, bias: Array, tilt: float, bends: bool, spare: Array, found: Array,
@@ -69,7 +68,7 @@ def weighted_forward(
             rectify_row(found, i, tilt, out)
 
 
-@njit(cache=True, nogil=True)
+@leaf(nogil=True)
 def weighted_backward(
     start: Array, tail: Array, edge: Array, node: Array, weight: Array, coefficient: Array, table: Array, matrix: Array,
     root: Array, loop: Array, scalar: float, tilt: float, bends: bool, value: Array, gradient: Array, spare: Array,
