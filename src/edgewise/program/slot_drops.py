@@ -116,8 +116,8 @@ def rows_of_slots(
     """
     count = even_parts(len(slots), _SLOTS_A_CORE)
     parts = list(zip(slots.item.tensor_split(count), slots.call.tensor_split(count), strict=True))
-    found = list(spread(of_some, parts))  # (positions, slots, changes) each
-    sizes = list(spread(lambda part: kernels.count_entries(part[0], num_targets), found))
+    found = list(spread(of_some, parts))  # (where the entries of each slot end, positions, changes) each
+    sizes = list(spread(lambda part: kernels.count_entries(part[1], num_targets), found))
     begin = np.zeros(num_targets + 1, np.int64)
     np.cumsum(sum(sizes), out=begin[1:])
     filled, places = begin[:-1].copy(), np.empty(begin[-1], np.int64)
@@ -125,8 +125,8 @@ def rows_of_slots(
     names = [part.numpy() for part in place_of.tensor_split(count)]
 
     def fill(ends: tuple[int, int]) -> None:
-        for (position, slot, change), name in zip(found, names, strict=True):
-            kernels.fill_entries(position, slot, change, name, *ends, filled, places, drops)
+        for part, name in zip(found, names, strict=True):
+            kernels.fill_entries(*part, name, *ends, filled, places, drops)
 
     cuts = np.searchsorted(begin, np.linspace(0, begin[-1], min(num_cores(), count) + 1)).tolist()
     for _ in spread(fill, pairwise([0, *cuts[1:-1], num_targets])):

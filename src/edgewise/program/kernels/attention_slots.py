@@ -26,10 +26,11 @@ from edgewise.program.kernels.attention_updates import (
     take_away,
 )
 from edgewise.program.kernels.change_rows import bend, row_of
+from edgewise.program.kernels.leaf import leaf
 from edgewise.program.kernels.target_loops import grown
 
 
-@njit(cache=True)
+@leaf()
 def changed_receivers(
     nodes: Array, rows: Array, count: int, new_nodes: Array, new_rows: Array, at: int, skip: int, skip_self: int,
     incoming: Any, outgoing: Any, near: Array, layer: Any, room: Any,
@@ -55,7 +56,8 @@ def changed_receivers(
         source = at if skip < 0 else sender[skip]
         new = row_of(at, place, new_nodes, update, width, 0)
         growth[0], steep[0] = 0, False
-        missing[:] = loop[at] if skip < 0 else attention[skip]
+        for h in range(heads):
+            missing[h] = loop[at, h] if skip < 0 else attention[skip, h]
     for i in range(count):
         u = nodes[i]
         if near[u] and place[u] < 0:
@@ -74,7 +76,8 @@ def changed_receivers(
                 steep, weight,
             )  # fmt: skip
             if edge[j] == skip:
-                missing[:] = weight
+                for h in range(heads):
+                    missing[h] = weight[h]
     for r in range(new):
         v = new_nodes[r]
         if mark[v] < 0 and is_sound(r, growth, steep):
@@ -101,6 +104,36 @@ def changed_receivers(
     for i in range(count):
         mark[nodes[i]] = -1
     return new
+
+
+@leaf()
+def followed(
+    item: int, of_call: int, of_self: bool, nodes: Array, rows: Array, new_nodes: Array, new_rows: Array, incoming: Any,
+    receiver: Array, starts: Any, edges: Any, others: Any, near: Array, sent: Any, received: Any, attention: Any, logits: Any,
+    loop: Any, full: Any, vector: Any, by_sender: Any, by_receiver: Any, below: Array, concat: Array, before: Any, after: Any,
+    bent: Array, room: Any,
+) -> Any:  # fmt: skip
+    """What one slot changes in the output: how many nodes, and whether they are in `nodes` and `rows` or in the new ones."""
+    here_at = item if of_self else receiver[item]
+    count, is_new = 0, False
+    for call in range(max(of_call, 0), len(below)):
+        here = (of_call < 0 or of_call == call) and (not of_self or len(loop[call]) > 0)
+        gone = here and near[call, here_at]
+        at = here_at if gone else -1
+        skip, skip_self = (-1, at) if of_self else (item if gone else -1, -1)
+        outgoing = (starts[call], edges[call], others[call])
+        layer = (
+            sent[call], received[call], attention[call], logits[call], loop[call], full[call], vector[call],
+            by_sender[call], by_receiver[call], below[call], concat[call],
+        )  # fmt: skip
+        new = changed_receivers(
+            nodes, rows, count, new_nodes, new_rows, at, skip, skip_self, incoming, outgoing, near[call], layer, room
+        )
+        count = bend(new_nodes, new_rows, new, before[call], after[call], bent[call], room[0])
+        nodes, new_nodes, rows, new_rows, is_new = new_nodes, nodes, new_rows, rows, not is_new
+        if count == 0 and of_call >= 0:
+            break
+    return count, is_new
 
 
 @njit(cache=True, nogil=True)
@@ -144,7 +177,7 @@ def attention_drops(
         wanted: `[T]`, the explained column of each target.
 
     Returns:
-        `[n]` each: positions of targets, slots, and changes that are not zero.
+        Where the entries of each slot begin `[slots + 1]`; `[n]` each, positions of targets and changes that are not zero.
     """
     calls, size, widest, heads, degree = len(below), len(distance), 1, 1, 0
     for call in range(calls):
@@ -175,52 +208,25 @@ def attention_drops(
     wide = np.empty(widest, dtype)
     incoming = (in_start, in_edge, in_sender, sender)
     room = (place, mark, new_sent, new_received, update, growth, steep, logit, top, norm, weight, missing, wide)
-    positions, slots, changes = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, dtype)
+    positions, changes, slot_ends = np.empty(0, np.int32), np.empty(0, dtype), np.zeros(len(item) + 1, np.int64)
     near = np.empty((calls, size), np.bool_)
     for call in range(calls):
         near[call] = distance < calls - call
     found = 0
     for s in range(len(item)):
-        here_at = item[s] if of_self else receiver[item[s]]
-        count = 0
-        for call in range(max(call_of[s], 0), calls):
-            here = (call_of[s] < 0 or call_of[s] == call) and (not of_self or len(loop[call]) > 0)
-            gone = here and near[call][here_at]
-            at = here_at if gone else -1
-            skip, skip_self = (-1, at) if of_self else (item[s] if gone else -1, -1)
-            outgoing = (starts[call], edges[call], others[call])
-            layer = (
-                sent[call], received[call], attention[call], logits[call], loop[call], full[call], vector[call],
-                by_sender[call], by_receiver[call], below[call], concat[call],
-            )  # fmt: skip
-            new = changed_receivers(
-                nodes,
-                rows,
-                count,
-                new_nodes,
-                new_rows,
-                at,
-                skip,
-                skip_self,
-                incoming,
-                outgoing,
-                near[call],
-                layer,
-                room,
-            )
-            count = bend(new_nodes, new_rows, new, before[call], after[call], bent[call], place)
+        count, is_new = followed(
+            item[s], call_of[s], of_self, nodes, rows, new_nodes, new_rows, incoming, receiver, starts, edges, others, near,
+            sent, received, attention, logits, loop, full, vector, by_sender, by_receiver, below, concat, before, after, bent,
+            room,
+        )  # fmt: skip
+        if is_new:
             nodes, new_nodes, rows, new_rows = new_nodes, nodes, new_rows, rows
-            if count == 0 and call_of[s] >= 0:
-                break
         for i in range(count):
             for p in range(target_start[nodes[i]], target_start[nodes[i] + 1]):
                 change = rows[i, wanted[target[p]]]
                 if change != 0:
-                    positions, slots, changes = (
-                        grown(positions, found + 1),
-                        grown(slots, found + 1),
-                        grown(changes, found + 1),
-                    )
-                    positions[found], slots[found], changes[found] = target[p], s, change
+                    positions, changes = grown(positions, found + 1), grown(changes, found + 1)
+                    positions[found], changes[found] = target[p], change
                     found += 1
-    return positions[:found], slots[:found], changes[:found]
+        slot_ends[s + 1] = found
+    return slot_ends, positions[:found], changes[:found]

@@ -172,7 +172,7 @@ def last_call(
     item: Array, first: int, of_self: bool, here: bool, sender: Array, receiver: Array, ends: Array, nodes: Array, rows: Array,
     touched: Array, total: Array, seen: Array, start: Array, edges: Array, factors: Array, columns: Array, root: int,
     scalar: float, loop: Array, lost: Array, share: Array, target_start: Array, target: Array, wanted: Array, chosen: Array,
-    moved: Array, positions: Array, slots: Array, changes: Array, found: int,
+    moved: Array, positions: Array, changes: Array, found: int, slot_ends: Array,
 ) -> int:  # fmt: skip
     """What the targets lose by the slots of a block, written behind the first `found` entries; returns how many there are.
 
@@ -196,9 +196,10 @@ def last_call(
         for i in range(reached):
             position = touched[i]
             if total[position] != 0:
-                positions[found], slots[found], changes[found] = position, first + s, total[position]
+                positions[found], changes[found] = position, total[position]
                 found += 1
             seen[position], total[position] = 0, 0
+        slot_ends[first + s + 1] = found
     return found
 
 
@@ -243,7 +244,7 @@ def slot_drops(
         chosen: `[T]`, the place in `columns` for each entry of `target`.
 
     Returns:
-        `[n]` each: positions of targets, slots, and changes that are not zero.
+        Where the entries of each slot begin `[slots + 1]`; `[n]` each, positions of targets and changes that are not zero.
     """
     calls, size, widest = len(scalar), len(distance), max(8, columns.shape[1])
     for call in range(calls):
@@ -257,7 +258,7 @@ def slot_drops(
         np.empty(len(target) + 1, np.int64),
         np.zeros(len(target), dtype),
     )
-    positions, slots, changes = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, dtype)
+    positions, changes, slot_ends = np.empty(room, np.int32), np.empty(room, dtype), np.zeros(len(item) + 1, np.int64)
     near = np.empty((calls, size), np.bool_)
     for call in range(calls):
         near[call] = distance < calls - call
@@ -280,14 +281,14 @@ def slot_drops(
             )  # fmt: skip
             nodes, new_nodes, rows, new_rows, ends, new_ends = new_nodes, nodes, new_rows, rows, new_ends, ends
         most = found + most_entries(some, of_self, receiver, ends, nodes, last_start, target_start)
-        positions, slots, changes = grown(positions, most), grown(slots, most), grown(changes, most)
+        positions, changes = grown(positions, most), grown(changes, most)
         found = last_call(
             some, begin, of_self, always or call_of[begin] == last, sender, receiver, ends, nodes, rows, touched, total, seen,
             last_start, last_edges, factors, columns, root_columns, scalar[last], loop[last], message[last],
-            coefficient[last], target_start, target, wanted, chosen, moved, positions, slots, changes, found,
+            coefficient[last], target_start, target, wanted, chosen, moved, positions, changes, found, slot_ends,
         )  # fmt: skip
         begin = end
-    return positions[:found], slots[:found], changes[:found]
+    return slot_ends, positions[:found], changes[:found]
 
 
 @njit(cache=True, nogil=True)
@@ -301,8 +302,8 @@ def count_entries(position: Array, num_targets: int) -> Array:
 
 @leaf(nogil=True)
 def fill_entries(
+    slot_ends: Array,
     position: Array,
-    slot: Array,
     change: Array,
     place_of: Array,
     low: int,
@@ -313,10 +314,12 @@ def fill_entries(
 ) -> None:
     """Write what targets `low` to `high` lose behind what they have already, up to `filled` `[targets]`: places and drops.
 
-    `place_of` `[slots]` is what slots are called in the result.
+    `place_of` `[slots]` is what slots are called in the result; the entries of slot s end at `slot_ends[s + 1]`.
     """
-    for i in range(len(position)):
-        p = position[i]
-        if low <= p < high:
-            places[filled[p]], drops[filled[p]] = place_of[slot[i]], -change[i]
-            filled[p] += 1
+    for s in range(len(place_of)):
+        name = place_of[s]
+        for i in range(slot_ends[s], slot_ends[s + 1]):
+            p = position[i]
+            if low <= p < high:
+                at = filled[p]
+                places[at], drops[at], filled[p] = name, -change[i], at + 1
