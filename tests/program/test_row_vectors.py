@@ -11,6 +11,7 @@ if importlib.util.find_spec("numba") is None:
     pytest.skip("numba is not installed (extra `fast`)", allow_module_level=True)
 
 from numba import njit
+from numba.core.errors import TypingError
 
 from edgewise.program.kernels import row_vectors as vectors
 
@@ -100,3 +101,9 @@ def test_a_change_through_a_bend_says_whether_anything_is_left(width):
         assert _bent(found, 0, before, bent, 0, 0.1, width) is left
         now = before + change
         assert np.allclose(found, np.maximum(now, 0.1 * now) - bent, rtol=1e-12, atol=1e-12)
+
+
+def test_a_table_whose_rows_are_not_in_one_piece_is_refused_when_the_loop_is_compiled():
+    by_columns = np.asfortranarray(np.ones((3, 8)))
+    with pytest.raises(TypingError, match="Rows must lie in one piece"):
+        _through(np.ones((1, 8)), 0, by_columns, np.zeros((1, 8)), 0, False)

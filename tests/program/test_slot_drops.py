@@ -59,6 +59,13 @@ def test_a_node_that_is_asked_about_twice_with_other_classes(level):
     assert_same_scores(fast, slow)
 
 
+@pytest.mark.parametrize("name", ["gcn", "sage", "sum", "graph"])
+def test_several_classes_are_explained_at_once(name):
+    fast, slow, used = both(MixedChain([name] * 3, torch.relu), chain_data(5), range(6), "input", target=[0, 1, 2] * 2)
+    assert used
+    assert_same_scores(fast, slow)
+
+
 @pytest.mark.parametrize(
     ("names", "between", "options"),
     [

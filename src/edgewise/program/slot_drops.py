@@ -100,10 +100,9 @@ class SlotDrops:
         like = self.differences.lowering.known[self.differences.program.output]
         matrix = torch.eye(like.size(1), dtype=like.dtype) if layer.matrix is None else layer.matrix.detach()
         found: Any = filled_columns(matrix[columns].t().numpy())
-        if not isinstance(layer.root, Tensor):
-            return np.ascontiguousarray(found), 0
-        root = filled_columns(layer.root.detach()[columns].t().numpy())
-        return np.concatenate([found, root], axis=1), found.shape[1]
+        root = [layer.root.detach()[columns].t().numpy()] if isinstance(layer.root, Tensor) else []
+        both = np.concatenate([found, *map(filled_columns, root)], axis=1)
+        return np.ascontiguousarray(both), found.shape[1] if root else 0
 
 
 def rows_of_slots(

@@ -17,7 +17,8 @@ by their number, and any width will do: whole vectors, half a vector, then singl
 
 The columns of `matrix`, and of the row that gets the product, are filled up with zeros to a multiple of eight.
 
-Arrays are float32 or float64, all of one kind, with rows in one piece. Numbers of rows are not checked.
+Arrays are float32 or float64, all of one kind, with rows in one piece (any other array is refused when the loop is compiled).
+Numbers of rows are not checked.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
@@ -52,6 +54,8 @@ class _Writer:
 
     def row(self, array_type: Any, array: Any, row: Any) -> Any:
         """The address of a row."""
+        if array_type.layout != "C":  # the next number of a row would be somewhere else
+            raise TypingError(f"Rows must lie in one piece, got {array_type}. Use np.ascontiguousarray.")
         table = make_array(array_type)(self.context, self.builder, array)
         begin = self.builder.ptrtoint(table.data, _WORD)
         return self.builder.add(begin, self.builder.mul(row, self.builder.extract_value(table.strides, 0)))
