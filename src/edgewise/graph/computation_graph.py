@@ -49,15 +49,15 @@ class InEdges:
         ([0, 1, 3], [0, 0, 1], [1, 0, 1])
         """
         sender, receiver = edge_index if flow != "target_to_source" else edge_index.flip(0)
-        column = torch.arange(len(receiver), device=edge_index.device)
         if flow is None:
             apart = (sender != receiver).nonzero().view(-1)
+            column = torch.cat([torch.arange(len(receiver), device=edge_index.device), apart])
             sender, receiver = torch.cat([sender, receiver[apart]]), torch.cat([receiver, sender[apart]])
-            column = torch.cat([column, apart])
         order = group_order(receiver, num_nodes)
         start = torch.zeros(num_nodes + 1, dtype=torch.long, device=edge_index.device)
         start[1:] = torch.bincount(receiver, minlength=num_nodes).cumsum(0)
-        return InEdges(start, column[order], sender[order], num_nodes, both_ways=flow is None)
+        edge = order if flow is not None else column.index_select(0, order)
+        return InEdges(start, edge, sender.index_select(0, order), num_nodes, both_ways=flow is None)
 
     @cached_property
     def on_cpu(self) -> "InEdges":

@@ -54,7 +54,7 @@ class LoweredEngine:
         self.prepared, self.known, self.slopes = prepared, known, slopes or {}
         self.num_targets = levels.num_targets
         self._last: tuple[Any, tuple[LayerWeight, SelfWeight]] | None = None
-        self.edge_id, self.owner = levels.edge_id, levels.owner[levels.head]
+        self.edge_id, self.owner = levels.edge_id, levels.owner.index_select(0, levels.head)
         self.self_node, self.self_owner = levels.node, levels.owner
         self.edges_of: list[int] | None = [levels.edges_of(call) for call in range(levels.num_calls)]
         self.pairs_of: list[int] | None = [levels.pairs_after(call + 1) for call in range(levels.num_calls)]
