@@ -37,6 +37,11 @@ def _dot(to, i, rows, j, width):
 
 
 @njit
+def _gathered(factors, places, begin, end, rows, to, i):
+    vectors.sum_of_rows(factors, places, begin, end, rows, to, i)
+
+
+@njit
 def _through(rows, j, matrix, to, i, add):
     vectors.row_product(rows, j, matrix, to, i, add)
 
@@ -90,6 +95,18 @@ def test_a_row_times_a_matrix_of_whole_vectors_is_the_product(length, vectors_of
     _through(rows, 1, matrix, found, 2, add)
     assert np.allclose(found[2], rows[1] @ matrix + (table[2] if add else 0), rtol=1e-12, atol=1e-12)
     assert np.array_equal(found[:2], table[:2])
+
+
+@given(st.integers(0, 12), st.integers(1, 6), st.integers(0, 10**6))
+def test_rows_at_places_are_added_up_with_their_factors(count, vectors_of_columns, seed):
+    draw = np.random.default_rng(seed)
+    rows, table = draw.normal(size=(5, 8 * vectors_of_columns)), draw.normal(size=(3, 8 * vectors_of_columns))
+    factors, places = draw.normal(size=count + 4), draw.integers(0, 5, count + 4)
+    found = table.copy()
+    _gathered(factors, places, 2, 2 + count, rows, found, 1)
+    expected = factors[2 : 2 + count] @ rows[places[2 : 2 + count]]
+    assert np.allclose(found[1], expected, rtol=1e-12, atol=1e-12)
+    assert np.array_equal(found[[0, 2]], table[[0, 2]])
 
 
 @pytest.mark.parametrize("width", [1, 4, 8, 13, 21])

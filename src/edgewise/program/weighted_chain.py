@@ -26,8 +26,9 @@ class _Call:
     """A call: its edges, its arrays, and room for what it makes."""
 
     edges: list[Array]
-    """Starts, tails, columns, nodes of the heads (`Hop`)."""
-    coefficient: Array
+    """Starts, tails, nodes of the heads (`Hop`)."""
+    share: Array
+    """`[edges]`, the coefficients of the edges; empty: 1."""
     sent: Array | None
     """`[N, in]`, of a call that reads features; None: it reads what the call before made."""
     forwards: tuple[Array, Array]
@@ -44,6 +45,11 @@ class _Call:
     """`[heads, out]`."""
     back: Array
     """`[rows, in]`, the gradient of what it reads; empty for features."""
+
+    def weighted(self, weights: Array, number: int) -> Array:
+        """`[edges]`: ω `[1 or L, M]` of the call with this number, times the coefficients."""
+        row = weights[number if len(weights) > 1 else 0]
+        return row[: len(self.share)] * self.share if len(self.share) else row
 
 
 class WeightedChain:
@@ -83,11 +89,11 @@ class WeightedChain:
         found = np.zeros_like(weights)
         for number in range(len(self._calls) - 1, -1, -1):
             call = self._calls[number]
-            row = number if len(weights) > 1 else 0
             call.back.fill(0)
             self._kernels.weighted_backward(
-                *call.edges, weights[row], call.coefficient, self._table(number), *call.backwards, call.loop, call.scalar,
-                *call.bend, call.value, gradient, self._spare, call.back, found[row],
+                *call.edges, call.weighted(weights, number), call.share, self._table(number), *call.backwards, call.loop,
+                call.scalar, *call.bend, call.value, gradient, self._spare, call.back,
+                found[number if len(weights) > 1 else 0],
             )  # fmt: skip
             gradient = call.back
         return torch.from_numpy(found)
@@ -95,9 +101,8 @@ class WeightedChain:
     def _forward(self, weights: Array) -> Array:
         """What the heads of the last call have, `[heads, columns]`."""
         for number, call in enumerate(self._calls):
-            row = number if len(weights) > 1 else 0
             self._kernels.weighted_forward(
-                *call.edges, weights[row], call.coefficient, self._table(number), *call.forwards, call.own, call.loop,
+                *call.edges, call.weighted(weights, number), self._table(number), *call.forwards, call.own, call.loop,
                 call.scalar, call.bias, *call.bend, self._spare, call.value,
             )  # fmt: skip
         return self._calls[-1].value
@@ -124,8 +129,8 @@ def _call(engine: LoweredEngine, step: Any, before: Array | None) -> _Call:
     bias = np.zeros(out, dtype) if layer.bias is None else layer.bias
     width = before.shape[1] if before is not None else 0
     return _Call(
-        edges=arrays(hop.start, hop.tail, hop.edge_id, hop.node),
-        coefficient=_array(layer.coefficient, dtype, 1),
+        edges=arrays(hop.start, hop.tail, hop.node),
+        share=_array(None if layer.coefficient is None else layer.coefficient[hop.edge_id.numpy()], dtype, 1),
         sent=_matrix(table.sent.numpy(), dtype) if prepared else None,
         forwards=(_matrix(matrix, dtype, turned=True), _matrix(root, dtype, turned=True)),
         backwards=(_matrix(matrix, dtype), _matrix(root, dtype)),

@@ -9,13 +9,16 @@ by their number, and any width will do: whole vectors, half a vector, then singl
     multiply_row(to, i, rows, j, width)            to[i, :width] *= rows[j, :width]
     dot_rows(a, i, b, j, width)                    a[i, :width] · b[j, :width]
     row_product(rows, i, matrix, found, j, add)    found[j] = rows[i] · matrix, or += with `add`
+    sum_of_rows(factors, places, begin, end, rows, found, j)
+        found[j] = Σ factors[k] · rows[places[k]] over k from begin to end
     bent_row(rows, i, before, after, j, tilt, width)
         rows[i] becomes bend(before[j] + rows[i]) − after[j], where bend(x) is the larger of x and tilt · x; returns whether
         anything is left
     rectify_row(rows, i, tilt, width)              rows[i] becomes bend(rows[i])
     rectified_slope(to, i, rows, j, tilt, width)   to[i] is multiplied by the slope of `bend` there, from rows[j] behind it
 
-The columns of `matrix`, and of the row that gets the product, are filled up with zeros to a multiple of eight.
+The columns of `matrix`, of the rows that `sum_of_rows` adds up, and of the row that gets the result, are filled up with zeros
+to a multiple of eight.
 
 Arrays are float32 or float64, all of one kind, with rows in one piece (any other array is refused when the loop is compiled).
 Numbers of rows are not checked.
@@ -184,8 +187,8 @@ def dot_rows(_: Any, a: Any, i: Any, b: Any, j: Any, width: Any) -> Any:
             one, other = writer.load(kind, here, offset), writer.load(kind, there, offset)
             builder.store(writer.plus_product(builder.load(sums[kind]), one, other), sums[kind])
         found = sums[writer.number]
-        for kind, least in zip(writer.kinds[:2], (_LANES, _LANES // 2), strict=True):
-            with builder.if_then(builder.icmp_signed(">=", given[4], _WORD(least))):
+        for kind, bits in zip(writer.kinds[:2], (-_LANES, _LANES // 2), strict=True):  # whole vectors, and half a one
+            with builder.if_then(builder.icmp_unsigned("!=", builder.and_(given[4], _WORD(bits)), _WORD(0))):
                 both = builder.fadd(builder.load(found), writer.total(builder.load(sums[kind])), flags=_FREE)
                 builder.store(both, found)
         return builder.load(found)
@@ -229,6 +232,23 @@ def _product_block(
         writer.store(found, to, place)
 
 
+def _product(writer: _Writer, row: Any, line: Callable[[Any], Any], shape: tuple[Any, Any], to: Any, add: Any) -> None:
+    """The numbers of a row times the lines of a table of this shape, added up: as many columns at a time as registers hold."""
+    builder, (length, width) = writer.builder, shape
+
+    def block(begin: Any, count: int) -> None:
+        offset = builder.mul(begin, _WORD(writer.size))
+        _product_block(writer, row, line, length, to, offset, count, add)
+
+    done = builder.and_(width, _WORD(-4 * _LANES))
+    with cgutils.for_range_slice(builder, _WORD(0), done, _WORD(4 * _LANES), _WORD) as (begin, _):
+        block(begin, 4)
+    rest = builder.sub(width, done)
+    for count in (3, 2, 1):
+        with builder.if_then(builder.icmp_unsigned("==", rest, _WORD(count * _LANES))):
+            block(done, count)
+
+
 @_written
 def row_product(_: Any, rows: Any, i: Any, matrix: Any, found: Any, j: Any, add: Any) -> Any:
     """found[j] = rows[i] · matrix `[k, width]`, or with `add` found[j] += that; the width is a multiple of eight."""
@@ -236,22 +256,32 @@ def row_product(_: Any, rows: Any, i: Any, matrix: Any, found: Any, j: Any, add:
     def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         writer = _Writer(context, builder, rows.dtype)
         row, to = writer.row(rows, given[0], given[1]), writer.row(found, given[3], given[4])
-        length, width = writer.shape(matrix, given[2], 0), writer.shape(matrix, given[2], 1)
-
-        def block(begin: Any, count: int) -> None:
-            offset = builder.mul(begin, _WORD(writer.size))
-            _product_block(writer, row, lambda k: writer.row(matrix, given[2], k), length, to, offset, count, given[5])
-
-        done = builder.and_(width, _WORD(-4 * _LANES))
-        with cgutils.for_range_slice(builder, _WORD(0), done, _WORD(4 * _LANES), _WORD) as (begin, _):
-            block(begin, 4)
-        rest = builder.sub(width, done)
-        for count in (3, 2, 1):
-            with builder.if_then(builder.icmp_unsigned("==", rest, _WORD(count * _LANES))):
-                block(done, count)
+        shape = writer.shape(matrix, given[2], 0), writer.shape(matrix, given[2], 1)
+        _product(writer, row, lambda k: writer.row(matrix, given[2], k), shape, to, given[5])
         return _nothing(writer)
 
     return types.void(rows, types.int64, matrix, found, types.int64, types.boolean), write
+
+
+@_written
+def sum_of_rows(_: Any, factors: Any, places: Any, begin: Any, end: Any, rows: Any, found: Any, j: Any) -> Any:
+    """found[j] = Σ factors[k] · rows[places[k]] over k from begin to end; the width is a multiple of eight."""
+
+    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        writer, integers = _Writer(context, builder, rows.dtype), _Writer(context, builder, places.dtype)
+        first = given[2]
+        numbers = builder.add(writer.row(factors, given[0], _WORD(0)), builder.mul(first, _WORD(writer.size)))
+        listed = builder.add(writer.row(places, given[1], _WORD(0)), builder.mul(first, _WORD(integers.size)))
+
+        def line(k: Any) -> Any:
+            place = integers.load(_WORD, listed, builder.mul(k, _WORD(integers.size)))
+            return writer.row(rows, given[4], place)
+
+        shape = builder.sub(given[3], first), writer.shape(rows, given[4], 1)
+        _product(writer, numbers, line, shape, writer.row(found, given[5], given[6]), _BIT(0))
+        return _nothing(writer)
+
+    return types.void(factors, places, types.int64, types.int64, rows, found, types.int64), write
 
 
 @_written

@@ -16,24 +16,24 @@ from edgewise.program.kernels.row_vectors import (
     rectify_row,
     row_product,
     scaled_row,
+    sum_of_rows,
 )
 
 
 @leaf(nogil=True)
 def weighted_forward(
-    start: Array, tail: Array, edge: Array, node: Array, weight: Array, coefficient: Array, table: Array, matrix: Array,
-    root: Array, own: Array, loop: Array, scalar: float, bias: Array, tilt: float, bends: bool, spare: Array, found: Array,
+    start: Array, tail: Array, node: Array, weight: Array, table: Array, matrix: Array, root: Array, own: Array, loop: Array,
+    scalar: float, bias: Array, tilt: float, bends: bool, spare: Array, found: Array,
 ) -> None:  # fmt: skip
     """What heads have behind a call and the ReLU behind it, into `found` `[heads, out]`.
 
     Args:
         start: `[heads + 1]`, where the edges of each head begin.
         tail: `[edges]`, the row of the table that each reads.
-        edge: `[edges]`, its column.
         node: `[heads]`, the node of each head.
-        weight: `[edges]`, ω.
-        coefficient: `[E]` by column; empty: 1.
-        table: `[rows, in]`, what is sent; the heads' own rows come first, unless `own` has what they add.
+        weight: `[edges]`, ω times the coefficient of the edge.
+        table: `[rows, in]`, what is sent, filled up like `matrix`; the heads' own rows come first, unless `own` has what
+            they add.
         matrix: `[in, out]`, filled up with columns of zeros to a multiple of eight; empty: none.
         root: The same of the own term.
         own: `[N, out]`, own terms that are known, with the bias; empty: none, or those of `root`, `loop` and `scalar`.
@@ -45,12 +45,9 @@ def weighted_forward(
         spare: Room for a row.
         found: Filled in; rows have room for as many columns as `matrix` has.
     """
-    width, out, one, scaled = table.shape[1], bias.shape[1], table.dtype.type(1), len(coefficient) > 0
+    width, out, one = table.shape[1], bias.shape[1], table.dtype.type(1)
     for i in range(len(start) - 1):
-        for d in range(width):
-            spare[0, d] = 0
-        for j in range(start[i], start[i + 1]):
-            add_scaled(spare, 0, table, tail[j], weight[j] * coefficient[edge[j]] if scaled else weight[j], width)
+        sum_of_rows(weight, tail, start[i], start[i + 1], table, spare, 0)
         factor = table.dtype.type(scalar + (loop[node[i]] if len(loop) else 0.0))
         if factor != 0:
             add_scaled(spare, 0, table, i, factor, width)
@@ -70,9 +67,9 @@ def weighted_forward(
 
 @leaf(nogil=True)
 def weighted_backward(
-    start: Array, tail: Array, edge: Array, node: Array, weight: Array, coefficient: Array, table: Array, matrix: Array,
-    root: Array, loop: Array, scalar: float, tilt: float, bends: bool, value: Array, gradient: Array, spare: Array,
-    back: Array, of_weight: Array,
+    start: Array, tail: Array, node: Array, weight: Array, share: Array, table: Array, matrix: Array, root: Array,
+    loop: Array, scalar: float, tilt: float, bends: bool, value: Array, gradient: Array, spare: Array, back: Array,
+    of_weight: Array,
 ) -> Any:  # fmt: skip
     """The same call backwards: the gradients of the weights are added to `of_weight`, those of the table to `back`.
 
@@ -81,10 +78,9 @@ def weighted_backward(
     Args:
         start: As there.
         tail: As there.
-        edge: As there.
         node: As there.
         weight: As there.
-        coefficient: As there.
+        share: `[edges]`, the coefficients alone; empty: 1.
         table: As there.
         matrix: `[out, in]`, filled up with columns of zeros to a multiple of eight; empty: none.
         root: The same of the own term.
@@ -98,7 +94,7 @@ def weighted_backward(
         back: `[rows, in]`, by the rows of the table; empty: not asked for.
         of_weight: `[edges]`.
     """
-    width, one, scaled = table.shape[1], table.dtype.type(1), len(coefficient) > 0
+    width, one, scaled = table.shape[1], table.dtype.type(1), len(share) > 0
     push = back.shape[0] > 0
     for i in range(len(start) - 1):
         if bends:
@@ -114,7 +110,7 @@ def weighted_backward(
             if root.shape[0]:
                 row_product(gradient, i, root, back, i, True)
         for j in range(start[i], start[i + 1]):
-            share = coefficient[edge[j]] if scaled else one
-            of_weight[j] += share * dot_rows(spare, 0, table, tail[j], width)
+            product = dot_rows(spare, 0, table, tail[j], width)
+            of_weight[j] += share[j] * product if scaled else product
             if push:
-                add_scaled(back, tail[j], spare, 0, share * weight[j], width)
+                add_scaled(back, tail[j], spare, 0, weight[j], width)
