@@ -106,7 +106,7 @@ def explain(
     own: dict[str, Any] = {"seed": seed, "top": top, "progress": progress, "stopped": stopped}
     _check(method, level, settings, **own, **sizes)
     with many_cores(read_threads(threads)):
-        question = pose(model, data, index, **asked, roomy=memory is None)
+        question = pose(model, data, index, **asked, roomy=memory is None, held=False)
     return explain_question(question, method=method, level=level, threads=threads, **own, **sizes, **settings)
 
 

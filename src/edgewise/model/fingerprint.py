@@ -48,10 +48,12 @@ class Fingerprint:
     'parameter 0.bias'
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, whole: bool = True) -> None:
+        """`whole=False` keeps parameters alone: enough for `moved`, which is all that a single call asks for."""
+        self._is_whole = whole
         with model_lock(model):
             self._modules = named_modules(unwrapped(model))
-            self._parts = {name: _photograph(module) for name, module in self._modules.items()}
+            self._parts = {name: _photograph(module, whole=whole) for name, module in self._modules.items()}
         self._parameters = KeptTensors(
             [
                 (before, module._parameters, key)
@@ -64,6 +66,7 @@ class Fingerprint:
 
     def changed(self, model: nn.Module) -> str:
         """What has changed first, in words such as `parameter convs.0.bias`; empty if nothing has."""
+        assert self._is_whole  # attributes would be missing
         with model_lock(model):
             inner = unwrapped(model)
             if inner is self._modules[""] and self._glance is not None and self._glance.is_same():
@@ -89,6 +92,7 @@ class Fingerprint:
 
     def differences(self, model: nn.Module) -> list[str]:
         """Everything that has changed."""
+        assert self._is_whole
         with model_lock(model):
             return list(self._differences(unwrapped(model)))
 
@@ -209,8 +213,9 @@ def _contents(module: nn.Module) -> tuple[dict[str, Any], dict[str, Any], dict[s
     return module._parameters, module._buffers, attributes
 
 
-def _photograph(module: nn.Module) -> list[dict[str, Any]]:
-    return [{key: frozen(value, DEPTH) for key, value in list(part.items())} for part in _contents(module)]
+def _photograph(module: nn.Module, *, whole: bool) -> list[dict[str, Any]]:
+    parts = _contents(module) if whole else (module._parameters,)
+    return [{key: frozen(value, DEPTH) for key, value in list(part.items())} for part in parts]
 
 
 # --- what forward itself leaves behind ----------------------------------------------------------------------------------

@@ -40,6 +40,10 @@ _PLAIN_KINDS = (
 _CODE_KINDS = (type, property, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 _SHARED_KINDS = frozenset((*_PLAIN_KINDS, *_CODE_KINDS, torch.layout, torch.memory_format))
 _TRAINERS = ("_trainer", "trainer", "_fabric", "fabric")  # Lightning's belong to the training, not to the function
+_STATE_HOOKS = frozenset(
+    ("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")
+)
+"""Places for hooks that no forward pass runs: where they are empty, all modules of a twin share one."""
 _OWN_STATE = ("__getstate__", "__setstate__", "__reduce__", "__reduce_ex__")
 
 
@@ -123,6 +127,7 @@ class _Copier:
     def __init__(self, modules: list[nn.Module]) -> None:
         self.memo: dict[int, Any] = {}
         self.alive: list[Any] = []  # an identity is only good as long as its object lives
+        self.no_hooks: OrderedDict[Any, Any] = OrderedDict()
         plain = [self._introduce(module) for module in modules]
         # Children first: a module that copies itself may look into them.
         for module, is_plain in zip(reversed(modules), reversed(plain), strict=True):
@@ -193,7 +198,7 @@ class _Copier:
         for key, part in list(value.items()):  # at once: another thread may be using the model
             kind = type(part)
             if kind is OrderedDict and not part and id(part) not in self.memo:  # most attributes are places for hooks
-                twin: Any = self._remember(part, OrderedDict())
+                twin: Any = self.no_hooks if key in _STATE_HOOKS else self._remember(part, OrderedDict())
             else:
                 twin = part if kind in shared else make(part)
             twins[key if type(key) in shared else make(key)] = twin

@@ -53,7 +53,7 @@ class GraphQuestion(PosedQuestion):
         self._mark = DataMark(graphs)
         self.graphs = on_device(graphs, asked.device)
         first = side_by_side([self.graphs[int(self.index[0])]]).data
-        self.subject = Subject(model, self._forward(), asked.device, first, each_graph=True)
+        self.subject = Subject(model, self._forward(), asked.device, first, each_graph=True, held=asked.held)
         self.layers, self.device = self.subject.layers, self.graphs[0].edge_index.device
         self._together, self._proved, self.locality, self.audit = True, False, "whole graphs", Audit()
         self._engines: dict[tuple[int, ...], Engine] = {}

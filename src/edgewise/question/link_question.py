@@ -55,7 +55,7 @@ class LinkQuestion(PosedQuestion):
         self._sources = [data.edge_index if type(data.edge_index) is Tensor else structure.edge_index]
         example = self._example()
         check_values(example)
-        self.subject = Subject(model, self._forward(asked), asked.device, example)
+        self.subject = Subject(model, self._forward(asked), asked.device, example, held=asked.held)
         self.encoder = self._find_encoder(model)
         self._run((asked.output, asked.mode))
 

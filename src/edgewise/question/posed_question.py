@@ -45,6 +45,8 @@ class Asked:
     bounds: Bounds | None = None  # of neighbourhoods in a graph on disk
     roomy: bool = False
     """Whether no budget of memory is given: passes over many graphs may then be large, and a recorded one is kept."""
+    held: bool = True
+    """Whether it may be asked again later, so that all of the model must be remembered to see what has changed."""
 
 
 class PosedQuestion(SlopeChecks, ABC):

@@ -30,7 +30,7 @@ class SourceLinkQuestion(StoredResults, LinkQuestion):
         self._graph, self._kept = source.data, {}
         example = self._example()
         check_values(example)
-        self.subject = Subject(model, self._forward(asked), asked.device, example)
+        self.subject = Subject(model, self._forward(asked), asked.device, example, held=asked.held)
         self.encoder = self._find_encoder(model)
         self._run((asked.output, asked.mode))
 

@@ -90,11 +90,18 @@ class Subject:
     """A model that is explained: checked, copied onto the device that was asked for, and remembered as it was."""
 
     def __init__(
-        self, model: Any, forward: Forward | None, device: Any, example: Data, *, each_graph: bool = False
+        self,
+        model: Any,
+        forward: Forward | None,
+        device: Any,
+        example: Data,
+        *,
+        each_graph: bool = False,
+        held: bool = True,
     ) -> None:
         self.user_model = model
         check_kind(model)
-        self._mark = Fingerprint(model)
+        self._mark = Fingerprint(model, whole=held)
         moved = _on_device(unwrapped(model), device)
         check_devices(moved, example)
 
@@ -125,7 +132,7 @@ class Subject:
         """The subject of a question; `known` is what another question has of the same model, called as this one asks."""
         if known is not None:
             return known.called_as(asked.forward, example)
-        return Subject(model, asked.forward, asked.device, example)
+        return Subject(model, asked.forward, asked.device, example, held=asked.held)
 
     def recorded(self, graph: Data) -> Trace:
         """A pass on a graph, written down; the first one is not made again."""
