@@ -289,37 +289,3 @@ def slot_drops(
         )  # fmt: skip
         begin = end
     return slot_ends, positions[:found], changes[:found]
-
-
-@njit(cache=True, nogil=True)
-def count_entries(position: Array, num_targets: int) -> Array:
-    """`[targets]`: how many entries each target has."""
-    found = np.zeros(num_targets, np.int64)
-    for p in position:
-        found[p] += 1
-    return found
-
-
-@leaf(nogil=True)
-def fill_entries(
-    slot_ends: Array,
-    position: Array,
-    change: Array,
-    place_of: Array,
-    low: int,
-    high: int,
-    filled: Array,
-    places: Array,
-    drops: Array,
-) -> None:
-    """Write what targets `low` to `high` lose behind what they have already, up to `filled` `[targets]`: places and drops.
-
-    `place_of` `[slots]` is what slots are called in the result; the entries of slot s end at `slot_ends[s + 1]`.
-    """
-    for s in range(len(place_of)):
-        name = place_of[s]
-        for i in range(slot_ends[s], slot_ends[s + 1]):
-            p = position[i]
-            if low <= p < high:
-                at = filled[p]
-                places[at], drops[at], filled[p] = name, -change[i], at + 1
