@@ -164,7 +164,8 @@ def test_every_kernel_is_compared_with_its_twin():
         for search in ("exact", "dag", "amp_ave"):
             called |= assert_walks_agree(zoo.randomise(MODELS[name]()), data, search=search)
     # for many targets, slots and orders: test_target_gradients.py, test_slot_drops.py, test_order_values.py
-    called |= {"target_gradients", "slot_drops", "count_entries", "fill_entries", "order_values"}
+    called |= {"target_gradients", "slot_drops", "slot_names", "count_entries", "fill_entries"}
+    called |= {"order_values"}
     # for coalitions, attention and whole graphs: test_shared_rows.py, test_attention_chain.py, test_graph_chain.py
     called |= {"equal_rows", "met_rows", "refilled", "attention_gradients", "attention_drops"}
     called |= {"graph_changes", "graph_gradients", "graph_values"}

@@ -13,6 +13,7 @@ if importlib.util.find_spec("numba") is None:
 from numba import njit
 from numba.core.errors import TypingError
 
+from edgewise.program.kernels import row_products as products
 from edgewise.program.kernels import row_vectors as vectors
 
 
@@ -38,12 +39,33 @@ def _dot(to, i, rows, j, width):
 
 @njit
 def _gathered(factors, places, begin, end, rows, to, i):
-    vectors.sum_of_rows(factors, places, begin, end, rows, to, i)
+    products.sum_of_rows(factors, places, begin, end, rows, to, i)
 
 
 @njit
 def _through(rows, j, matrix, to, i, add):
-    vectors.row_product(rows, j, matrix, to, i, add)
+    products.row_product(rows, j, matrix, to, i, add)
+
+
+@njit
+def _several(rows, i, step, count, matrix, to, j, add):
+    products.rows_product(rows, i, step, count, matrix, to, j, add)
+
+
+@njit
+def _turned(rows, step, to, width):
+    products.turned_rows(rows, step, to, width)
+
+
+@njit
+def _taken(rows, i, to, j):
+    kept = products.taken_lanes(rows, i, to, j)
+    return kept, products.num_bits(kept)
+
+
+@njit
+def _dot_and_add(a, i, b, j, to, k, factor, width):
+    return vectors.dot_and_add(a, i, b, j, to, k, factor, width)
 
 
 @njit
@@ -84,6 +106,9 @@ def test_every_operation_on_rows_gives_what_numpy_gives(width, spare, seed):
     check(after(_rectified, table, 0.2, width), np.maximum(mine, 0.2 * mine))
     check(after(_slope, table, rows, 3, 0.2, width), np.where(other > 0, mine, 0.2 * mine))
     assert np.isclose(_dot(table, 2, rows, 3, width), mine @ other, rtol=1e-12, atol=1e-12)
+    more = table.copy()
+    assert np.isclose(_dot_and_add(rows, 3, table, 2, more, 2, 0.3, width), mine @ other, rtol=1e-12, atol=1e-12)
+    check(more[2], mine + 0.3 * other)
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.booleans(), st.integers(0, 10**6))
@@ -95,6 +120,34 @@ def test_a_row_times_a_matrix_of_whole_vectors_is_the_product(length, vectors_of
     _through(rows, 1, matrix, found, 2, add)
     assert np.allclose(found[2], rows[1] @ matrix + (table[2] if add else 0), rtol=1e-12, atol=1e-12)
     assert np.array_equal(found[:2], table[:2])
+
+
+@given(st.integers(0, 8), st.integers(1, 9), st.integers(1, 6), st.booleans(), st.integers(0, 10**6))
+def test_several_rows_times_a_matrix_are_the_products_of_each(count, length, vectors_of_columns, add, seed):
+    draw = np.random.default_rng(seed)
+    matrix = draw.normal(size=(length, 8 * vectors_of_columns))
+    rows, before = draw.normal(size=(count + 1, length + 2)), draw.normal(size=(count + 2, matrix.shape[1]))
+    found = before.reshape(-1).copy()
+    _several(rows.reshape(-1), length + 2, length + 2, count, matrix, found, matrix.shape[1], add)
+    expected = before.copy()
+    expected[1:-1] = rows[1:, :length] @ matrix + (before[1:-1] if add else 0)
+    assert np.allclose(found.reshape(before.shape), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [8, 24])
+def test_turned_rows_stand_side_by_side(dtype, width):
+    rows, found = np.arange(8.0 * (width + 8), dtype=dtype).reshape(8, -1), np.zeros((width, 8), dtype)
+    _turned(rows.reshape(-1), width + 8, found.reshape(-1), width)
+    assert np.array_equal(found, rows[:, :width].T)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lanes_that_are_taken_leave_zeros_and_say_which_were_none(dtype):
+    rows, found = np.array([7, 0, 1, 0, -2, np.nan, 0, 0, 3, 7], dtype), np.full(10, 5, dtype)
+    assert _taken(rows, 1, found, 2) == (0b10011010, 4)
+    assert np.array_equal(found, np.array([5, 5, 0, 1, 0, -2, np.nan, 0, 0, 3], dtype), equal_nan=True)
+    assert rows.tolist() == [7, *[0] * 8, 7]
 
 
 @given(st.integers(0, 12), st.integers(1, 6), st.integers(0, 10**6))

@@ -1,4 +1,4 @@
-"""Occlusion slot after slot in compiled loops, against the passes over blocks of slots that they stand for."""
+"""Occlusion receiver after receiver in compiled loops, against the passes over blocks of slots that they stand for."""
 
 import importlib.util
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch_geometric.nn import GCN
 
 import edgewise as ew
 from chains import MixedChain, chain_data
@@ -52,6 +53,33 @@ def test_the_loops_give_what_blocks_of_slots_give(names, between, level, seed):
     assert_same_scores(fast, slow)
 
 
+@given(
+    st.sampled_from(["gcn", "sage", "sum", "graph"]),
+    st.sampled_from(["input", "layer"]),
+    st.integers(1, 40),
+    st.sampled_from([2**22, 200, 1]),
+    st.integers(0, 10**6),
+)
+def test_a_receiver_of_many_messages_takes_several_bundles(name, level, degree, numbers, seed):
+    """With little room for numbers bundles are of fewer messages, down to one; some messages come twice, one from itself."""
+    data = chain_data(seed, nodes=7)
+    data.edge_index = torch.cat([data.edge_index, torch.stack([torch.arange(degree) % 7, torch.full((degree,), 2)])], 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slot_drops, "_NUMBERS", numbers)
+        fast, slow, used = both(MixedChain([name] * 3, torch.relu), data, [2, 4, 2], level)
+    assert used
+    assert_same_scores(fast, slow)
+
+
+@pytest.mark.parametrize("width", [8, 30, 40, 100])
+def test_rows_of_any_width(width):
+    torch.manual_seed(width)
+    model = GCN(5, width, 3, 11).double()
+    fast, slow, used = both(model, chain_data(3), range(8), "layer")
+    assert used
+    assert_same_scores(fast, slow)
+
+
 @pytest.mark.parametrize("level", ["input", "layer"])
 def test_a_node_that_is_asked_about_twice_with_other_classes(level):
     fast, slow, used = both(MixedChain(["gcn", "gcn"], torch.relu), chain_data(1), [3, 3, 2], level, target=[0, 1, 1])
@@ -82,7 +110,7 @@ def test_other_questions_take_the_other_way(names, between, options):
 
 
 def test_several_threads_give_the_same_bits(monkeypatch):
-    monkeypatch.setattr(slot_drops, "_SLOTS_A_CORE", 2)
+    monkeypatch.setattr(slot_drops, "_RECEIVERS_A_CORE", 2)
     ask = ew.Question(MixedChain(["gcn", "sage"], torch.relu).double().eval(), chain_data(4), None)
     one, three = (ask.explain("occlusion", level="layer", threads=n) for n in (1, 3))
     for a, b in zip(one, three, strict=True):

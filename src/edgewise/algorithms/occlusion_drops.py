@@ -72,10 +72,9 @@ def _slot_rows(
     """Drops target by target."""
     graph = differences.lowering.in_edges
     of_nodes, of_columns = question.sizes(torch.zeros(1, dtype=torch.long))
-    for kind in of_self:
-        lift = question.nodes if kind else question.columns
-        number = lift(torch.arange(graph.num_nodes if kind else len(graph.edge)))
-        found = loops.run(differences.slots(level, of_self=kind), number, int((of_nodes if kind else of_columns)[0]))
+    columns = (question.columns(torch.arange(len(graph.edge))), int(of_columns[0]))
+    nodes = (question.nodes(torch.arange(graph.num_nodes)), int(of_nodes[0])) if len(of_self) > 1 else None
+    for kind, found in zip(of_self, loops.run(level, columns, nodes), strict=True):
         yield 0 if kind else len(question.index), RowScores(*found, of_self=kind)
 
 

@@ -14,7 +14,7 @@ from edgewise.program.kernels import Array, arrays, kernels_for
 from edgewise.program.layers.attention import sum_by_head
 from edgewise.program.lowering import Lowering
 from edgewise.program.perturbation import Differences, MissingMessages
-from edgewise.program.slot_drops import Found, SlotDrops, rows_of_slots
+from edgewise.program.slot_drops import Found, Lifted, SlotDrops, rows_of_slots
 
 _MANY, _WORK = 16, 50_000
 """Targets, and edges that they see together, from which on it is worth loading the loops."""
@@ -48,26 +48,33 @@ class AttentionDrops(SlotDrops):
         kernels = None if work < _WORK else kernels_for(work, differences.known[differences.program.output])
         return None if kernels is None else AttentionDrops(differences, kernels)
 
-    def run(self, slots: MissingMessages, number: torch.Tensor, width: int) -> Found:
+    def run(self, level: str, columns: Lifted, nodes: Lifted | None) -> list[Found]:
         """As `SlotDrops.run`."""
-        every, graph = self._all, self._all.lowering.in_edges
-        by_node = graph.start.new_zeros(len(graph.start))
-        by_node[1:] = torch.bincount(every.targets, minlength=len(by_node) - 1).cumsum(0)
+        every = self._all
         binary = every.target.mode == "binary"
+        by_node = every.lowering.in_edges.start.new_zeros(len(every.lowering.in_edges.start))
+        by_node[1:] = torch.bincount(every.targets, minlength=len(by_node) - 1).cumsum(0)
         column = torch.zeros_like(every.target.column) if binary else every.target.column
+        of_targets = arrays(by_node, every.targets.argsort(stable=True), column)
+        rows = [self._rows(every.slots(level, of_self=False), columns, of_targets)]
+        if nodes is not None:
+            rows.append(self._rows(every.slots(level, of_self=True), nodes, of_targets))
+        if not binary:
+            return rows
+        sign = torch.where(every.target.column == 1, 1, -1).to(every.value)
+        return [(begin, place, drop * torch.repeat_interleave(sign, begin.diff())) for begin, place, drop in rows]
+
+    def _rows(self, slots: MissingMessages, lifted: Lifted, of_targets: list[Any]) -> Found:
+        """Entries of all targets, of edges or of own terms."""
+        every, graph, (number, width) = self._all, self._all.lowering.in_edges, lifted
         edges = (*arrays(graph.start, graph.edge, graph.sender, every.sender, every.receiver), *_near_edges(every))
         known = (*edges, *arrays(every.distance), *self._parts)
-        of_targets = arrays(by_node, every.targets.argsort(stable=True), column)
 
         def of_some(part: tuple[torch.Tensor, torch.Tensor]) -> Any:
             return self._kernels.attention_drops(*arrays(*part), slots.of_self, *known, *of_targets)
 
         place_of = slots.call.clamp(min=0) * width + number[slots.item]  # [slots]
-        begin, place, drop = rows_of_slots(slots, of_some, place_of, len(every.targets), self._kernels)
-        if not binary:
-            return begin, place, drop
-        sign = torch.where(every.target.column == 1, 1, -1).to(every.value)
-        return begin, place, drop * torch.repeat_interleave(sign, begin.diff())
+        return rows_of_slots(slots, of_some, place_of, len(every.targets), self._kernels)
 
 
 def _near_edges(differences: Differences) -> list[tuple[Array, ...]]:

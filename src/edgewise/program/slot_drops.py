@@ -1,10 +1,11 @@
-"""Occlusion of many slots for many targets of one graph, slot after slot in compiled loops (`kernels/slot_loops.py`).
+"""Occlusion of many slots for many targets of one graph, receiver after receiver in compiled loops (`kernels/slot_loops.py`).
 
 For chains of affine layers with ReLUs between them, which is what most people train; `perturbation_output.drops` does the same
 for everything else, and a test compares the two.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -27,9 +28,14 @@ _MANY, _WORK = 16, 50_000
 """Targets, and edges that they see together, from which on it is worth loading the loops."""
 _LARGEST = 2**24
 """Numbers of all nodes together: the loops have room for a row of each."""
+_NUMBERS = 2**22
+"""Of all nodes and slots of a bundle: in a large graph bundles are smaller."""
+_RECEIVERS_A_CORE = 64
 _SLOTS_A_CORE = 256
 Found: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """Where each target's entries begin `[T + 1]`, their places and scores `[n]`."""
+Lifted: TypeAlias = tuple[Tensor, int]
+"""What columns (or nodes) are called in the result, and how many it has: a place is layer · that + name."""
 
 
 class SlotDrops:
@@ -37,8 +43,11 @@ class SlotDrops:
 
     def __init__(self, differences: Differences, kernels: Any, work: int) -> None:
         self._kernels, self.differences, self.work = kernels, differences, work
-        self._layers = _layers(differences)
-        self._edges, self._of_targets, self._sign = self._geometry()
+        column, self._sign = _columns(differences)
+        graph = differences.lowering.in_edges
+        self._in_edges = [_unsigned(part) for part in (graph.start, graph.edge, graph.sender)]
+        self._known = [*self._in_edges, *_near_edges(differences), differences.distance.numpy(), *_layers(differences)]
+        self._known += _of_targets(differences, column)
 
     @staticmethod
     def suits(differences: Differences) -> bool:
@@ -57,80 +66,98 @@ class SlotDrops:
         kernels = None if work < _WORK else kernels_for(work, differences.known[differences.program.output])
         return None if kernels is None else SlotDrops(differences, kernels, work)
 
-    def run(self, slots: MissingMessages, number: Tensor, width: int) -> Found:
-        """Entries of all targets.
+    def run(self, level: str, columns: Lifted, nodes: Lifted | None) -> list[Found]:
+        """Entries of all targets: of edges and, unless `nodes` is None, of own terms.
 
-        `number` says what columns (or nodes) are called in the result, and `width` how many it has: a place is
-        layer · width + number.
+        Receivers are spread over cores, and then targets: a drop is the same number and stands in the same place on any number.
+        Messages of early layers change the most.
         """
-        known = (*self._edges, *self._layers[slots.of_self], *self._of_targets)
+        at, call = self._receivers(level)
+        count, targets = even_parts(len(at), _RECEIVERS_A_CORE), len(self.differences.targets)
+        parts = list(zip(at.tensor_split(count), call.tensor_split(count), strict=True))
+        lifted = [*arrays(columns[0]), columns[1], *(arrays(columns[0][:0]) if nodes is None else arrays(nodes[0]))]
+        lifted.append(0 if nodes is None else nodes[1])
 
-        def of_some(part: tuple[Tensor, Tensor]) -> Any:
-            room = self.work * len(part[0]) // max(len(slots), 1)
-            return self._kernels.slot_drops(*arrays(*part), room, slots.of_self, *known)
+        def of_some(part: tuple[Tensor, Tensor]) -> Bundles:
+            room = self.work * len(part[0]) // max(len(at), 1)
+            asked = (*arrays(*part), room, _NUMBERS, level == "layer", nodes is not None)
+            found = self._kernels.slot_drops(*asked, *self._known)
+            bundles, ends, position, change, sizes = found
+            name = self._kernels.slot_names(bundles, *self._in_edges[:2], *lifted)
+            lanes, owns = (np.ascontiguousarray(bundles[:, kind]) for kind in (3, 4))
+            return Bundles((ends, lanes, owns, position, change, name), sizes)
 
-        place_of = slots.call.clamp(min=0) * width + number[slots.item]  # [slots]
-        targets = len(self.differences.targets)
-        begin, place, drop = rows_of_slots(slots, of_some, place_of, targets, self._kernels)
+        begin, place, drop = rows_of_bundles(list(spread(of_some, parts)), targets, self._kernels)
+        rows = [(begin[: targets + 1], place, drop)]
+        if nodes is not None:
+            middle = int(begin[targets])
+            rows = [(begin[: targets + 1], place[:middle], drop[:middle])]
+            rows.append((begin[targets:] - middle, place[middle:], drop[middle:]))
         if self._sign is not None:
-            drop *= torch.repeat_interleave(self._sign, begin.diff())
-        return begin, place, drop
+            rows = [
+                (start, place, drop * torch.repeat_interleave(self._sign, start.diff())) for start, place, drop in rows
+            ]
+        return rows
+
+    def _receivers(self, level: str) -> tuple[Tensor, Tensor]:
+        """Nodes that may miss a message, and the call in which they do; at input level they do in all of them."""
+        calls = self.differences.program.num_calls if level == "layer" else 1
+        last = self.differences.program.num_calls
+        parts = [(self.differences.distance < last - call).nonzero().view(-1) for call in range(calls)]
+        return torch.cat(parts), torch.cat([torch.full_like(part, call) for call, part in enumerate(parts)])
 
     def is_of(self, lowering: Lowering | None, target: Target) -> bool:
         """Whether these are the loops for these targets."""
         return self.differences.lowering is lowering and self.differences.target is target
 
-    def _geometry(self) -> tuple[list[Any], list[Any], Tensor | None]:
-        """What the loop reads of edges and of targets, and the signs of the explained numbers, for one logit of two classes."""
-        every, out = self.differences, self.differences.out_edges
-        by_node = out.start.new_zeros(len(out.start))
-        by_node[1:] = torch.bincount(every.targets, minlength=len(by_node) - 1).cumsum(0)
-        column, sign = _columns(every)
-        position = every.targets.argsort(stable=True)
-        columns, chosen = column.unique(return_inverse=True)
-        start, edge, arrives, factors = _last_edges(every, by_node, position)
-        steps = torch.stack([edge, arrives, chosen[arrives]], dim=1).numpy().astype(np.uint32)
-        of_targets = arrays(factors, by_node, position, column, chosen[position])
-        edges = [*arrays(every.sender, every.receiver), *_near_edges(every), *arrays(every.distance)]
-        return edges, [*self._last_columns(columns), start.numpy(), steps, *of_targets], sign
 
-    def _last_columns(self, columns: Tensor) -> tuple[Array, int]:
-        """`[in, …]`: these columns of the matrix of the last call, behind them those of its own term, and where those begin."""
-        layer: Any = self.differences.program.messages[-1].layer
-        like = self.differences.lowering.known[self.differences.program.output]
-        matrix = torch.eye(like.size(1), dtype=like.dtype) if layer.matrix is None else layer.matrix.detach()
-        found: Any = filled_columns(matrix[columns].t().numpy())
-        root = [layer.root.detach()[columns].t().numpy()] if isinstance(layer.root, Tensor) else []
-        both = np.concatenate([found, *map(filled_columns, root)], axis=1)
-        return np.ascontiguousarray(both), found.shape[1] if root else 0
+@dataclass(frozen=True, eq=False)
+class Bundles:
+    """What some bundles of slots change, as `fill_entries` reads it, and how many entries each row will have."""
+
+    entries: tuple[Array, ...]
+    sizes: Array
+
+
+def rows_of_bundles(found: list[Bundles], num_targets: int, kernels: Any) -> Found:
+    """Entries row by row: those of all targets for edges, and behind them, where `sizes` counts them, for own terms."""
+    rows = len(found[0].sizes)
+    begin = np.zeros(rows + 1, np.int64)
+    np.cumsum(sum(part.sizes for part in found), out=begin[1:])
+    filled, places = begin[:-1].copy(), np.empty(begin[-1], np.int64)
+    drops = np.empty(begin[-1], found[0].entries[4].dtype)
+
+    def fill(ends: tuple[int, int]) -> None:
+        for part in found:
+            kernels.fill_entries(*part.entries, *ends, num_targets, filled, places, drops)
+
+    middle = begin[num_targets]
+    cuts = np.searchsorted(begin[:num_targets], np.linspace(0, middle, min(num_cores(), len(found)) + 1)).tolist()
+    for _ in spread(fill, pairwise([0, *cuts[1:-1], num_targets])):
+        pass
+    return torch.from_numpy(begin), torch.from_numpy(places), torch.from_numpy(drops)
 
 
 def rows_of_slots(
     slots: MissingMessages, of_some: Callable[..., Any], place_of: Tensor, num_targets: int, kernels: Any
 ) -> Found:
-    """Entries of all targets: `of_some` finds those of some slots, the loops of `kernels` put them behind one another.
-
-    First some slots for each core, then some targets: a drop is the same number and stands in the same place on any number.
-    Slots of early layers change the most.
-    """
+    """Entries of all targets: `of_some` finds those of some slots, each by itself; slots are spread over cores."""
     count = even_parts(len(slots), _SLOTS_A_CORE)
-    parts = list(zip(slots.item.tensor_split(count), slots.call.tensor_split(count), strict=True))
-    found = list(spread(of_some, parts))  # (where the entries of each slot end, positions, changes) each
-    sizes = list(spread(lambda part: kernels.count_entries(part[1], num_targets), found))
-    begin = np.zeros(num_targets + 1, np.int64)
-    np.cumsum(sum(sizes), out=begin[1:])
-    filled, places = begin[:-1].copy(), np.empty(begin[-1], np.int64)
-    drops = np.empty(begin[-1], found[0][2].dtype)
-    names = [part.numpy() for part in place_of.tensor_split(count)]
+    parts = zip(slots.item.tensor_split(count), slots.call.tensor_split(count), strict=True)
 
-    def fill(ends: tuple[int, int]) -> None:
-        for part, name in zip(found, names, strict=True):
-            kernels.fill_entries(*part, name, *ends, filled, places, drops)
+    def bundles(part: tuple[tuple[Tensor, Tensor], Tensor]) -> Bundles:
+        ends, position, change = of_some(part[0])
+        lanes = np.ones(len(ends) - 1, np.int64)
+        entries = (ends, lanes, np.zeros_like(lanes), position, change, part[1].numpy())
+        return Bundles(entries, kernels.count_entries(position, num_targets))
 
-    cuts = np.searchsorted(begin, np.linspace(0, begin[-1], min(num_cores(), count) + 1)).tolist()
-    for _ in spread(fill, pairwise([0, *cuts[1:-1], num_targets])):
-        pass
-    return torch.from_numpy(begin), torch.from_numpy(places), torch.from_numpy(drops)
+    found = list(spread(bundles, zip(parts, place_of.tensor_split(count), strict=True)))
+    return rows_of_bundles(found, num_targets, kernels)
+
+
+def _unsigned(part: Tensor) -> Array:
+    """Numbers of nodes or edges, or where those begin, as the loops read them."""
+    return part.numpy().astype(np.uint32)
 
 
 def _columns(differences: Differences) -> tuple[Tensor, Tensor | None]:
@@ -142,41 +169,59 @@ def _columns(differences: Differences) -> tuple[Tensor, Tensor | None]:
 
 
 def _near_edges(differences: Differences) -> list[tuple[Array, ...]]:
-    """The out-edges that still lead to a target, per call: where those of each node begin, and `[n, 2]` columns and receivers.
+    """The out-edges that still lead to a target, per call: where those of each node begin, columns, receivers, coefficients.
 
     Only of calls in the middle: before the first one nothing has changed, and for the last one see `_last_edges`.
     """
-    out, calls = differences.out_edges, differences.program.num_calls
-    found = []
+    out, program = differences.out_edges, differences.program
+    dtype, found = differences.value.numpy().dtype, []
     for call in range(_MOST_CALLS):
-        reach = calls - call if 0 < call < calls - 1 else 0
+        reach = program.num_calls - call if 0 < call < program.num_calls - 1 else 0
         kept = (differences.distance[out.sender] < reach).nonzero().view(-1)
-        ends = torch.stack([out.edge[kept], out.sender[kept]], dim=1).numpy().astype(np.uint32)
-        found.append((torch.searchsorted(kept, out.start).numpy(), ends))
-    return [tuple(call[kind] for call in found) for kind in range(2)]
+        edge, factors = out.edge[kept], np.empty(0, dtype)
+        if reach:
+            layer: Any = program.messages[call].layer
+            factors = factors if layer.coefficient is None else _array(layer.coefficient[edge], factors)
+        start = torch.searchsorted(kept, out.start)
+        found.append((_unsigned(start), _unsigned(edge), _unsigned(out.sender[kept]), factors))
+    return [tuple(call[kind] for call in found) for kind in range(4)]
 
 
-def _last_edges(differences: Differences, by_node: Tensor, position: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The out-edges that lead to targets, each as often as there are targets.
-
-    Where those of each node begin, their columns, the positions of the targets, and coefficients. The targets at node v are
-    `position[by_node[v] : by_node[v + 1]]`.
-    """
+def _of_targets(differences: Differences, column: Tensor) -> list[Any]:
+    """What the loop reads of the last call and of targets: explained columns, edges, and which targets are at which node."""
     out, layer = differences.out_edges, differences.program.messages[-1].layer
     assert isinstance(layer, AffineLayer)
-    entry, place = InEdges(by_node, position, position, len(by_node) - 1).of_nodes(out.sender)  # receivers
-    edge = out.edge[entry]
-    return torch.searchsorted(entry, out.start), edge, position[place], layer.coefficients(edge, differences.value)
+    by_node = out.start.new_zeros(len(out.start))
+    by_node[1:] = torch.bincount(differences.targets, minlength=len(by_node) - 1).cumsum(0)
+    position = differences.targets.argsort(stable=True)
+    columns, chosen = column.unique(return_inverse=True)
+    # the out-edges that lead to targets, each as often as there are targets at its receiver
+    entry, place = InEdges(by_node, position, position, len(by_node) - 1).of_nodes(out.sender)
+    edge, arrives = out.edge[entry], position[place]
+    edges = (torch.searchsorted(entry, out.start), edge, arrives, chosen[arrives])
+    factors = _array(layer.coefficients(edge, differences.value), np.empty(0, differences.value.numpy().dtype))
+    of_targets = (by_node, position, column, chosen[position])
+    return [*_last_columns(differences, columns), *map(_unsigned, edges), factors, *map(_unsigned, of_targets)]
 
 
-def _layers(differences: Differences) -> dict[bool, list[Any]]:
-    """The arguments of the loop for edges and for own terms: per call its matrices, what nodes have and send."""
+def _last_columns(differences: Differences, columns: Tensor) -> tuple[Array, int]:
+    """`[in, …]`: these columns of the matrix of the last call, behind them those of its own term, and where those begin."""
+    layer: Any = differences.program.messages[-1].layer
+    like = differences.lowering.known[differences.program.output]
+    matrix = torch.eye(like.size(1), dtype=like.dtype) if layer.matrix is None else layer.matrix.detach()
+    found: Any = filled_columns(matrix[columns].t().numpy())
+    root = [layer.root.detach()[columns].t().numpy()] if isinstance(layer.root, Tensor) else []
+    both = np.concatenate([found, *map(filled_columns, root)], axis=1)
+    return np.ascontiguousarray(both), found.shape[1] if root else 0
+
+
+def _layers(differences: Differences) -> list[Any]:
+    """The arguments of the loop of each call: its matrices, what nodes have and send, and coefficients."""
     lowering, program = differences.lowering, differences.program
     dtype = lowering.known[program.output].numpy().dtype
     nothing, none = np.empty((0, 0), dtype), np.empty(0, dtype)
     everyone = torch.arange(lowering.in_edges.num_nodes)
     calls: list[list[Array]] = []
-    of_self: list[Array] = []
     scalar, below = np.zeros(program.num_calls, dtype), np.ones(program.num_calls)
     for step in program.messages:
         layer: Any = step.layer
@@ -189,21 +234,19 @@ def _layers(differences: Differences) -> dict[bool, list[Any]]:
         slope = lowering.slopes.get((step.call, 0))
         if slope is not None and slope.below is not None:
             below[step.call] = slope.below
-        root = layer.root.detach().t().numpy() if isinstance(layer.root, Tensor) else None
-        matrix = None if layer.matrix is None else layer.matrix.detach().t().numpy()
+        root = layer.root.t() if isinstance(layer.root, Tensor) else None
+        matrix = None if layer.matrix is None else layer.matrix.t()
         after = None if slope is None else lowering.known[slope.output]
-        tables = (filled_columns(matrix), filled_columns(root), lowering.known[step.output], after, sent)
+        tables = (matrix, root, lowering.known[step.output], after, sent, layer.own_term(table, everyone))
         rows = [_array(part, nothing) for part in tables]
         calls.append([*rows, *(_array(part, none) for part in (layer.coefficient, layer.loop))])
-        of_self.append(_array(layer.own_term(table, everyone), nothing))
-    filled = calls + [[nothing] * 5 + [none] * 2] * (_MOST_CALLS - len(calls))
-    parts = [tuple(call[kind] for call in filled) for kind in range(7)]
-    own = (*of_self, *[nothing] * (_MOST_CALLS - len(of_self)))
-    return {is_own: [*parts[:4], own if is_own else parts[4], *parts[5:], scalar, below] for is_own in (False, True)}
+    calls += [[nothing] * 6 + [none] * 2] * (_MOST_CALLS - len(calls))
+    return [*(tuple(call[kind] for call in calls) for kind in range(8)), scalar, below]
 
 
 def _array(part: Any, empty: Array) -> Array:
-    """A contiguous array of the same kind for every call; `empty` for None."""
+    """A contiguous array of the same kind for every call, its rows filled up to whole vectors; `empty` for None."""
     if part is None:
         return empty
-    return np.ascontiguousarray(part.detach().numpy() if isinstance(part, Tensor) else part, empty.dtype)
+    array = part.detach().numpy() if isinstance(part, Tensor) else part
+    return np.ascontiguousarray(filled_columns(array) if array.ndim > 1 else array, empty.dtype)

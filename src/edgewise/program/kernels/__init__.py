@@ -56,5 +56,9 @@ def arrays(*tensors: Tensor) -> list[Any]:
 
 
 def filled_columns(matrix: Array | None) -> Array | None:
-    """A matrix with columns of zeros up to a multiple of eight: products then take whole vectors (`row_vectors.py`)."""
-    return None if matrix is None else np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % 8)))
+    """A matrix with columns of zeros up to a multiple of eight: rows then take whole vectors (`row_vectors.py`)."""
+    if matrix is None or matrix.shape[1] % 8 == 0:
+        return matrix
+    filled = np.zeros((len(matrix), matrix.shape[1] + -matrix.shape[1] % 8), matrix.dtype)
+    filled[:, : matrix.shape[1]] = matrix
+    return filled

@@ -8,7 +8,7 @@ from edgewise.program.kernels.gradient_loops import grow, pull
 from edgewise.program.kernels.graph_loops import graph_changes, graph_gradients, graph_values
 from edgewise.program.kernels.occlusion_loops import carry, carry_to_targets, rectify, spread
 from edgewise.program.kernels.order_loops import order_values
-from edgewise.program.kernels.slot_entries import count_entries, fill_entries
+from edgewise.program.kernels.slot_entries import count_entries, fill_entries, slot_names
 from edgewise.program.kernels.slot_loops import slot_drops
 from edgewise.program.kernels.target_loops import target_gradients
 from edgewise.program.kernels.walk_loops import box_image, hull, pair_scores, rows_times, times_rows
@@ -39,6 +39,7 @@ __all__ = [
     "row_sums_back",
     "rows_times",
     "slot_drops",
+    "slot_names",
     "spread",
     "target_gradients",
     "times_rows",

@@ -12,7 +12,8 @@ from numba import njit
 
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.leaf import leaf
-from edgewise.program.kernels.row_vectors import add_scaled, dot_rows, multiply_row, row_product, scaled_row
+from edgewise.program.kernels.row_products import row_product
+from edgewise.program.kernels.row_vectors import add_scaled, dot_rows, multiply_row, scaled_row
 
 
 @leaf()

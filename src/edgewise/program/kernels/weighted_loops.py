@@ -9,14 +9,13 @@ from typing import Any
 
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.row_products import row_product, sum_of_rows
 from edgewise.program.kernels.row_vectors import (
     add_scaled,
     dot_rows,
     rectified_slope,
     rectify_row,
-    row_product,
     scaled_row,
-    sum_of_rows,
 )
 
 

@@ -1,0 +1,222 @@
+"""Rows times matrices in vector registers, and lanes: the same number of several rows side by side.
+
+    row_product(rows, i, matrix, found, j, add)    found[j] = rows[i] · matrix, or += with `add`
+    rows_product(rows, i, step, count, matrix, found, j, add)
+        the same for `count` rows: row r begins `step` numbers behind the one before, and what is found as many as the matrix
+        has columns. `rows` and `found` have one dimension
+    sum_of_rows(factors, places, begin, end, rows, found, j)
+        found[j] = Σ factors[k] · rows[places[k]] over k from begin to end
+    turned_rows(rows, step, found, width)
+        found[8 c + r] = rows[step r + c] for r below eight and c below the width, a multiple of eight
+    taken_lanes(rows, i, found, j)
+        found[j:j + 8] = rows[i:i + 8], which become zero; returns which of them were not, as bits
+    num_bits(bits)                                 how many bits are set
+
+The columns of `matrix`, of the rows that `sum_of_rows` adds up, and of the row that gets the result, are filled up with zeros
+to a multiple of eight. As in `row_vectors.py`, arrays are float32 or float64, and numbers of rows are not checked.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from edgewise.program.kernels.row_vectors import BIT, LANES, WORD, Writer, written
+
+_SUMS = 8
+"""Vectors of a product that are added up side by side."""
+_COLUMNS = 4
+"""Vectors of columns that are gone through at once."""
+
+
+def _product_block(
+    writer: Writer,
+    rows: list[Any],
+    line: Callable[[Any], Any],
+    length: Any,
+    to: list[Any],
+    offset: Any,
+    count: int,
+    add: Any,
+) -> None:
+    """Rows times so many vectors of columns of a matrix, from an offset in bytes on: the sums stay in registers.
+
+    A sum cannot be added to before the last addition is done, which takes four steps of the processor, while it could begin
+    two in each. So with few rows every `ways`-th number of a row goes into a sum of its own.
+    """
+    builder, kind = writer.builder, writer.vector
+    ways = 1 << max(_SUMS // (count * len(rows)), 1).bit_length() - 1
+    offsets = [builder.add(offset, WORD(place * LANES * writer.size)) for place in range(count)]
+    sums = [[[cgutils.alloca_once(builder, kind, name="sum") for _ in offsets] for _ in rows] for _ in range(ways)]
+    for way, of_rows in enumerate(sums):
+        for some, found in zip(of_rows, to, strict=True):
+            for total, place in zip(some, offsets, strict=True):
+                here = writer.zeros(kind)
+                builder.store(here if way else builder.select(add, writer.load(kind, found, place), here), total)
+
+    def step(index: Any, of_rows: list[list[Any]]) -> None:
+        columns, at = line(index), builder.mul(index, WORD(writer.size))
+        matrix = [writer.load(kind, columns, place) for place in offsets]
+        for row, some in zip(rows, of_rows, strict=True):
+            factor = writer.spread(kind, writer.load(writer.number, row, at))
+            for total, numbers in zip(some, matrix, strict=True):
+                builder.store(writer.plus_product(builder.load(total), factor, numbers), total)
+
+    even = builder.sub(length, builder.urem(length, WORD(ways)))
+    with cgutils.for_range_slice(builder, WORD(0), even, WORD(ways), WORD) as (index, _):
+        for way, of_rows in enumerate(sums):
+            step(builder.add(index, WORD(way)), of_rows)
+    if ways > 1:
+        with cgutils.for_range_slice(builder, even, length, WORD(1), WORD) as (index, _):
+            step(index, sums[0])
+    for number, found in enumerate(to):
+        for column, place in enumerate(offsets):
+            total = builder.load(sums[0][number][column])
+            for way in range(1, ways):
+                total = writer.plus(total, builder.load(sums[way][number][column]))
+            writer.store(total, found, place)
+
+
+def _product(
+    writer: Writer, rows: list[Any], line: Callable[[Any], Any], shape: tuple[Any, Any], to: list[Any], add: Any
+) -> None:
+    """The numbers of rows times the lines of a table of this shape, added up: as many columns at a time as registers hold."""
+    builder, (length, width) = writer.builder, shape
+
+    def block(begin: Any, count: int) -> None:
+        offset = builder.mul(begin, WORD(writer.size))
+        _product_block(writer, rows, line, length, to, offset, count, add)
+
+    done = builder.and_(width, WORD(-_COLUMNS * LANES))
+    with cgutils.for_range_slice(builder, WORD(0), done, WORD(_COLUMNS * LANES), WORD) as (begin, _):
+        block(begin, _COLUMNS)
+    rest = builder.sub(width, done)
+    for count in range(_COLUMNS - 1, 0, -1):
+        with builder.if_then(builder.icmp_unsigned("==", rest, WORD(count * LANES))):
+            block(done, count)
+
+
+@written
+def row_product(_: Any, rows: Any, i: Any, matrix: Any, found: Any, j: Any, add: Any) -> Any:
+    """found[j] = rows[i] · matrix `[k, width]`, or with `add` found[j] += that; the width is a multiple of eight."""
+
+    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        writer = Writer(context, builder, rows.dtype)
+        row, to = writer.row(rows, given[0], given[1]), writer.row(found, given[3], given[4])
+        shape = writer.shape(matrix, given[2], 0), writer.shape(matrix, given[2], 1)
+        _product(writer, [row], lambda k: writer.row(matrix, given[2], k), shape, [to], given[5])
+        return writer.nothing()
+
+    return types.void(rows, types.int64, matrix, found, types.int64, types.boolean), write
+
+
+@written
+def rows_product(_: Any, rows: Any, i: Any, step: Any, count: Any, matrix: Any, found: Any, j: Any, add: Any) -> Any:
+    """found[j + r · width] = rows[i + r · step] · matrix for r below `count`, or with `add` += that."""
+
+    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        writer = Writer(context, builder, rows.dtype)
+        row, to = writer.row(rows, given[0], given[1]), writer.row(found, given[5], given[6])
+        shape = writer.shape(matrix, given[4], 0), writer.shape(matrix, given[4], 1)
+        step, line_size = (builder.mul(size, WORD(writer.size)) for size in (given[2], shape[1]))
+
+        def some(first: Any, number: int) -> None:
+            lines = [builder.add(first, WORD(more)) for more in range(number)]
+            here, there = (
+                [builder.add(at, builder.mul(line, by)) for line in lines] for at, by in ((row, step), (to, line_size))
+            )
+            _product(writer, here, lambda k: writer.row(matrix, given[4], k), shape, there, given[7])
+
+        even = builder.and_(given[3], WORD(-2))
+        with cgutils.for_range_slice(builder, WORD(0), even, WORD(2), WORD) as (first, _):
+            some(first, 2)
+        with builder.if_then(builder.icmp_unsigned("!=", even, given[3])):
+            some(even, 1)
+        return writer.nothing()
+
+    word = types.int64
+    return types.void(rows, word, word, word, matrix, found, word, types.boolean), write
+
+
+@written
+def sum_of_rows(_: Any, factors: Any, places: Any, begin: Any, end: Any, rows: Any, found: Any, j: Any) -> Any:
+    """found[j] = Σ factors[k] · rows[places[k]] over k from begin to end; the width is a multiple of eight."""
+
+    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        writer, integers = Writer(context, builder, rows.dtype), Writer(context, builder, places.dtype)
+        first = given[2]
+        numbers = builder.add(writer.row(factors, given[0], WORD(0)), builder.mul(first, WORD(writer.size)))
+        listed = builder.add(writer.row(places, given[1], WORD(0)), builder.mul(first, WORD(integers.size)))
+
+        def line(k: Any) -> Any:
+            place = integers.load(WORD, listed, builder.mul(k, WORD(integers.size)))
+            return writer.row(rows, given[4], place)
+
+        shape = builder.sub(given[3], first), writer.shape(rows, given[4], 1)
+        _product(writer, [numbers], line, shape, [writer.row(found, given[5], given[6])], BIT(0))
+        return writer.nothing()
+
+    return types.void(factors, places, types.int64, types.int64, rows, found, types.int64), write
+
+
+def _turned(writer: Writer, rows: list[Any]) -> list[Any]:
+    """Eight vectors of eight as columns: pairs, fours and halves change places."""
+    for step in (1, 2, 4):
+        low = [
+            lane - lane % (2 * step) // step * step + (LANES if lane % (2 * step) >= step else 0)
+            for lane in range(LANES)
+        ]
+        high = [lane + step for lane in low]
+        turned = list(rows)
+        for place in (place for place in range(LANES) if place % (2 * step) < step):
+            a, b = rows[place], rows[place + step]
+            turned[place], turned[place + step] = writer.shuffled(a, b, low), writer.shuffled(a, b, high)
+        rows = turned
+    return rows
+
+
+@written
+def turned_rows(_: Any, rows: Any, step: Any, found: Any, width: Any) -> Any:
+    """found[8 c + r] = rows[step · r + c] for r below eight and c below the width, a multiple of eight."""
+
+    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        writer = Writer(context, builder, rows.dtype)
+        size, here, there = WORD(writer.size), writer.row(rows, given[0], WORD(0)), writer.row(found, given[2], WORD(0))
+        steps = [builder.mul(builder.mul(given[1], WORD(r)), size) for r in range(LANES)]
+        with cgutils.for_range_slice(builder, WORD(0), given[3], WORD(LANES), WORD) as (column, _):
+            at = builder.mul(column, size)
+            block = [writer.load(writer.vector, here, builder.add(step, at)) for step in steps]
+            to = builder.mul(at, WORD(LANES))
+            for place, numbers in enumerate(_turned(writer, block)):
+                writer.store(numbers, there, builder.add(to, WORD(place * LANES * writer.size)))
+        return writer.nothing()
+
+    return types.void(rows, types.int64, found, types.int64), write
+
+
+@written
+def taken_lanes(_: Any, rows: Any, i: Any, found: Any, j: Any) -> Any:
+    """found[j:j + 8] = rows[i:i + 8], which become zero; returns which of them were not, as bits."""
+
+    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        writer = Writer(context, builder, rows.dtype)
+        here, there = writer.row(rows, given[0], given[1]), writer.row(found, given[2], given[3])
+        numbers, zeros = writer.load(writer.vector, here, WORD(0)), writer.zeros(writer.vector)
+        writer.store(numbers, there, WORD(0))
+        writer.store(zeros, here, WORD(0))
+        return builder.zext(writer.bits(builder.fcmp_unordered("!=", numbers, zeros)), WORD)
+
+    return types.int64(rows, types.int64, found, types.int64), write
+
+
+@written
+def num_bits(_: Any, bits: Any) -> Any:
+    """How many bits are set."""
+
+    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(WORD, [WORD]), "llvm.ctpop.i64")
+        return builder.call(function, [given[0]])
+
+    return types.int64(types.int64), write
