@@ -47,6 +47,15 @@ def group_order(group: Tensor, groups: int) -> Tensor:
     return torch.from_numpy(order)
 
 
+def narrowed(numbers: Tensor, end: int) -> Tensor:
+    """Whole numbers below `end`, in 32 bits where those do: half the memory.
+
+    >>> narrowed(torch.tensor([3, 5]), 6).dtype, narrowed(torch.tensor([3, 5]), 2**40).dtype
+    (torch.int32, torch.int64)
+    """
+    return numbers.to(torch.int32) if end <= 2**31 else numbers
+
+
 def rank_in_group(group: Tensor) -> Tensor:
     """`[n]`: how many entries of the same group stand before each one; the entries of a group must stand together.
 

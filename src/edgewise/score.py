@@ -250,7 +250,7 @@ class RowScores:
     begin: Tensor
     """`[T + 1]`: where the entries of each target begin, and the end of the last."""
     place: Tensor
-    """`[n]`: layer · width + item, with the width of the target's graph (`results/entries.py`)."""
+    """`[n]`: layer · width + item, with the width of the target's graph (`results/entries.py`); in 32 or 64 bits."""
     score: Tensor
     """`[n]`."""
     of_self: bool

@@ -26,6 +26,7 @@ from edgewise.model.data_flow import (
     shapes_of,
     without_no_ops,
 )
+from edgewise.model.feature_products import FeatureProducts
 from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
 from edgewise.model.messages import Owners, followed_owners, own_term, plain_owners
 from edgewise.model.module_tree import modules_of
@@ -62,13 +63,18 @@ class Trace:
     reads_values: bool = False
     """Whether the model's own code looked at numbers (`if h.max() > 1`), so that on others it may do something else."""
 
+    products: FeatureProducts | None = None
+    """What linear maps made of the features, for whoever needs it again on the same graph."""
+
     starts_plainly: bool | None = None
     """Whether nobody but the first layer reads x, as its features; kept when the operations are dropped."""
 
     def without_tensors(self) -> "Trace":
         """What is still needed once the program is read off."""
         calls = tuple(replace(call, arguments={}, edge_features=None) for call in self.calls)
-        return replace(self, operations=(), calls=calls, typed=None, starts_plainly=self._starts_plainly())
+        return replace(
+            self, operations=(), calls=calls, typed=None, products=None, starts_plainly=self._starts_plainly()
+        )
 
     def _starts_plainly(self) -> bool:
         readers = [operation for operation in self.operations if self.input_key in operation.inputs]
@@ -260,9 +266,11 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
     before, input_key = data.x._version, keys_of(data.x)[0]
     log = _CallLog(layers)
     recorder = _Recorder(log)
+    products = FeatureProducts(data.x)
     seen = message_hooks(layers, log.on_propagate, log.on_message)
     with (
         seen,
+        products.kept(call.model),
         edge_update_hooks(layers, log.on_edge_update),
         recorder.noting_jumps(call.model),
         recorder.watching(layers),
@@ -299,4 +307,5 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         tables=tables,
         typed=typed,
         reads_values=recorder.reads_values,
+        products=products,
     )

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.nn import GATv2Conv
 
 from edgewise.program.ir import Program, Ref
-from edgewise.program.kernels import Array, kernels_for
+from edgewise.program.kernels import Array, arrays, kernels_for
 from edgewise.program.layers.attention import AttentionLayer, projections
 from edgewise.program.lowering import Lowering
 from edgewise.program.small_reverse import last_values
@@ -106,7 +106,7 @@ class AttentionGradients(TargetGradients):
 
     def __init__(self, lowering: Lowering, kernels: Any) -> None:
         self._lowering, self.in_edges, self._loop = lowering, lowering.in_edges, kernels.attention_gradients
-        self._parts = _arguments(lowering)
+        self._parts = _calls_as_arrays(lowering)
 
     @staticmethod
     def suits(lowering: Lowering, num_targets: int) -> bool:
@@ -119,9 +119,13 @@ class AttentionGradients(TargetGradients):
         kernels = None if work < _WORK else kernels_for(work, lowering.known[lowering.program.output])
         return None if kernels is None else AttentionGradients(lowering, kernels)
 
+    def _arguments(self, of_edges: Tensor, of_nodes: Tensor) -> tuple[Any, ...]:
+        graph = self.in_edges
+        return (*arrays(graph.start, graph.edge, graph.sender), *self._parts, *arrays(of_edges, of_nodes))
 
-def _arguments(lowering: Lowering) -> list[Any]:
-    """The arguments of the loop, filled up with empty ones."""
+
+def _calls_as_arrays(lowering: Lowering) -> list[Any]:
+    """The arguments of the loop that are of the model, filled up with empty ones."""
     calls = attention_calls(lowering)
     dtype = calls[0].sent.dtype
     nothing, none = np.empty((0, 0), dtype), np.empty(0, dtype)

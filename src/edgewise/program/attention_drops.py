@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from edgewise.arrays import narrowed
 from edgewise.program.attention_chain import MOST_CALLS, attention_calls, is_attention_chain
 from edgewise.program.kernels import Array, arrays, kernels_for
 from edgewise.program.layers.attention import sum_by_head
@@ -74,6 +75,7 @@ class AttentionDrops(SlotDrops):
             return self._kernels.attention_drops(*arrays(*part), slots.of_self, *known, *of_targets)
 
         place_of = slots.call.clamp(min=0) * width + number[slots.item]  # [slots]
+        place_of = narrowed(place_of, every.program.num_calls * width)
         return rows_of_slots(slots, of_some, place_of, len(every.targets), self._kernels)
 
 

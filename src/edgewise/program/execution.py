@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from edgewise.arrays import LayerWeight, SelfWeight
 from edgewise.program.domains import Domain, interpret
 from edgewise.program.graph_chain import GraphChain
 from edgewise.program.hop import Hop, first_rows
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep, in_double
-from edgewise.program.layers.base import joined
+from edgewise.program.layers.base import Linear, joined
 from edgewise.program.levels import Levels
 from edgewise.program.reverse import ReversePass, Slope
 from edgewise.program.small_forward import small_outputs
@@ -160,10 +161,10 @@ class LoweredGraphs(LoweredEngine):
         return torch.cat(rows)
 
 
-def prepare(program: Program) -> dict[int, Any]:
+def prepare(program: Program, linear: Linear = functional.linear) -> dict[int, Any]:
     """What each call can compute once, because it reads constants only, by the number of the value that it makes."""
-    steps = [step for step in program.messages if step.is_prepared]
-    return {step.output: step.layer.prepare(joined(*(source.tensor for source in step.sources))) for step in steps}  # type: ignore[union-attr]
+    steps: list[Any] = [step for step in program.messages if step.is_prepared]
+    return {step.output: step.layer.prepare(joined(*(one.tensor for one in step.sources)), linear) for step in steps}
 
 
 def _unbind(weight: Tensor) -> list[Tensor]:

@@ -20,7 +20,7 @@ from edgewise.graph.computation_graph import InEdges
 from edgewise.program.bends import rectifier
 from edgewise.program.domains import RowNumbers, interpret
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
-from edgewise.program.kernels import Array, arrays, kernels_for
+from edgewise.program.kernels import Array, arrays, filled_columns, kernels_for
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.operations import plain_name
 from edgewise.program.readout import Pooling, read_pooling
@@ -60,8 +60,9 @@ class GraphChain:
         self._program, self._kernels = program, kernels
         source = program.messages[0].source
         assert isinstance(source, Rows)
-        self._features = np.ascontiguousarray(source.tensor.detach().numpy())
-        self._dtype = self._features.dtype
+        features = np.ascontiguousarray(source.tensor.detach().numpy())
+        self._features, self._dtype = filled_columns(features), features.dtype
+        self._widths = _widths(features.shape[1], links)
         sizes = torch.bincount(owner, minlength=len(pooling.share))
         self._first = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])  # [graphs + 1]
         self._kept: tuple[tuple[Array, ...], tuple[Array, ...]] | None = None
@@ -92,7 +93,7 @@ class GraphChain:
     @cached_property
     def _pooled(self) -> Tensor:
         """`[graphs, width]`: what stands behind the pooling at ω = 1."""
-        rows = torch.from_numpy(self.values(with_before=False)[1][len(self.links) - 1])
+        rows = torch.from_numpy(self.values(with_before=False)[1][len(self.links) - 1])[:, : self._widths[-1]]
         total = rows.new_zeros(len(self.pooling.share), rows.size(1)).index_add_(0, self.owner, rows)
         return total * self.pooling.share.view(-1, 1)
 
@@ -102,16 +103,19 @@ class GraphChain:
         return found[self._program.output]
 
     def values(self, *, with_before: bool) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """What nodes have before and behind the ReLU of each link, `[N, out]` each; the first only if they are asked for."""
+        """What nodes have before and behind the ReLU of each link; the first only if they are asked for.
+
+        `[N, out]` each, with columns of zeros up to a multiple of eight, as all tables of the loops have.
+        """
         if self._kept is None or (with_before and not len(self._kept[0][0])):
             nothing = np.empty((0, 0), self._dtype)
             size = (self.in_edges.num_nodes,)
-            after = [np.empty((*size, len(bias)), self._dtype) for bias in self._parts["bias"][: len(self.links)]]
+            after = [np.empty((*size, bias.shape[1]), self._dtype) for bias in self._parts["bias"][: len(self.links)]]
             before = [np.empty_like(rows) if with_before else nothing for rows in after]
             filled = [nothing] * (_MOST_LINKS - len(after))
             self._kept = (*before, *filled), (*after, *filled)
             first, *geometry = self._geometry
-            known = self._of("matrix", "root", "bias", "coefficient", "loop", "scalar", "below"), self._kept
+            known = self._of("matrix", "root", "bias", "factors", "loop", "scalar", "below"), self._kept
             _work(lambda a, b: self._kernels.graph_values(first[a : b + 1], *geometry, *known[0], *known[1]), first)
         return self._kept
 
@@ -127,11 +131,12 @@ class GraphChain:
         calls, edges, nodes = self._program.num_calls, len(self.in_edges.edge), self.in_edges.num_nodes
         of_edges, of_own = top.new_empty(calls, edges), top.new_empty(calls, nodes)
         turned = {
-            name: tuple(np.ascontiguousarray(part.T) for part in self._parts[name]) for name in ("matrix", "root")
+            name: tuple(filled_columns(np.ascontiguousarray(part.T)) for part in self._parts[name])
+            for name in ("matrix", "root")
         }
         (first, *geometry), after = self._geometry, self.values(with_before=False)[1]
-        known = (turned["matrix"], turned["root"], *self._of("coefficient", "loop", "scalar", "below"), after)
-        rows, *filled = arrays(top.contiguous(), of_edges, of_own)
+        known = (turned["matrix"], turned["root"], *self._of("factors", "loop", "scalar", "below"), after)
+        rows, filled = filled_columns(top.contiguous().numpy()), arrays(of_edges, of_own)
         _work(
             lambda a, b: self._kernels.graph_gradients(first[a : b + 1], *geometry, *known, rows[a:b], *filled), first
         )
@@ -198,10 +203,11 @@ class GraphChain:
         for place, link in enumerate(self.links):
             sent = own = None
             if link.call >= 0:
-                given = torch.from_numpy(self._features if place == 0 else self.values(with_before=True)[1][place - 1])
+                rows = self._features if place == 0 else self.values(with_before=True)[1][place - 1]
+                given = torch.from_numpy(rows)[:, : self._widths[place]]
                 sent, own = link.layer.difference(given), link.layer.own_difference(given, everyone)
             for is_own, part in ((False, sent), (True, own)):
-                found[is_own].append(nothing if part is None else np.ascontiguousarray(part.numpy(), self._dtype))
+                found[is_own].append(_array(part, nothing))
         filled = [nothing] * (_MOST_LINKS - len(self.links))
         return {is_own: (*parts, *filled) for is_own, parts in found.items()}
 
@@ -210,7 +216,7 @@ class GraphChain:
     @cached_property
     def _geometry(self) -> list[Any]:
         graph, call = self.in_edges, np.array([link.call for link in self.links])
-        return [*arrays(self._first, graph.start, graph.edge, graph.sender), self._features, call]
+        return [*arrays(self._first, graph.start, graph.sender), self._features, call]
 
     @cached_property
     def _below(self) -> Array:
@@ -222,19 +228,21 @@ class GraphChain:
     def _parts(self) -> dict[str, Any]:
         """Per link its matrices `[in, out]`, bias and coefficients, filled up with empty ones."""
         nothing, none = np.empty((0, 0), self._dtype), np.empty(0, self._dtype)
-        found: dict[str, list[Array]] = {name: [] for name in ("matrix", "root", "bias", "coefficient", "loop")}
-        scalar, width = np.zeros(_MOST_LINKS, self._dtype), self._features.shape[1]
+        found: dict[str, list[Array]] = {
+            name: [] for name in ("matrix", "root", "bias", "coefficient", "loop", "factors")
+        }
+        scalar, ones = np.zeros(_MOST_LINKS, self._dtype), np.ones(len(self.in_edges.edge), self._dtype)
         for place, link in enumerate(self.links):
             layer = link.layer
             root = layer.root if isinstance(layer.root, Tensor) else None
             scalar[place] = layer.root if isinstance(layer.root, float) else 0.0
-            width = width if layer.matrix is None else layer.matrix.size(0)
-            bias = torch.zeros(width) if layer.bias is None else layer.bias
-            tables = {"matrix": layer.matrix, "root": root}
-            for name, table in tables.items():
+            bias = torch.zeros(self._widths[place + 1]) if layer.bias is None else layer.bias
+            for name, table in {"matrix": layer.matrix, "root": root, "bias": bias.view(-1, 1)}.items():
                 found[name].append(_array(None if table is None else table.t(), nothing))
-            for name, row in {"bias": bias, "coefficient": layer.coefficient, "loop": layer.loop}.items():
+            for name, row in {"coefficient": layer.coefficient, "loop": layer.loop}.items():
                 found[name].append(_array(row, none))
+            coefficient = found["coefficient"][-1]
+            found["factors"].append(coefficient[self.in_edges.edge.numpy()] if len(coefficient) else ones)
         missing = _MOST_LINKS - len(self.links)
         filled = {name: (*parts, *[nothing if parts[0].ndim == 2 else none] * missing) for name, parts in found.items()}
         return {**filled, "scalar": scalar, "below": self._below}
@@ -284,8 +292,19 @@ def _made(program: Program, behind: list[RowStep] | None) -> int:
 
 
 def _array(part: Tensor | None, empty: Array) -> Array:
-    """A contiguous array of the same kind for every link; `empty` for None."""
-    return empty if part is None else np.ascontiguousarray(part.detach().numpy(), empty.dtype)
+    """A contiguous array of the same kind for every link, its rows filled up to whole vectors; `empty` for None."""
+    if part is None:
+        return empty
+    array = part.detach().numpy()
+    return np.ascontiguousarray(filled_columns(array) if array.ndim > 1 else array, empty.dtype)
+
+
+def _widths(features: int, links: list[ChainLink]) -> list[int]:
+    """`[links + 1]`: how many numbers nodes have before the first link, and behind each."""
+    found = [features]
+    for link in links:
+        found.append(found[-1] if link.layer.matrix is None else link.layer.matrix.size(0))
+    return found
 
 
 def _nothing(*_: Any) -> Tensor:

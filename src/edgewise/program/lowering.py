@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch_geometric.data import Data
 
 from edgewise.graph.computation_graph import InEdges
@@ -20,7 +21,7 @@ from edgewise.program.compile import compile_program
 from edgewise.program.execution import LoweredEngine, LoweredGraphs, prepare, run
 from edgewise.program.expansion import expand
 from edgewise.program.ir import Program, in_double
-from edgewise.program.layers.base import Unsupported
+from edgewise.program.layers.base import Linear, Unsupported
 from edgewise.program.levels import Levels, whole_levels
 from edgewise.program.reverse import Slope, find_slopes
 
@@ -37,9 +38,16 @@ class Lowering:
     empty until `settle`. `prepared` has what each call computes once. `everything` are levels with all nodes at every call.
     """
 
-    def __init__(self, program: Program, data: Data, in_edges: InEdges, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        program: Program,
+        data: Data,
+        in_edges: InEdges,
+        dtype: torch.dtype,
+        linear: Linear = functional.linear,
+    ) -> None:
         self.program, self.in_edges, self.data, self.dtype = program, in_edges, data, dtype
-        self.prepared = prepare(program)
+        self.prepared = prepare(program, linear)
         self._tables: list[Tensor] = []  # clean ones, of which every thread takes one for a while
         no_owner = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device)
         self.everything = whole_levels(data, in_edges, program.num_calls, no_owner, data.num_nodes)
@@ -201,7 +209,8 @@ def lower_nodes(trace: Trace, data: Data, in_edges: InEdges, reasons: list[str])
     program = _compiled(trace, data, reasons, whole=False)
     if program is None:
         return None
-    return Lowering(program, data, in_edges, trace.output.dtype)
+    linear = functional.linear if trace.products is None else trace.products.linear
+    return Lowering(program, data, in_edges, trace.output.dtype, linear)
 
 
 def lower_graphs(trace: Trace, copies: Copies, reasons: list[str]) -> LoweredGraphs | None:

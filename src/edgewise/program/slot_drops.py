@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.arrays import narrowed
 from edgewise.cores import even_parts, num_cores, spread
 from edgewise.graph.computation_graph import InEdges
 from edgewise.program.kernels import Array, arrays, filled_columns, kernels_for
@@ -75,8 +76,9 @@ class SlotDrops:
         at, call = self._receivers(level)
         count, targets = even_parts(len(at), _RECEIVERS_A_CORE), len(self.differences.targets)
         parts = list(zip(at.tensor_split(count), call.tensor_split(count), strict=True))
-        lifted = [*arrays(columns[0]), columns[1], *(arrays(columns[0][:0]) if nodes is None else arrays(nodes[0]))]
-        lifted.append(0 if nodes is None else nodes[1])
+        none = (columns[0][:0], 0)
+        end = max(columns[1], 0 if nodes is None else nodes[1]) * (int(call.max()) + 1 if len(call) else 1)
+        lifted = [part for names, width in (columns, nodes or none) for part in (*arrays(narrowed(names, end)), width)]
 
         def of_some(part: tuple[Tensor, Tensor]) -> Bundles:
             room = self.work * len(part[0]) // max(len(at), 1)
@@ -124,7 +126,7 @@ def rows_of_bundles(found: list[Bundles], num_targets: int, kernels: Any) -> Fou
     rows = len(found[0].sizes)
     begin = np.zeros(rows + 1, np.int64)
     np.cumsum(sum(part.sizes for part in found), out=begin[1:])
-    filled, places = begin[:-1].copy(), np.empty(begin[-1], np.int64)
+    filled, places = begin[:-1].copy(), np.empty(begin[-1], found[0].entries[5].dtype)
     drops = np.empty(begin[-1], found[0].entries[4].dtype)
 
     def fill(ends: tuple[int, int]) -> None:
@@ -209,7 +211,7 @@ def _last_columns(differences: Differences, columns: Tensor) -> tuple[Array, int
     layer: Any = differences.program.messages[-1].layer
     like = differences.lowering.known[differences.program.output]
     matrix = torch.eye(like.size(1), dtype=like.dtype) if layer.matrix is None else layer.matrix.detach()
-    found: Any = filled_columns(matrix[columns].t().numpy())
+    found = filled_columns(matrix[columns].t().numpy())
     root = [layer.root.detach()[columns].t().numpy()] if isinstance(layer.root, Tensor) else []
     both = np.concatenate([found, *map(filled_columns, root)], axis=1)
     return np.ascontiguousarray(both), found.shape[1] if root else 0

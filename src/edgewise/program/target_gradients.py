@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.arrays import narrowed
 from edgewise.cores import num_cores, spread
 from edgewise.program.ir import Ref
 from edgewise.program.kernels import Array, arrays, filled_columns, kernels_for
-from edgewise.program.layers.affine import Prepared
+from edgewise.program.layers.affine import AffineLayer, Prepared
 from edgewise.program.lowering import Lowering
 from edgewise.program.small_reverse import is_affine_chain
 
@@ -22,6 +23,8 @@ _MOST_CALLS = 6
 """Deeper models take the other way: there is one compiled loop for all up to that, with its arguments filled up."""
 _MANY, _WORK = 16, 50_000
 """Targets, and edges that they see together, from which on it is worth loading the loops."""
+_SHARED = 8
+"""How many targets must see an edge, on average, for its first message to be kept for all of them."""
 Found: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """Where each target's entries begin `[T + 1]`, their places and scores `[n]`."""
 
@@ -29,9 +32,9 @@ Found: TypeAlias = tuple[Tensor, Tensor, Tensor]
 class TargetGradients:
     """Gradients at ω = s = 1 of nodes of a lowered graph."""
 
-    def __init__(self, lowering: Lowering, kernels: Any) -> None:
+    def __init__(self, lowering: Lowering, kernels: Any, work: int) -> None:
         self._lowering, self.in_edges, self._loop = lowering, lowering.in_edges, kernels.target_gradients
-        self._parts = _chain(lowering)
+        self._parts = [*_chain(lowering), *_first_call(lowering, work)]
 
     @staticmethod
     def suits(lowering: Lowering, num_targets: int) -> bool:
@@ -44,7 +47,7 @@ class TargetGradients:
     def of(lowering: Lowering, work: int) -> "TargetGradients | None":
         """None where the loops are not there or not worth it; `work` is about how many edges are seen."""
         kernels = None if work < _WORK else kernels_for(work, lowering.known[lowering.program.output])
-        return None if kernels is None else TargetGradients(lowering, kernels)
+        return None if kernels is None else TargetGradients(lowering, kernels, work)
 
     def run(
         self,
@@ -62,9 +65,11 @@ class TargetGradients:
         layer · width + number.
         """
         lowering = self._lowering
-        rows = of_rows(lowering.known[lowering.program.output].index_select(0, nodes)).contiguous()
-        edges = arrays(self.in_edges.start, self.in_edges.edge, self.in_edges.sender)
-        known = (*edges, *self._parts, *arrays(*numbers), tuple(widths), by_layer)
+        slopes = of_rows(lowering.known[lowering.program.output].index_select(0, nodes))
+        rows = torch.from_numpy(np.ascontiguousarray(filled_columns(slopes.numpy())))
+        calls = lowering.program.num_calls if by_layer else 1
+        names = [narrowed(part, calls * width) for part, width in zip(numbers, widths, strict=True)]
+        known = (*self._arguments(*names), tuple(widths), by_layer)
 
         def of_some(part: tuple[Tensor, Tensor]) -> Any:
             return self._loop(*arrays(*part), *known)
@@ -73,6 +78,12 @@ class TargetGradients:
         parts = zip(nodes.tensor_split(number), rows.tensor_split(number), strict=True)
         found = list(spread(of_some, parts))
         return [(_tensors(edges), _tensors(own)) for edges, own in found]
+
+    def _arguments(self, of_edges: Tensor, of_nodes: Tensor) -> tuple[Any, ...]:
+        """What the loop reads of the graph and the model, and what columns and nodes are called in the result."""
+        graph = self.in_edges
+        names = arrays(of_edges.index_select(0, graph.edge), of_nodes)
+        return (*arrays(graph.start, graph.sender), *self._parts, *names)
 
 
 def _chain(lowering: Lowering) -> list[Any]:
@@ -94,12 +105,30 @@ def _chain(lowering: Lowering) -> list[Any]:
         root = affine.root if constant is None and not isinstance(affine.root, float) else None
         loop = affine.loop if constant is None else None
         matrix = None if constant is not None and constant.projected else affine.matrix
-        tables = (sent, filled_columns(matrix), filled_columns(root), None if slope is None else slope.derivative, own)
-        rows.append(
-            [*(_array(part, nothing) for part in tables), *(_array(p, none) for p in (affine.coefficient, loop))]
-        )
+        tables = (sent, matrix, root, None if slope is None else slope.derivative, own)
+        factors = None if affine.coefficient is None else affine.coefficient[lowering.in_edges.edge.numpy()]
+        rows.append([*(_array(part, nothing) for part in tables), *(_array(p, none) for p in (factors, loop))])
     calls = rows + [[nothing] * 5 + [none] * 2] * (_MOST_CALLS - len(rows))
     return [*(tuple(call[kind] for call in calls) for kind in range(7)), scalar]
+
+
+def _first_call(lowering: Lowering, work: int) -> list[Array]:
+    """What edges `[E, out]` and own terms `[N, out]` bring in the first call, times the slope behind it; empty: not worth it.
+
+    All targets that see an edge share it, and behind the first call nothing is left to go back to.
+    """
+    program, graph = lowering.program, lowering.in_edges
+    step, nothing = program.messages[0], np.empty((0, 0), lowering.known[program.output].numpy().dtype)
+    layer, slope = step.layer, lowering.slopes.get((0, 0))
+    if work < _SHARED * len(graph.edge) or not step.is_prepared or not isinstance(layer, AffineLayer):
+        return [nothing, nothing]
+    table: Prepared = lowering.prepared[step.output]
+    sent = table.sent if table.projected else layer.difference(table.sent)
+    rows, own = layer.weighted(graph.edge, sent.index_select(0, graph.sender)), table.own
+    if slope is not None:
+        rows = rows * slope.derivative.repeat_interleave(graph.start.diff(), dim=0)
+        own = None if own is None else own * slope.derivative
+    return [_array(part, nothing) for part in (rows, own)]
 
 
 def _tensors(found: Any) -> Found:
@@ -113,8 +142,8 @@ def _source(source: Any) -> int:
 
 
 def _array(part: Any, empty: Array) -> Array:
-    """A contiguous array of the same kind for every call; `empty` for None."""
+    """A contiguous array of the same kind for every call, its rows filled up to whole vectors; `empty` for None."""
     if part is None:
         return empty
     array = part.numpy() if isinstance(part, Tensor) else part
-    return np.ascontiguousarray(array, empty.dtype)
+    return np.ascontiguousarray(filled_columns(array) if array.ndim > 1 else array, empty.dtype)

@@ -151,4 +151,4 @@ def _array(part: Any, dtype: Any, dimensions: int = 2) -> Array:
 
 def _matrix(matrix: Any, dtype: Any, *, turned: bool = False) -> Array:
     """A matrix, or its transpose, with whole vectors as rows; an empty one for None."""
-    return _array(filled_columns(matrix.T if turned and matrix is not None else matrix), dtype)
+    return _array(None if matrix is None else filled_columns(matrix.T if turned else matrix), dtype)

@@ -50,7 +50,7 @@ class GraphQuestion(PosedQuestion):
         self._kept = {}
         self._sources = [attributes(graph)["edge_index"] for graph in graphs]
         self._given = graphs
-        self._mark = DataMark(graphs)
+        self._mark = DataMark(graphs, held=asked.held)
         self.graphs = on_device(graphs, asked.device)
         first = side_by_side([self.graphs[int(self.index[0])]]).data
         self.subject = Subject(model, self._forward(), asked.device, first, each_graph=True, held=asked.held)

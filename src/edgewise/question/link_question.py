@@ -124,7 +124,7 @@ class LinkQuestion(PosedQuestion):
         """Run the model for all pairs on the graph, or on the part of it that the encoder was proved on."""
         if self.encoder is None:
             check_values(self._graph)
-            self.cut, self._mark = whole(self._graph), DataMark([_without_labels(self._data)])
+            self.cut, self._mark = whole(self._graph), DataMark([_without_labels(self._data)], held=self.asked.held)
             self.locality = "whole graph"
         else:
             self.cut, self._mark, self.locality = self.encoder.cut, self.encoder._mark, self.encoder.locality

@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -33,6 +34,9 @@ from edgewise.question.equality import (
 from edgewise.question.known_model import Carried, Known, rim_of
 from edgewise.question.subject import Subject
 
+if TYPE_CHECKING:
+    from edgewise.model.feature_products import FeatureProducts
+
 log = logging.getLogger("edgewise")
 OTHER_NODES = (
     "The model runs differently around these nodes than around those that were asked about first. Ask a new question about "
@@ -55,6 +59,7 @@ class NodeModel:
         """The only nodes that will be asked about, each once; None: any."""
         self.subject, self.graph, self.layers, self.loan = subject, graph, subject.layers, subject.loan
         self.device = graph.edge_index.device
+        self._products: FeatureProducts | None = None
         self.kept: dict[Any, Any] = {}
         """What else was learned about the same model and graph."""
         self.audit, self.is_tried = Audit(), False
@@ -73,9 +78,13 @@ class NodeModel:
             self.output, self.trace = known.output, known.output.shorten(trace)
         self.call = replace(self.output.apply(self.subject.call), changes_input=trace.changes_input)
         self.trace = replace(self.trace, output=self.call.spread(self.trace.output, self.graph))
+        if self.trace.products is not None:
+            self.trace.products.also(self.graph.x)
+        self._products = self.trace.products
         self._set_out()
         program = self._proved_mirror() if self.trace.flow is None else None
         self.lowering = self._proved_lowering()
+        self._products = None
         self.program = program if self.lowering is None else self.lowering.program
         """What the model is proved to do; where messages run both ways, on the mirrored graph and not run for targets."""
 
@@ -207,7 +216,8 @@ class NodeModel:
     def _probe(self) -> Tensor:
         """The model's output at random weights, to compare with: a dead ReLU hides nothing there."""
         if not hasattr(self, "_probe_output"):
-            with torch.no_grad():
+            ours = self._products if self.loan.is_shared else None
+            with torch.no_grad(), nullcontext() if ours is None else ours.used():
                 self._probe_output = self.weighted(self._whole, *self._random_weights)
         return self._probe_output
 

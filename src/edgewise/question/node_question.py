@@ -144,7 +144,7 @@ class NodeQuestion(PosedQuestion):
 
     def _marked(self) -> Any:
         """What the data of the cut is, to see later whether it has changed."""
-        return DataMark([self._data], self.cut)
+        return DataMark([self._data], self.cut, held=self.asked.held)
 
     def _tiny(self) -> Data:
         """A few columns, to find depth and rim on."""

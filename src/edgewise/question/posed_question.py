@@ -46,7 +46,7 @@ class Asked:
     roomy: bool = False
     """Whether no budget of memory is given: passes over many graphs may then be large, and a recorded one is kept."""
     held: bool = True
-    """Whether it may be asked again later, so that all of the model must be remembered to see what has changed."""
+    """Whether it may be asked again later, so that model and data must be remembered to see what has changed."""
 
 
 class PosedQuestion(SlopeChecks, ABC):

@@ -188,9 +188,15 @@ def on_device(graphs: list[Data], device: Any) -> list[Data]:
 
 
 class DataMark:
-    """What the data of a question was: the tensors of some graphs, or of the cut of one, compared by content."""
+    """What the data of a question was: the tensors of some graphs, or of the cut of one, compared by content.
 
-    def __init__(self, graphs: list[Any], cut: Cut | None = None) -> None:
+    A question that is not `held` answers once, so that nothing of its data is kept.
+    """
+
+    def __init__(self, graphs: list[Any], cut: Cut | None = None, *, held: bool = True) -> None:
+        self._held = held
+        if not held:
+            return
         self._cut = None if cut is None or cut.is_whole else cut
         watched = [_watched(graph) for graph in graphs]
         self._is_long = len(graphs) > 1 and sum(map(_nbytes, watched)) > MOST_KEPT
@@ -204,6 +210,7 @@ class DataMark:
 
     def changed(self, graphs: list[Any]) -> str:
         """The name of an attribute that is another one now; empty if all are the same."""
+        assert self._held, "a question that is not held is never asked again"
         if len(graphs) != self._number:
             return "the number of graphs"
         if self._joined is not None and self._joined.is_same(JoinedTensors.of([_watched(graph) for graph in graphs])):

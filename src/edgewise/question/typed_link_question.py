@@ -32,7 +32,7 @@ class TypedLinkQuestion(LinkQuestion):
         kind, pairs, single = read_typed_pairs(index, data)
         self._hetero, self._own_asked = data, asked
         self.types = TypeTable.of(graph, kind[0], kind)
-        self._typed_mark = DataMark([flat_data(graph)])
+        self._typed_mark = DataMark([flat_data(graph)], held=asked.held)
         here = graph if asked.device is None else copy.copy(graph).to(torch.device(asked.device))
         self._typed_forward = TypedLinkForward(here, self.types, asked.forward)
         super().__init__(model, union_of(graph, self.types), _in_union(pairs, self.types, single=single), asked)

@@ -32,7 +32,7 @@ class TypedQuestion(NodeQuestion):
         name, inside = read_typed_index(index, data)
         self._hetero, self._own_asked = data, asked
         self.types = table = TypeTable.of(data, name)
-        self._typed_mark = DataMark([flat_data(data)])
+        self._typed_mark = DataMark([flat_data(data)], held=asked.held)
         here = on_device([data], asked.device)[0]
         self._forward = TypedForward(here, table, asked.forward)
         count = len(table.node_range(name))
@@ -105,7 +105,7 @@ class TypedGraphQuestion(GraphQuestion):
         self._hetero = read_typed_graphs(data)
         self._tables = [TypeTable.of(graph, "") for graph in self._hetero]
         self.types = self._tables[0]
-        self._typed_mark = DataMark([flat_data(graph) for graph in self._hetero])
+        self._typed_mark = DataMark([flat_data(graph) for graph in self._hetero], held=self.asked.held)
         pairs = zip(self._hetero, self._tables, strict=True)
         return [typed_union(graph, table, number) for number, (graph, table) in enumerate(pairs)]
 

@@ -36,7 +36,7 @@ class Entries:
 
     `place` is layer · width + column, where the width is the number of edges (or nodes) of the target's graph: with 3 edges,
     column 1 of layer 1 has place 4. Two targets with the entries (place 2, −1) and (place 4, 0.5) are stored as
-    start = (0, 1, 2), place = (2, 4), score = (−1, 0.5), as in a CSR matrix.
+    start = (0, 1, 2), place = (2, 4), score = (−1, 0.5), as in a CSR matrix. Places have 32 or 64 bits.
     """
 
     def __init__(self, parts: list[Part], num_rows: int) -> None:
@@ -81,14 +81,14 @@ class Entries:
         return start, place, score
 
     def in_order(self) -> "Entries":
-        """The same entries, those of each row by their places: what files hold, however the entries were found.
+        """The same entries, those of each row by their places, in 64 bits: what files hold, however the entries were found.
 
         >>> Entries.of_rows(torch.tensor([0, 2]), torch.tensor([4, 2]), torch.tensor([0.5, -1.0])).in_order().place
         tensor([2, 4])
         """
         start, place, score = self._ordered
         order = torch.from_numpy(np.lexsort([place.numpy(), self.rows().numpy()]))
-        return Entries.of_rows(start, place[order], score[order])
+        return Entries.of_rows(start, place[order].long(), score[order])
 
     @property
     def start(self) -> Tensor:

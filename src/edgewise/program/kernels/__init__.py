@@ -55,9 +55,9 @@ def arrays(*tensors: Tensor) -> list[Any]:
     return [tensor.detach().numpy() for tensor in tensors]
 
 
-def filled_columns(matrix: Array | None) -> Array | None:
+def filled_columns(matrix: Array) -> Array:
     """A matrix with columns of zeros up to a multiple of eight: rows then take whole vectors (`row_vectors.py`)."""
-    if matrix is None or matrix.shape[1] % 8 == 0:
+    if matrix.shape[1] % 8 == 0:
         return matrix
     filled = np.zeros((len(matrix), matrix.shape[1] + -matrix.shape[1] % 8), matrix.dtype)
     filled[:, : matrix.shape[1]] = matrix

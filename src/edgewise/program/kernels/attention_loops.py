@@ -160,8 +160,8 @@ def attention_gradients(
     wide, of_sent, of_received = gradient, gradient, gradient
     of_edges, of_own = np.empty(0, rows.dtype), np.empty(0, rows.dtype)
     begin, own_begin = np.zeros(len(targets) + 1, np.int64), np.zeros(len(targets) + 1, np.int64)
-    entry, score = np.empty(0, np.int64), np.empty(0, rows.dtype)
-    own_entry, own_score = np.empty(0, np.int64), np.empty(0, rows.dtype)
+    entry, score = np.empty(0, edge_number.dtype), np.empty(0, rows.dtype)
+    own_entry, own_score = np.empty(0, node_number.dtype), np.empty(0, rows.dtype)
     found, found_own, times = 0, 0, calls if by_layer else 1
     for t in range(len(targets)):
         edges = neighbourhood(targets[t], calls, start, edge, sender, place, node, tail, column, first, pair_end)

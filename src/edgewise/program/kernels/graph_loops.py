@@ -13,96 +13,87 @@ from numba import njit
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.change_rows import bend, changed_rows, row_of, row_through
 from edgewise.program.kernels.leaf import leaf
-from edgewise.program.kernels.target_loops import rows_through
+from edgewise.program.kernels.row_products import rows_product, sum_of_rows
+from edgewise.program.kernels.row_vectors import (
+    add_scaled,
+    dot_and_add,
+    dot_rows,
+    rectified_slope,
+    rectify_row,
+    scaled_row,
+)
 
 
-@leaf(fastmath={"reassoc", "contract"})
-def add_product(rows: Array, i: int, matrix: Array, found: Array, v: int) -> None:
-    """Row i of `[n, k]` times a matrix `[k, width]`, added to row v of `found`; without a matrix the row itself."""
-    width = found.shape[1]
-    if not matrix.shape[0]:
-        for d in range(width):
-            found[v, d] += rows[i, d]
-        return
-    for k in range(matrix.shape[0]):
-        number = rows[i, k]
-        if number != 0:  # behind a ReLU half of them are
-            for d in range(width):
-                found[v, d] += number * matrix[k, d]
-
-
-@leaf(fastmath={"reassoc", "contract"})
+@leaf()
 def link_forward(
-    begin: int, end: int, start: Array, edge: Array, sender: Array, given: Array, sums: bool, matrix: Array, root: Array,
-    bias: Array, coefficient: Array, loop: Array, scalar: Any, below: Any, before: Array, after: Array, total: Array,
+    begin: int, count: int, start: Array, sender: Array, given: Array, sums: bool, matrix: Array, root: Array, bias: Array,
+    factors: Array, loop: Array, scalar: Any, below: Any, before: Array, after: Array, total: Array,
 ) -> None:  # fmt: skip
-    """One link for the nodes `begin:end`; `total` `[1, widest]` is room for what a node receives. See `graph_values`."""
-    scaled, width = len(coefficient) > 0, given.shape[1]
-    for v in range(begin, end):
-        for d in range(len(bias)):
-            after[v, d] = bias[d]
-        if not sums:
-            add_product(given, v, matrix, after, v)
+    """One link for `count` nodes from `begin` on; `total` is room for what they receive. See `graph_values`."""
+    one, step, width = given.dtype.type(1), given.shape[1], after.shape[1]
+    for v in range(begin, begin + count):
+        scaled_row(after, v, bias, 0, one, width)
+    if not sums:
+        rows_product(given, begin, step, count, matrix, after, begin, True)
+    else:
+        for v in range(count):
+            sum_of_rows(factors, sender, start[begin + v], start[begin + v + 1], given, total, v * step)
+            factor = given.dtype.type(scalar + (loop[begin + v] if len(loop) else 0.0))
+            if factor != 0:
+                add_scaled(total, v * step, given, begin + v, factor, step)
+        if matrix.shape[0]:
+            rows_product(total, 0, step, count, matrix, after, begin, True)
         else:
-            factor = given.dtype.type(scalar + (loop[v] if len(loop) else 0.0))
-            for d in range(width):
-                total[0, d] = factor * given[v, d]
-            for j in range(start[v], start[v + 1]):
-                u, scale = sender[j], coefficient[edge[j]] if scaled else given.dtype.type(1)
-                for d in range(width):
-                    total[0, d] += scale * given[u, d]
-            add_product(total, 0, matrix, after, v)
-            if root.shape[0]:
-                add_product(given, v, root, after, v)
-        if before.shape[0]:
-            for d in range(len(bias)):
-                before[v, d] = after[v, d]
-        if below != 1:
-            for d in range(len(bias)):
-                if after[v, d] <= 0:
-                    after[v, d] *= below
+            add_scaled(after, begin, total, 0, one, count * step)
+        if root.shape[0]:
+            rows_product(given, begin, step, count, root, after, begin, True)
+    if before.shape[0]:
+        scaled_row(before, begin, after, begin, one, count * width)
+    if below != 1:
+        rectify_row(after, begin, below, count * width)
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, nogil=True)
 def graph_values(
-    first: Array, start: Array, edge: Array, sender: Array, features: Array, call: Array, matrix: Any, root: Any, bias: Any,
-    coefficient: Any, loop: Any, scalar: Array, below: Array, before: Any, after: Any,
+    first: Array, start: Array, sender: Array, features: Array, call: Array, matrix: Any, root: Any, bias: Any, factors: Any,
+    loop: Any, scalar: Array, below: Array, before: Any, after: Any,
 ) -> None:  # fmt: skip
-    """Every link forwards, into `before` and `after`.
+    """Every link forwards, into `before` and `after`. Rows of all tables are filled up with zeros to a multiple of eight.
 
     Args:
         first: `[graphs + 1]`, the first node of each graph.
         start: `[N + 1]`, the edges into node v are `start[v]:start[v + 1]`.
-        edge: `[E]`, the column of each edge in that order.
-        sender: `[E]`, its sender.
+        sender: `[E]`, the sender of each edge in that order.
         features: `[N, in]`, what the first link reads.
         call: `[links]`, the number of the call that a link is; −1: it sums up nothing.
         matrix: Per link `[in, out]`; empty: none.
         root: Per link `[in, out]`, of the own term; empty: none.
-        bias: Per link `[out]`.
-        coefficient: Per link `[E]`; empty: 1.
+        bias: Per link `[1, out]`.
+        factors: Per link `[E]`, the coefficients of edges, in the order of `start`.
         loop: Per link `[N]`, coefficients of added loops; empty: none.
         scalar: `[links]`, the number of the own term; 0: none.
         below: `[links]`, the slope below zero of the ReLU behind; 1: there is none.
         before: Per link `[N, out]`, filled in: what nodes have before the ReLU; empty: not kept.
         after: Per link `[N, out]`, filled in: the same behind it.
     """
-    widest = features.shape[1]
+    most, widest = 1, features.shape[1]
     for i in range(len(call)):
         widest = max(widest, after[i].shape[1])
-    total = np.empty((1, widest), features.dtype)
+    for g in range(len(first) - 1):
+        most = max(most, first[g + 1] - first[g])
+    total = np.empty(most * widest, features.dtype)
     for g in range(len(first) - 1):
         for i in range(len(call)):
             link_forward(
-                first[g], first[g + 1], start, edge, sender, features if i == 0 else after[i - 1], call[i] >= 0, matrix[i],
-                root[i], bias[i], coefficient[i], loop[i], scalar[i], below[i], before[i], after[i], total,
+                first[g], first[g + 1] - first[g], start, sender, features if i == 0 else after[i - 1], call[i] >= 0,
+                matrix[i], root[i], bias[i], factors[i], loop[i], scalar[i], below[i], before[i], after[i], total,
             )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, nogil=True)
 def graph_gradients(
-    first: Array, start: Array, edge: Array, sender: Array, features: Array, call: Array, matrix: Any, root: Any,
-    coefficient: Any, loop: Any, scalar: Array, below: Array, after: Any, top: Array, of_edges: Array, of_own: Array,
+    first: Array, start: Array, sender: Array, features: Array, call: Array, matrix: Any, root: Any, factors: Any, loop: Any,
+    scalar: Array, below: Array, after: Any, top: Array, of_edges: Array, of_own: Array,
 ) -> None:  # fmt: skip
     """Every link backwards: `of_edges` `[calls, E]` (in the order of `start`) and `of_own` `[calls, N]` are filled in.
 
@@ -114,79 +105,61 @@ def graph_gradients(
         most = max(most, first[g + 1] - first[g])
     for i in range(len(call)):
         widest = max(widest, after[i].shape[1])
-    gradient, onward, back = (
-        np.empty((most, widest), top.dtype),
-        np.empty((most, widest), top.dtype),
-        np.empty((most, widest), top.dtype),
-    )
-    mine = np.empty((most, widest), top.dtype)
+    gradient, onward = np.empty(most * widest, top.dtype), np.empty(most * widest, top.dtype)
+    back, mine = np.empty(most * widest, top.dtype), np.empty(most * widest, top.dtype)
+    one = top.dtype.type(1)
     for g in range(len(first) - 1):
         base, size = first[g], first[g + 1] - first[g]
         for v in range(size):
-            gradient[v, : top.shape[1]] = top[g]
+            scaled_row(gradient, v * top.shape[1], top, g, one, top.shape[1])
         for i in range(len(call) - 1, -1, -1):
-            given = features if i == 0 else after[i - 1]
-            bend_back(base, size, after[i], below[i], gradient)
+            given, width = features if i == 0 else after[i - 1], after[i].shape[1]
+            if below[i] != 1:
+                rectified_slope(gradient, 0, after[i], base, below[i], size * width)
             through = gradient
             if matrix[i].shape[0]:
-                rows_through(gradient, matrix[i], size, onward)
+                rows_product(gradient, 0, width, size, matrix[i], onward, 0, False)
                 through = onward
             if call[i] < 0:
-                if matrix[i].shape[0]:
-                    gradient, onward = onward, gradient
+                gradient, onward = onward, gradient
                 continue
-            rooted, push = root[i].shape[0] > 0, i > 0
-            if rooted:
-                rows_through(gradient, root[i], size, mine)
-            own_back(base, size, given, loop[i], scalar[i], through, mine, rooted, back, of_own[call[i]])
-            edges_back(base, size, start, edge, sender, given, coefficient[i], through, back, push, of_edges[call[i]])
+            if root[i].shape[0]:
+                rows_product(gradient, 0, width, size, root[i], mine, 0, False)
+            own_back(base, size, given, loop[i], scalar[i], through, mine, root[i].shape[0] > 0, back, of_own[call[i]])
+            edges_back(base, size, start, sender, given, factors[i], through, back, i > 0, of_edges[call[i]])
             gradient, back = back, gradient
 
 
 @leaf()
-def bend_back(base: int, size: int, after: Array, below: Any, gradient: Array) -> None:
-    """The gradient times the slope of a ReLU, for the nodes of a graph; `after` `[N, out]` is what stands behind it."""
-    if below == 1:
-        return
-    for v in range(size):
-        for d in range(after.shape[1]):
-            gradient[v, d] *= below if after[base + v, d] <= 0 else after.dtype.type(1)
-
-
-@leaf(fastmath={"reassoc", "contract"})
 def own_back(
     base: int, size: int, given: Array, loop: Array, scalar: Any, through: Array, mine: Array, rooted: bool, back: Array,
     found: Array,
 ) -> None:  # fmt: skip
     """Of every own term of a graph: its gradient times the node's row into `found`; `back` begins with its gradient."""
+    width = given.shape[1]
     for v in range(size):
-        factor, number = given.dtype.type(scalar + (loop[base + v] if len(loop) else 0.0)), given.dtype.type(0)
-        for d in range(given.shape[1]):
-            own = factor * through[v, d]
-            if rooted:
-                own += mine[v, d]
-            number += own * given[base + v, d]
-            back[v, d] = own
-        found[base + v] = number
+        factor = given.dtype.type(scalar + (loop[base + v] if len(loop) else 0.0))
+        scaled_row(back, v * width, through, v * width, factor, width)
+        if rooted:
+            add_scaled(back, v * width, mine, v * width, given.dtype.type(1), width)
+        found[base + v] = dot_rows(back, v * width, given, base + v, width)
 
 
-@leaf(fastmath={"reassoc", "contract"})
+@leaf()
 def edges_back(
-    base: int, size: int, start: Array, edge: Array, sender: Array, given: Array, coefficient: Array, through: Array,
-    back: Array, push: bool, found: Array,
+    base: int, size: int, start: Array, sender: Array, given: Array, factors: Array, through: Array, back: Array, push: bool,
+    found: Array,
 ) -> None:  # fmt: skip
     """Of every edge of a graph: through[receiver] · given[sender] into `found`; `push`: its sender gets through[receiver]."""
-    scaled, width = len(coefficient) > 0, given.shape[1]
+    width = given.shape[1]
     for v in range(size):
         for j in range(start[base + v], start[base + v + 1]):
-            u, number = sender[j], given.dtype.type(0)
-            scale = coefficient[edge[j]] if scaled else given.dtype.type(1)
-            for d in range(width):
-                number += through[v, d] * given[u, d]
-            found[j] = scale * number
+            u, factor = sender[j], factors[j]
             if push:
-                for d in range(width):
-                    back[u - base, d] += scale * through[v, d]
+                number = dot_and_add(through, v * width, given, u, back, (u - base) * width, factor, width)
+            else:
+                number = dot_rows(through, v * width, given, u, width)
+            found[j] = factor * number
 
 
 @njit(cache=True, nogil=True)
@@ -209,7 +182,7 @@ def graph_changes(
         call: As the ones below in `graph_values`; of `after` an empty array says that there is no ReLU.
         matrix: See there.
         root: See there.
-        coefficient: See there.
+        coefficient: Per link `[E]`, by column; empty: 1.
         loop: See there.
         scalar: See there.
         below: See there.

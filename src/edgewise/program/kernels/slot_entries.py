@@ -32,7 +32,7 @@ def slot_names(
     total = 0
     for b in range(len(bundles)):
         total += bundles[b, 3]
-    found, count = np.empty(total, np.int64), 0
+    found, count = np.empty(total, number.dtype), 0
     for b in range(len(bundles)):
         at, call, first, lanes, owns = bundles[b, 0], bundles[b, 1], bundles[b, 2], bundles[b, 3], bundles[b, 4]
         for j in range(in_start[at] + first, in_start[at] + first + lanes - owns):

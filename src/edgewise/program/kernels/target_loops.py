@@ -13,7 +13,7 @@ from numba import njit
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.leaf import leaf
 from edgewise.program.kernels.row_products import row_product
-from edgewise.program.kernels.row_vectors import add_scaled, dot_rows, multiply_row, scaled_row
+from edgewise.program.kernels.row_vectors import add_scaled, dot_and_add, dot_rows, multiply_row, scaled_row
 
 
 @leaf()
@@ -95,19 +95,6 @@ def rooms(
     return room, own_room, most, most_own
 
 
-@leaf(fastmath={"reassoc", "contract"})
-def rows_through(gradient: Array, matrix: Array, rows: int, found: Array) -> None:
-    """The first `rows` of gradient times matrix `[k, width]`, into `found`."""
-    for i in range(rows):
-        for d in range(matrix.shape[1]):
-            found[i, d] = 0
-        for k in range(matrix.shape[0]):
-            number = gradient[i, k]
-            if number != 0:  # behind a ReLU half of them are
-                for d in range(matrix.shape[1]):
-                    found[i, d] += number * matrix[k, d]
-
-
 @leaf(forceinline=True)
 def own_pulled(
     i: int, v: int, gradient: Array, spare: Array, sent: Array, root: Array, own: Array, loop: Array, scalar: float,
@@ -135,16 +122,16 @@ def own_pulled(
 
 @leaf()
 def pulled(
-    heads: int, node: Array, place: Array, start: Array, edge: Array, sender: Array, gradient: Array, sent: Array,
-    matrix: Array, root: Array, slope: Array, own: Array, coefficient: Array, loop: Array, scalar: float, back: Array,
-    push: bool, spare: Array, product: Array, mine: Array, by_layer: bool, base: int, number_of: Array, entry: Array,
-    score: Array, found: int,
+    heads: int, node: Array, place: Array, start: Array, sender: Array, gradient: Array, sent: Array, matrix: Array,
+    root: Array, slope: Array, own: Array, factors: Array, loop: Array, scalar: float, back: Array, push: bool, spare: Array,
+    product: Array, mine: Array, by_layer: bool, base: int, number_of: Array, entry: Array, score: Array, found: int,
 ) -> int:  # fmt: skip
     """A call backwards: the products of edges, head by head, and of the heads' own terms are added to `product` and `mine`.
 
-    With `push` the rows of `back` get the gradients of what nodes had before the call.
+    With `by_layer` those of edges that are not zero are entries instead; returns how many there are then. With `push` the rows
+    of `back` get the gradients of what nodes had before the call.
     """
-    width, scaled, one, count = sent.shape[1], len(coefficient) > 0, gradient.dtype.type(1), 0
+    width, scaled, one, count = sent.shape[1], len(factors) > 0, gradient.dtype.type(1), 0
     for i in range(heads):
         v = node[i]
         if slope.shape[0]:
@@ -155,16 +142,39 @@ def pulled(
             scaled_row(spare, 0, gradient, i, one, width)
         mine[i] += own_pulled(i, v, gradient, spare, sent, root, own, loop, scalar, back, push)
         for j in range(start[v], start[v + 1]):
-            u, scale = sender[j], coefficient[edge[j]] if scaled else one
-            number = scale * dot_rows(spare, 0, sent, u, width)
+            u, scale = sender[j], factors[j] if scaled else one
             if push:
-                add_scaled(back, place[u], spare, 0, scale, width)
-            if not by_layer:
+                number = scale * dot_and_add(spare, 0, sent, u, back, place[u], scale, width)
+            else:
+                number = scale * dot_rows(spare, 0, sent, u, width)
+            if by_layer:
+                entry[found], score[found] = base + number_of[j], number
+                found += number != 0
+            else:
                 product[count] += number
                 count += 1
-            elif number != 0:
-                entry[found], score[found] = base + number_of[edge[j]], number
-                found += 1
+    return found
+
+
+@leaf()
+def pulled_first(
+    heads: int, node: Array, start: Array, gradient: Array, first: Array, own: Array, product: Array, mine: Array,
+    by_layer: bool, number_of: Array, entry: Array, score: Array, found: int,
+) -> int:  # fmt: skip
+    """The same for the first call, behind which nothing is left to go back to: gradients times what edges bring, `first`."""
+    width, count = first.shape[1], 0
+    for i in range(heads):
+        v = node[i]
+        if own.shape[0]:
+            mine[i] += dot_rows(gradient, i, own, v, width)
+        for j in range(start[v], start[v + 1]):
+            number = dot_rows(gradient, i, first, j, width)
+            if by_layer:
+                entry[found], score[found] = number_of[j], number
+                found += number != 0
+            else:
+                product[count] += number
+                count += 1
     return found
 
 
@@ -185,15 +195,14 @@ def kept(
 
 @leaf()
 def kept_edges(
-    value: Array, heads: int, base: int, node: Array, start: Array, edge: Array, number: Array, place: Array, score: Array,
-    found: int,
-) -> int:  # fmt: skip
+    value: Array, heads: int, node: Array, start: Array, number: Array, place: Array, score: Array, found: int
+) -> int:
     """The same for values of the in-edges of nodes, node by node; they are set to zero."""
     count = 0
     for i in range(heads):
         for j in range(start[node[i]], start[node[i] + 1]):
             if value[count] != 0:
-                place[found], score[found], value[count] = base + number[edge[j]], value[count], 0
+                place[found], score[found], value[count] = number[j], value[count], 0
                 found += 1
             count += 1
     return found
@@ -201,10 +210,10 @@ def kept_edges(
 
 @leaf()
 def pulled_back(
-    targets: Array, rows: Array, start: Array, edge: Array, sender: Array, sent: Any, matrix: Any, root: Any, slope: Any,
-    own: Any, coefficient: Any, loop: Any, scalar: Array, edge_number: Array, node_number: Array, widths: Any, by_layer: bool,
-    place: Array, node: Array, pair_end: Array, gradient: Array, back: Array, spare: Array, product: Array, mine: Array,
-    begin: Array, entry: Array, score: Array, own_begin: Array, own_entry: Array, own_score: Array,
+    targets: Array, rows: Array, start: Array, sender: Array, sent: Any, matrix: Any, root: Any, slope: Any, own: Any,
+    factors: Any, loop: Any, scalar: Array, first: Array, first_own: Array, edge_number: Array, node_number: Array,
+    widths: Any, by_layer: bool, place: Array, node: Array, pair_end: Array, gradient: Array, back: Array, spare: Array,
+    product: Array, mine: Array, begin: Array, entry: Array, score: Array, own_begin: Array, own_entry: Array, own_score: Array,
 ) -> Any:  # fmt: skip
     """The loop of `target_gradients`: target after target, with room for the rows of one; how many entries there are.
 
@@ -222,16 +231,21 @@ def pulled_back(
                 for i in range(pair_end[calls - call]):
                     for d in range(width):
                         back[i, d] = 0
-            found = pulled(
-                heads, node, place, start, edge, sender, gradient, sent[call], matrix[call], root[call], slope[call], own[call],
-                coefficient[call], loop[call], scalar[call], back, call > 0, spare, product, mine,
-                by_layer, call * widths[0], edge_number, entry, score, found,
-            )  # fmt: skip
+            if call == 0 and first.shape[0]:
+                found = pulled_first(
+                    heads, node, start, gradient, first, first_own, product, mine, by_layer, edge_number, entry, score, found
+                )  # fmt: skip
+            else:
+                found = pulled(
+                    heads, node, place, start, sender, gradient, sent[call], matrix[call], root[call], slope[call], own[call],
+                    factors[call], loop[call], scalar[call], back, call > 0, spare, product, mine, by_layer, call * widths[0],
+                    edge_number, entry, score, found,
+                )  # fmt: skip
             if by_layer:
                 found_own = kept(mine, heads, call * widths[1], node, node_number, own_entry, own_score, found_own)
             gradient, back = back, gradient
         if not by_layer:
-            found = kept_edges(product, pairs, 0, node, start, edge, edge_number, entry, score, found)
+            found = kept_edges(product, pairs, node, start, edge_number, entry, score, found)
             found_own = kept(mine, pairs, 0, node, node_number, own_entry, own_score, found_own)
         begin[t + 1], own_begin[t + 1] = found, found_own
         for i in range(pairs):
@@ -251,26 +265,30 @@ def grown(array: Array, size: int) -> Array:
 
 @njit(cache=True, nogil=True)
 def target_gradients(
-    targets: Array, rows: Array, start: Array, edge: Array, sender: Array, sent: Any, matrix: Any, root: Any, slope: Any,
-    own: Any, coefficient: Any, loop: Any, scalar: Array, edge_number: Array, node_number: Array, widths: Any, by_layer: bool,
+    targets: Array, rows: Array, start: Array, sender: Array, sent: Any, matrix: Any, root: Any, slope: Any, own: Any,
+    factors: Any, loop: Any, scalar: Array, first: Array, first_own: Array, edge_number: Array, node_number: Array, widths: Any,
+    by_layer: bool,
 ) -> Any:  # fmt: skip
     """∂/∂ω and ∂/∂s at 1 of targets whose model is a chain of affine layers with element-wise functions between them.
 
     Args:
         targets: `[T]`, their nodes.
-        rows: `[T, columns]`, the gradients of the explained numbers by the rows of the output.
+        rows: `[T, columns]`, the gradients of the explained numbers by the rows of the output. These and all other tables have
+            columns of zeros up to a multiple of eight.
         start: The in-edges, as for `neighbourhood`.
-        edge: Their columns.
         sender: Their senders.
         sent: Per call `[N, width]`: what is sent, before the matrix.
-        matrix: Per call `[out, width]`, filled up with columns of zeros to a multiple of eight; empty: none.
+        matrix: Per call `[out, width]`; empty: none.
         root: Per call, the same of the own term.
         slope: Per call `[N, out]`: the derivative of the function behind it; empty: 1.
         own: Per call `[N, out]`: own terms that are known; empty: none, or those of `root`, `loop` and `scalar`.
-        coefficient: Per call `[E]`; empty: 1.
+        factors: Per call `[E]`: the coefficients of edges, in the order of `start`; empty: 1.
         loop: Per call `[N]`: coefficients of added loops; empty: none.
         scalar: `[calls]`: the own term's number, before the matrix; 0: none.
-        edge_number: `[E]`, what columns are called in the result.
+        first: `[E, out]`: what each edge brings in the first call, through the matrix and times the slope behind it, in that
+            order; empty: `pulled` does the first call as the others.
+        first_own: `[N, out]`, the same of own terms; empty: none.
+        edge_number: `[E]`, what edges are called in the result, in that order.
         node_number: `[N]`, the same of nodes.
         widths: How many columns and nodes a call has in the result: entries have the place call · width + number.
         by_layer: Whether scores are told apart by call, or added up.
@@ -280,17 +298,17 @@ def target_gradients(
     """
     calls, size, widest = len(scalar), len(start) - 1, rows.shape[1]
     for call in range(calls):
-        widest = max(widest, sent[call].shape[1], matrix[call].shape[1], root[call].shape[1])
+        widest = max(widest, sent[call].shape[1], matrix[call].shape[1], root[call].shape[1], slope[call].shape[1])
     place, node, pair_end = np.full(size, -1), np.empty(size, np.int64), np.empty(calls, np.int64)
     room, own_room, most, most_own = rooms(targets, calls, start, sender, place, node, pair_end, by_layer)
     gradient, back = np.empty((most_own, widest), rows.dtype), np.empty((most_own, widest), rows.dtype)
     spare, product, mine = np.empty((2, widest), rows.dtype), np.zeros(most, rows.dtype), np.zeros(most_own, rows.dtype)
     begin, own_begin = np.zeros(len(targets) + 1, np.int64), np.zeros(len(targets) + 1, np.int64)
-    entry, score = np.empty(room, np.int64), np.empty(room, rows.dtype)
-    own_entry, own_score = np.empty(own_room, np.int64), np.empty(own_room, rows.dtype)
+    entry, own_entry = np.empty(room + 1, edge_number.dtype), np.empty(own_room, node_number.dtype)
+    score, own_score = np.empty(room + 1, rows.dtype), np.empty(own_room, rows.dtype)  # a zero is written and not kept
     found, found_own = pulled_back(
-        targets, rows, start, edge, sender, sent, matrix, root, slope, own, coefficient, loop, scalar, edge_number, node_number,
-        widths, by_layer, place, node, pair_end, gradient, back, spare, product, mine, begin, entry, score, own_begin,
-        own_entry, own_score,
+        targets, rows, start, sender, sent, matrix, root, slope, own, factors, loop, scalar, first, first_own, edge_number,
+        node_number, widths, by_layer, place, node, pair_end, gradient, back, spare, product, mine, begin, entry, score,
+        own_begin, own_entry, own_score,
     )  # fmt: skip
     return (begin, entry[:found], score[:found]), (own_begin, own_entry[:found_own], own_score[:found_own])

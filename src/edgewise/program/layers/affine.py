@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from edgewise.program.hop import Hop, grouped_sum, pair_products, weighted_sum
 from edgewise.program.kernels import arrays, kernels_for
-from edgewise.program.layers.base import Layer
+from edgewise.program.layers.base import Layer, Linear
 
 _FEW = 2**16
 """Numbers on edges below which plain gathers are cheaper than sparse products."""
@@ -71,12 +71,14 @@ class AffineLayer(Layer):
         parts = {name: part.numpy() if isinstance(part, Tensor) else part for name, part in parts.items()}
         return replace(self, **parts)
 
-    def prepare(self, table: Tensor) -> Any:
+    def prepare(self, table: Tensor, linear: Linear = functional.linear) -> Any:
         """Own terms, and the matrix where it makes rows shorter: once for all targets."""
         narrow = self.matrix is not None and self.matrix.size(0) < self.matrix.size(1)
-        sent = self.difference(table) if narrow else table
+        sent = linear(table, self.matrix, None) if self.matrix is not None and narrow else table
         if narrow and self.loop is not None and self.root is None:  # the loop sends what is sent to others
             return Prepared(sent, narrow, sent * self.loop.view(-1, 1))
+        if self.loop is None and isinstance(self.root, Tensor):
+            return Prepared(sent, narrow, linear(table, self.root, None))
         everyone = torch.arange(len(table), device=table.device)
         return Prepared(sent, narrow, self.own_difference(table, everyone))
 

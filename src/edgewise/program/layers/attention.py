@@ -24,7 +24,7 @@ from torch_geometric.nn import GATConv, GATv2Conv
 from edgewise.model.data_flow import Call
 from edgewise.program.hop import Hop, weighted_sum
 from edgewise.program.layers.attended_rows import SteadyMessages, attended_rows, both_sides, row_attention
-from edgewise.program.layers.base import Layer, Tables, Unsupported
+from edgewise.program.layers.base import Layer, Linear, Tables, Unsupported, mapped
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,13 @@ class AttentionLayer(Layer):
         conv = self.conv
         return 7 * conv.heads * conv.out_channels if isinstance(conv, GATv2Conv) else 16 * conv.heads
 
-    def prepare(self, table: Any) -> Any:
+    def prepare(self, table: Any, linear: Linear = functional.linear) -> Any:
         """Both projections of the rows `[rows, in]`, once; senders and receivers may have tables of their own."""
         conv, shape = self.conv, (-1, self.conv.heads, self.conv.out_channels)
         rows, own = table if isinstance(table, Tables) else (table, table)
         by_sender, by_receiver = projections(conv)
-        sent = by_sender(rows).view(shape)
-        receiving = sent if own is rows and by_receiver is by_sender else by_receiver(own).view(shape)
+        sent = mapped(by_sender, rows, linear).view(shape)
+        receiving = sent if own is rows and by_receiver is by_sender else mapped(by_receiver, own, linear).view(shape)
         return _Sides(sent, receiving, conv.res(own) if conv.res is not None else None)
 
     def of_kind(self, nodes: Tensor) -> "AttentionLayer":

@@ -1,13 +1,19 @@
 """What every lowered layer can do: one message-passing call, forwards and backwards."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from edgewise.model.feature_products import is_plain_map
 from edgewise.program.hop import Hop
+
+Linear: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+"""rows `[n, in]`, matrix `[out, in]` and bias `[out]` to rows · matrixᵀ + bias, as torch's `linear`."""
 
 
 class Tables(NamedTuple):
@@ -20,6 +26,12 @@ class Tables(NamedTuple):
 def joined(sent: Any, own: Any = None) -> Any:
     """The table of a call, or the two that it reads."""
     return sent if own is None else Tables(sent, own)
+
+
+def mapped(module: Any, rows: Tensor, linear: Linear) -> Tensor:
+    """What a map of the model makes of rows: through `linear` where it is a plain matrix and a bias."""
+    found: Tensor = linear(rows, module.weight, module.bias) if is_plain_map(module) else module(rows)
+    return found
 
 
 class Layer(ABC):
@@ -37,8 +49,11 @@ class Layer(ABC):
         """About how many numbers a pass with gradients keeps for each edge; 0: what it receives is summed at once."""
         return 0
 
-    def prepare(self, table: Tensor) -> Any:
-        """What can be computed once for a table that no weight changes (the features); passed to `forward` as its table."""
+    def prepare(self, table: Tensor, linear: Linear = functional.linear) -> Any:
+        """What can be computed once for a table that no weight changes (the features); passed to `forward` as its table.
+
+        `linear` multiplies the table by matrices: as torch does, or it knows products that were made before.
+        """
         return table
 
     def of_kind(self, nodes: Tensor) -> "Layer":

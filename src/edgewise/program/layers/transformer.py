@@ -19,7 +19,7 @@ from edgewise.model.data_flow import Call
 from edgewise.program.hop import Hop
 from edgewise.program.layers.attended_rows import SteadyMessages
 from edgewise.program.layers.attention import softmax_by_head, sum_by_head
-from edgewise.program.layers.base import Layer, Tables, Unsupported
+from edgewise.program.layers.base import Layer, Linear, Tables, Unsupported, mapped
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +47,14 @@ class TransformerLayer(Layer):
         """Keys, queries, their products and gradients."""
         return 8 * self.conv.heads * self.conv.out_channels
 
-    def prepare(self, table: Any) -> Any:
+    def prepare(self, table: Any, linear: Linear = functional.linear) -> Any:
         """All projections of the rows `[rows, in]`, once."""
         conv, shape = self.conv, (-1, self.conv.heads, self.conv.out_channels)
         rows, mine = table if isinstance(table, Tables) else (table, table)
-        own = functional.linear(mine, conv.lin_skip.weight) if conv.root_weight else None
-        return _Projections(
-            conv.lin_key(rows).view(shape), conv.lin_value(rows).view(shape), conv.lin_query(mine).view(shape), own
-        )
+        own = linear(mine, conv.lin_skip.weight, None) if conv.root_weight else None
+        maps = ((conv.lin_key, rows), (conv.lin_value, rows), (conv.lin_query, mine))
+        key, value, query = (mapped(one, of, linear).view(shape) for one, of in maps)
+        return _Projections(key, value, query, own)
 
     def extended(self, prepared: Any, rows: Tensor, node: Tensor) -> Any:
         """The projections of further rows."""
