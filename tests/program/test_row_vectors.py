@@ -34,7 +34,7 @@ def _products(to, i, rows, j, width):
 
 @njit
 def _dot(to, i, rows, j, width):
-    return vectors.dot_rows(to, i, rows, j, width)
+    return products.dot_rows(to, i, rows, j, width)
 
 
 @njit
@@ -65,7 +65,7 @@ def _taken(rows, i, to, j):
 
 @njit
 def _dot_and_add(a, i, b, j, to, k, factor, width):
-    return vectors.dot_and_add(a, i, b, j, to, k, factor, width)
+    return products.dot_and_add(a, i, b, j, to, k, factor, width)
 
 
 @njit

@@ -6,7 +6,6 @@ graph: forwards, backwards, and for each missing message. Everything else takes 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -17,12 +16,10 @@ from torch import Tensor
 
 from edgewise.cores import even_parts, spread
 from edgewise.graph.computation_graph import InEdges
-from edgewise.program.bends import rectifier
+from edgewise.program.chain_links import ChainLink, last_made, links_of, widths_of
 from edgewise.program.domains import RowNumbers, interpret
-from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
+from edgewise.program.ir import Program, Rows
 from edgewise.program.kernels import Array, arrays, filled_columns, kernels_for
-from edgewise.program.layers.affine import AffineLayer
-from edgewise.program.operations import plain_name
 from edgewise.program.readout import Pooling, read_pooling
 
 if TYPE_CHECKING:
@@ -38,18 +35,6 @@ _NUMBERS = 2**22
 """Numbers of pooled rows, at most, of the missing messages that are followed together."""
 
 
-@dataclass(frozen=True, eq=False)
-class ChainLink:
-    """A step of the chain: h ↦ relu(M (Σ_e c_e h_u + (r + l_v) h_v) + R h_v + b), or without the sum M h + b."""
-
-    layer: AffineLayer
-    """Its matrix, own term and bias; without a call only its matrix and bias count."""
-    call: int
-    """The number of its call; −1: it sums up nothing."""
-    below: float = 1.0
-    """The slope below zero of the ReLU behind it; 1: there is none."""
-
-
 class GraphChain:
     """The links of a program, its pooling, and the graphs side by side that it runs on."""
 
@@ -62,7 +47,7 @@ class GraphChain:
         assert isinstance(source, Rows)
         features = np.ascontiguousarray(source.tensor.detach().numpy())
         self._features, self._dtype = filled_columns(features), features.dtype
-        self._widths = _widths(features.shape[1], links)
+        self._widths = widths_of(features.shape[1], links)
         sizes = torch.bincount(owner, minlength=len(pooling.share))
         self._first = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])  # [graphs + 1]
         self._kept: tuple[tuple[Array, ...], tuple[Array, ...]] | None = None
@@ -74,9 +59,9 @@ class GraphChain:
         kernels = None if work < _WORK else kernels_for(work, like)
         if kernels is None or not program.is_chain or program.kinds is not None or bool((owner.diff() < 0).any()):
             return None
-        links, behind = _links(program)
+        links, behind = links_of(program)
         pooling = None if behind is None else read_pooling(behind, owner, like)
-        if pooling is None or not 0 < len(links) <= _MOST_LINKS or pooling.read != _made(program, behind):
+        if pooling is None or not 0 < len(links) <= _MOST_LINKS or pooling.read != last_made(program, behind):
             return None
         source = program.messages[0].source
         if not isinstance(source, Rows) or source.tensor.dtype != like.dtype:
@@ -251,60 +236,12 @@ class GraphChain:
         return [self._parts[name] for name in names]
 
 
-def _links(program: Program) -> tuple[list[ChainLink], list[RowStep] | None]:
-    """The links that a program begins with, and the steps behind them; None: it is no such chain."""
-    links: list[ChainLink] = []
-    made = -1
-    for place, step in enumerate(program.steps):
-        link = _link(step, made, links)
-        if link is None:
-            behind = [other for other in program.steps[place:] if isinstance(other, RowStep)]
-            return links, behind if len(behind) == len(program.steps) - place else None
-        links, made = link, step.output
-    return links, None
-
-
-def _link(step: RowStep | MessageStep, made: int, links: list[ChainLink]) -> list[ChainLink] | None:
-    """The links with another step, which must read the value `made` alone; None if it does not continue them."""
-    if isinstance(step, MessageStep):
-        first = not links and isinstance(step.source, Rows) and step.source.own_call is None
-        if type(step.layer) is not AffineLayer or step.receiver is not None or not (first or step.source == Ref(made)):
-            return None
-        return [*links, ChainLink(step.layer, step.call)]
-    if not links or step.sources != [Ref(made)]:
-        return None
-    below = rectifier([step])
-    if below is not None:
-        last = links[-1]
-        return None if last.below != 1 else [*links[:-1], ChainLink(last.layer, last.call, below)]
-    args, kwargs = step.arguments
-    if plain_name(step.function) != "linear" or kwargs or not 2 <= len(args) <= 3 or args[0] != Ref(made):
-        return None
-    matrix, bias = args[1], args[2] if len(args) == 3 else None
-    if not isinstance(matrix, Tensor) or matrix.dim() != 2 or not (bias is None or isinstance(bias, Tensor)):
-        return None
-    return [*links, ChainLink(AffineLayer(None, matrix, bias=bias), -1)]
-
-
-def _made(program: Program, behind: list[RowStep] | None) -> int:
-    """The value that the last link makes: the one before the steps behind it."""
-    return program.steps[len(program.steps) - len(behind or ()) - 1].output
-
-
 def _array(part: Tensor | None, empty: Array) -> Array:
     """A contiguous array of the same kind for every link, its rows filled up to whole vectors; `empty` for None."""
     if part is None:
         return empty
     array = part.detach().numpy()
     return np.ascontiguousarray(filled_columns(array) if array.ndim > 1 else array, empty.dtype)
-
-
-def _widths(features: int, links: list[ChainLink]) -> list[int]:
-    """`[links + 1]`: how many numbers nodes have before the first link, and behind each."""
-    found = [features]
-    for link in links:
-        found.append(found[-1] if link.layer.matrix is None else link.layer.matrix.size(0))
-    return found
 
 
 def _nothing(*_: Any) -> Tensor:

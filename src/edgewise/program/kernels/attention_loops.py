@@ -12,7 +12,8 @@ from numba import njit
 
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.leaf import leaf
-from edgewise.program.kernels.target_loops import grown, kept, neighbourhood
+from edgewise.program.kernels.neighbourhoods import grown, neighbourhood
+from edgewise.program.kernels.target_loops import kept
 
 
 @leaf(fastmath={"reassoc", "contract"})

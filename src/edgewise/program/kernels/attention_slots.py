@@ -27,7 +27,7 @@ from edgewise.program.kernels.attention_updates import (
 )
 from edgewise.program.kernels.change_rows import bend, row_of
 from edgewise.program.kernels.leaf import leaf
-from edgewise.program.kernels.target_loops import grown
+from edgewise.program.kernels.neighbourhoods import grown
 
 
 @leaf()

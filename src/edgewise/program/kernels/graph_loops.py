@@ -13,15 +13,8 @@ from numba import njit
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.change_rows import bend, changed_rows, row_of, row_through
 from edgewise.program.kernels.leaf import leaf
-from edgewise.program.kernels.row_products import rows_product, sum_of_rows
-from edgewise.program.kernels.row_vectors import (
-    add_scaled,
-    dot_and_add,
-    dot_rows,
-    rectified_slope,
-    rectify_row,
-    scaled_row,
-)
+from edgewise.program.kernels.row_products import dot_and_add, dot_rows, rows_product, sum_of_rows
+from edgewise.program.kernels.row_vectors import add_scaled, rectified_slope, rectify_row, scaled_row
 
 
 @leaf()

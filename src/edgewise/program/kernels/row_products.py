@@ -1,5 +1,7 @@
-"""Rows times matrices in vector registers, and lanes: the same number of several rows side by side.
+"""Products of rows in vector registers, and lanes: the same number of several rows side by side.
 
+    dot_rows(a, i, b, j, width)                    a[i, :width] · b[j, :width]
+    dot_and_add(a, i, b, j, to, k, factor, width)  the same product, and to[k, :width] += factor * a[i, :width]
     row_product(rows, i, matrix, found, j, add)    found[j] = rows[i] · matrix, or += with `add`
     rows_product(rows, i, step, count, matrix, found, j, add)
         the same for `count` rows: row r begins `step` numbers behind the one before, and what is found as many as the matrix
@@ -29,6 +31,59 @@ _SUMS = 8
 """Vectors of a product that are added up side by side."""
 _COLUMNS = 4
 """Vectors of columns that are gone through at once."""
+
+
+class _Sum:
+    """A sum of products of pieces, added up in registers."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.found = cgutils.alloca_once_value(writer.builder, writer.zeros(writer.number), name="sum")
+        self.vector = cgutils.alloca_once_value(writer.builder, writer.zeros(writer.vector), name="sums")
+
+    def add(self, a: Any, b: Any) -> None:
+        writer, builder = self.writer, self.writer.builder
+        if a.type == writer.vector:
+            builder.store(writer.plus_product(builder.load(self.vector), a, b), self.vector)
+        else:
+            builder.store(writer.plus(builder.load(self.found), writer.total(builder.fmul(a, b))), self.found)
+
+    def total(self) -> Any:
+        writer, builder = self.writer, self.writer.builder
+        return writer.plus(builder.load(self.found), writer.total(builder.load(self.vector)))
+
+
+@written
+def dot_rows(_: Any, a: Any, i: Any, b: Any, j: Any, width: Any) -> Any:
+    """a[i, :width] · b[j, :width]."""
+
+    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        writer = Writer(context, builder, a.dtype)
+        here, there, found = writer.row(a, given[0], given[1]), writer.row(b, given[2], given[3]), _Sum(writer)
+        for kind, offset in writer.pieces(given[4]):
+            found.add(writer.load(kind, here, offset), writer.load(kind, there, offset))
+        return found.total()
+
+    return a.dtype(a, types.int64, b, types.int64, types.int64), write
+
+
+@written
+def dot_and_add(_: Any, a: Any, i: Any, b: Any, j: Any, to: Any, k: Any, factor: Any, width: Any) -> Any:
+    """a[i, :width] · b[j, :width], and to[k, :width] += factor * a[i, :width]."""
+
+    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        writer = Writer(context, builder, a.dtype)
+        here, there, found = writer.row(a, given[0], given[1]), writer.row(b, given[2], given[3]), _Sum(writer)
+        back = writer.row(to, given[4], given[5])
+        for kind, offset in writer.pieces(given[7]):
+            row = writer.load(kind, here, offset)
+            found.add(row, writer.load(kind, there, offset))
+            more = writer.plus_product(writer.load(kind, back, offset), row, writer.spread(kind, given[6]))
+            writer.store(more, back, offset)
+        return found.total()
+
+    signature = a.dtype(a, types.int64, b, types.int64, to, types.int64, a.dtype, types.int64)
+    return signature, write
 
 
 def _product_block(

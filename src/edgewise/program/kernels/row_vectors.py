@@ -7,17 +7,15 @@ by their number (in an array of one dimension: by where they begin).
     add_scaled(to, i, rows, j, factor, width)      to[i, :width] += factor * rows[j, :width]
     scaled_row(to, i, rows, j, factor, width)      to[i, :width] = factor * rows[j, :width]
     multiply_row(to, i, rows, j, width)            to[i, :width] *= rows[j, :width]
-    dot_rows(a, i, b, j, width)                    a[i, :width] · b[j, :width]
-    dot_and_add(a, i, b, j, to, k, factor, width)  the same product, and to[k, :width] += factor * a[i, :width]
     bent_row(rows, i, before, after, j, tilt, width)
         rows[i] becomes bend(before[j] + rows[i]) − after[j], where bend(x) is the larger of x and tilt · x; returns whether
         anything is left
     rectify_row(rows, i, tilt, width)              rows[i] becomes bend(rows[i])
     rectified_slope(to, i, rows, j, tilt, width)   to[i] is multiplied by the slope of `bend` there, from rows[j] behind it
 
-Products with matrices are in `row_products.py`. Any width will do; multiples of eight take the least time, so tables are filled
-up with columns of zeros (`filled_columns`). Arrays are float32 or float64, all of one kind, with rows in one piece (any other
-array is refused when the loop is compiled). Numbers of rows are not checked.
+Products of rows, with rows and with matrices, are in `row_products.py`. Any width will do; multiples of eight take the least
+time, so tables are filled up with columns of zeros (`filled_columns`). Arrays are float32 or float64, all of one kind, with
+rows in one piece (any other array is refused when the loop is compiled). Numbers of rows are not checked.
 """
 
 from collections.abc import Callable, Iterator
@@ -195,59 +193,6 @@ def multiply_row(_: Any, to: Any, i: Any, rows: Any, j: Any, width: Any) -> Any:
         return writer.nothing()
 
     return types.void(to, types.int64, rows, types.int64, types.int64), write
-
-
-class _Sum:
-    """A sum of products of pieces, added up in registers."""
-
-    def __init__(self, writer: Writer) -> None:
-        self.writer = writer
-        self.found = cgutils.alloca_once_value(writer.builder, writer.zeros(writer.number), name="sum")
-        self.vector = cgutils.alloca_once_value(writer.builder, writer.zeros(writer.vector), name="sums")
-
-    def add(self, a: Any, b: Any) -> None:
-        writer, builder = self.writer, self.writer.builder
-        if a.type == writer.vector:
-            builder.store(writer.plus_product(builder.load(self.vector), a, b), self.vector)
-        else:
-            builder.store(writer.plus(builder.load(self.found), writer.total(builder.fmul(a, b))), self.found)
-
-    def total(self) -> Any:
-        writer, builder = self.writer, self.writer.builder
-        return writer.plus(builder.load(self.found), writer.total(builder.load(self.vector)))
-
-
-@written
-def dot_rows(_: Any, a: Any, i: Any, b: Any, j: Any, width: Any) -> Any:
-    """a[i, :width] · b[j, :width]."""
-
-    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        writer = Writer(context, builder, a.dtype)
-        here, there, found = writer.row(a, given[0], given[1]), writer.row(b, given[2], given[3]), _Sum(writer)
-        for kind, offset in writer.pieces(given[4]):
-            found.add(writer.load(kind, here, offset), writer.load(kind, there, offset))
-        return found.total()
-
-    return a.dtype(a, types.int64, b, types.int64, types.int64), write
-
-
-@written
-def dot_and_add(_: Any, a: Any, i: Any, b: Any, j: Any, to: Any, k: Any, factor: Any, width: Any) -> Any:
-    """a[i, :width] · b[j, :width], and to[k, :width] += factor * a[i, :width]."""
-
-    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        writer = Writer(context, builder, a.dtype)
-        here, there, found = writer.row(a, given[0], given[1]), writer.row(b, given[2], given[3]), _Sum(writer)
-        back = writer.row(to, given[4], given[5])
-        for kind, offset in writer.pieces(given[7]):
-            row = writer.load(kind, here, offset)
-            found.add(row, writer.load(kind, there, offset))
-            more = writer.plus_product(writer.load(kind, back, offset), row, writer.spread(kind, given[6]))
-            writer.store(more, back, offset)
-        return found.total()
-
-    signature = a.dtype(a, types.int64, b, types.int64, to, types.int64, a.dtype, types.int64)
-    return signature, write
 
 
 @written

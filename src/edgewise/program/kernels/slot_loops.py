@@ -16,9 +16,9 @@ from numba import njit
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.bundle_steps import lost_numbers, through_call, to_targets
 from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.neighbourhoods import grown
 from edgewise.program.kernels.row_products import num_bits, taken_lanes
 from edgewise.program.kernels.row_vectors import LANES
-from edgewise.program.kernels.target_loops import grown
 
 
 @leaf()

@@ -9,14 +9,8 @@ from typing import Any
 
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.leaf import leaf
-from edgewise.program.kernels.row_products import row_product, sum_of_rows
-from edgewise.program.kernels.row_vectors import (
-    add_scaled,
-    dot_rows,
-    rectified_slope,
-    rectify_row,
-    scaled_row,
-)
+from edgewise.program.kernels.row_products import dot_rows, row_product, sum_of_rows
+from edgewise.program.kernels.row_vectors import add_scaled, rectified_slope, rectify_row, scaled_row
 
 
 @leaf(nogil=True)
