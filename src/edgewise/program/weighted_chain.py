@@ -61,9 +61,10 @@ class WeightedChain:
         for step in engine.program.messages:
             self._calls.append(_call(engine, step, self._calls[-1].value if self._calls else None))
         widest = max(max(call.value.shape[1], call.back.shape[1]) for call in self._calls)
+        self._columns = engine.known[engine.program.output].size(1)  # type: ignore[index]  # `of` has seen that it is known
         first = self._calls[0].sent
         assert first is not None
-        self._spare = np.empty((1, max(widest, first.shape[1])), first.dtype)
+        self._spare = np.empty(kernels.BLOCK * max(widest, first.shape[1]), first.dtype)
 
     @staticmethod
     def of(engine: Any, passes: int) -> "WeightedChain | None":
@@ -83,7 +84,7 @@ class WeightedChain:
         """
         weights = weight.detach().contiguous().numpy()
         rows = torch.from_numpy(self._forward(weights))
-        columns = self._calls[-1].bias.shape[1]
+        columns = self._columns
         gradient = np.zeros(rows.shape, weights.dtype)
         gradient[:, :columns] = of_rows(rows[:, :columns]).numpy()
         found = np.zeros_like(weights)
@@ -134,10 +135,10 @@ def _call(engine: LoweredEngine, step: Any, before: Array | None) -> _Call:
         sent=_matrix(table.sent.numpy(), dtype) if prepared else None,
         forwards=(_matrix(matrix, dtype, turned=True), _matrix(root, dtype, turned=True)),
         backwards=(_matrix(matrix, dtype), _matrix(root, dtype)),
-        own=_array(table.own.numpy() + bias if prepared and table.own is not None else None, dtype),
+        own=_matrix(table.own.numpy() + bias if prepared and table.own is not None else None, dtype),
         loop=_array(None if prepared else layer.loop, dtype, 1),
         scalar=float(layer.root) if not prepared and isinstance(layer.root, float) else 0.0,
-        bias=_array(bias.reshape(1, -1), dtype),
+        bias=_matrix(bias.reshape(1, -1), dtype),
         bend=(dtype.type(0 if slope is None else slope.below), slope is not None),
         value=np.zeros((len(hop.node), room), dtype),
         back=np.zeros((0 if before is None else hop.table_size, width), dtype),

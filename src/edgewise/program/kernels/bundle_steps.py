@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewise.program.kernels import Array
-from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.leaf import ZERO, leaf
 from edgewise.program.kernels.row_products import rows_product, turned_rows
 from edgewise.program.kernels.row_vectors import LANES, add_scaled, bent_row, scaled_row
 
@@ -26,7 +26,7 @@ def bent_rows(
     Nodes where nothing is left are dropped. `before` and `after` `[N, d]` are what nodes had on its two sides (`after` is
     empty where there is no ReLU), `tilt` is the slope below zero: with 0, −1 + 3 changes by 2.
     """
-    kept, width, one = 0, before.shape[1], rows.dtype.type(1)
+    kept, width, one = ZERO, before.shape[1], rows.dtype.type(1)
     for i in range(count):
         node, some = nodes[i], False
         place[node] = -1
@@ -44,7 +44,7 @@ def bent_rows(
     return kept
 
 
-@leaf(forceinline=True)
+@leaf()
 def arrive(
     node: Any, rows: Array, count: int, place: Array, nodes: Array, change: Array, factor: Any, size: int, some: int
 ) -> int:
@@ -60,7 +60,7 @@ def arrive(
     return count + 1
 
 
-@leaf(forceinline=True)
+@leaf()
 def lost_rows(
     at: Any, lanes: int, owns: int, sender: Array, share: Array, message: Array, own: Array, rows: Array, width: int
 ) -> None:
@@ -87,7 +87,7 @@ def through_call(
     of the bundle are missing in this call. `edge` and `receiver` are the edges that still lead to a target, `near` says which
     nodes do. `moved` has room for the rows of a node.
     """
-    one, width, new = rows.dtype.type(1), before.shape[1], 0
+    one, width, new = rows.dtype.type(1), before.shape[1], ZERO
     size, keeps = lanes * width, len(loop) > 0 or scalar != 0 or root.shape[0] > 0
     if here and near[at]:
         lost_rows(at, lanes, owns, sender, share, message, own, new_rows, width)
@@ -116,7 +116,7 @@ def through_call(
     return bent_rows(new_nodes, new_rows, new, lanes, before, after, tilt, place)
 
 
-@leaf(forceinline=True)
+@leaf()
 def touch(position: Any, touched: Array, reached: int, seen: Array) -> int:
     """Note a target that is reached; without a branch, since whether it is new cannot be guessed."""
     touched[reached] = position
@@ -131,7 +131,7 @@ def lost_numbers(
     target: Array, wanted: Array, total: Array, touched: Array, seen: Array,
 ) -> int:  # fmt: skip
     """What targets at a receiver lose by the messages of a bundle that are missing in the last call; how many they are."""
-    reached = 0
+    reached = ZERO
     for p in range(target_start[at], target_start[at + 1]):
         position = target[p]
         lane_of, class_of = position * np.uint64(LANES), wanted[position]
@@ -191,7 +191,7 @@ def to_targets(
     return reached
 
 
-@leaf(forceinline=True)
+@leaf()
 def find(numbers: Array, number: Any, count: int) -> int:
     """The place of a number among the first ones, or −1."""
     for place in range(count):

@@ -12,9 +12,10 @@ from edgewise.program.kernels.slot_entries import count_entries, fill_entries, s
 from edgewise.program.kernels.slot_loops import slot_drops
 from edgewise.program.kernels.target_loops import target_gradients
 from edgewise.program.kernels.walk_loops import box_image, hull, pair_scores, rows_times, times_rows
-from edgewise.program.kernels.weighted_loops import weighted_backward, weighted_forward
+from edgewise.program.kernels.weighted_loops import BLOCK, weighted_backward, weighted_forward
 
 __all__ = [
+    "BLOCK",
     "attention_drops",
     "attention_gradients",
     "box_image",

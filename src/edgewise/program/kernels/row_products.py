@@ -5,7 +5,7 @@
     row_product(rows, i, matrix, found, j, add)    found[j] = rows[i] · matrix, or += with `add`
     rows_product(rows, i, step, count, matrix, found, j, add)
         the same for `count` rows: row r begins `step` numbers behind the one before, and what is found as many as the matrix
-        has columns. `rows` and `found` have one dimension
+        has columns
     sum_of_rows(factors, places, begin, end, rows, found, j)
         found[j] = Σ factors[k] · rows[places[k]] over k from begin to end
     turned_rows(rows, step, found, width)
@@ -24,6 +24,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 
 from edgewise.program.kernels.row_vectors import BIT, LANES, WORD, Writer, written
 
@@ -153,6 +154,63 @@ def _product(
             block(done, count)
 
 
+def _called(writer: Writer, name: str, body: Callable[..., None], given: list[Any]) -> None:
+    """Call a function of these words, which `body` writes: once for all places of a loop that call it.
+
+    It is as long as a loop of thirty lines, and the compiler goes over every copy of it several times.
+    """
+    kind = ir.FunctionType(ir.VoidType(), [value.type for value in given])
+    name = f"edgewise_{name}_{8 * writer.size}"
+    function = cgutils.get_or_insert_function(writer.builder.module, kind, name)
+    if function.is_declaration:
+        function.linkage = "linkonce_odr"
+        function.attributes.add("noinline")
+        inside = writer.within(ir.IRBuilder(function.append_basic_block("entry")))
+        body(inside, *function.args)
+        inside.builder.ret_void()
+    writer.builder.call(function, given)
+
+
+def _lines(writer: Writer, begin: Any, size: Any) -> Callable[[Any], Any]:
+    """The address of each line of a table that begins there, with lines of so many bytes."""
+    return lambda k: writer.builder.add(begin, writer.builder.mul(k, size))
+
+
+def _row_times(writer: Writer, row: Any, table: Any, length: Any, width: Any, to: Any, add: Any) -> None:
+    """A row times a table, all by their addresses."""
+    line = _lines(writer, table, writer.builder.mul(width, WORD(writer.size)))
+    _product(writer, [row], line, (length, width), [to], add)
+
+
+def _rows_times(
+    writer: Writer, row: Any, step: Any, count: Any, table: Any, length: Any, width: Any, to: Any, add: Any
+) -> None:
+    """Several rows, so many numbers apart, times a table: two at a time."""
+    builder, size = writer.builder, WORD(writer.size)
+    of_rows, of_table = builder.mul(step, size), builder.mul(width, size)
+
+    def some(first: Any, number: int) -> None:
+        numbers = [builder.add(first, WORD(more)) for more in range(number)]
+        here, there = (list(map(_lines(writer, *of), numbers)) for of in ((row, of_rows), (to, of_table)))
+        _product(writer, here, _lines(writer, table, of_table), (length, width), there, add)
+
+    even = builder.and_(count, WORD(-2))
+    with cgutils.for_range_slice(builder, WORD(0), even, WORD(2), WORD) as (first, _):
+        some(first, 2)
+    with builder.if_then(builder.icmp_unsigned("!=", even, count)):
+        some(even, 1)
+
+
+def _sum_times(writer: Writer, factors: Any, places: Any, count: Any, table: Any, width: Any, to: Any) -> None:
+    """Factors times lines of a table at places."""
+    builder, line = writer.builder, _lines(writer, table, writer.builder.mul(width, WORD(writer.size)))
+
+    def of_place(k: Any) -> Any:
+        return line(writer.load(WORD, places, builder.mul(k, WORD(WORD.width // 8))))
+
+    _product(writer, [factors], of_place, (count, width), [to], BIT(0))
+
+
 @written
 def row_product(_: Any, rows: Any, i: Any, matrix: Any, found: Any, j: Any, add: Any) -> Any:
     """found[j] = rows[i] · matrix `[k, width]`, or with `add` found[j] += that; the width is a multiple of eight."""
@@ -160,8 +218,7 @@ def row_product(_: Any, rows: Any, i: Any, matrix: Any, found: Any, j: Any, add:
     def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         writer = Writer(context, builder, rows.dtype)
         row, to = writer.row(rows, given[0], given[1]), writer.row(found, given[3], given[4])
-        shape = writer.shape(matrix, given[2], 0), writer.shape(matrix, given[2], 1)
-        _product(writer, [row], lambda k: writer.row(matrix, given[2], k), shape, [to], given[5])
+        _called(writer, "row", _row_times, [row, *writer.table(matrix, given[2]), to, given[5]])
         return writer.nothing()
 
     return types.void(rows, types.int64, matrix, found, types.int64, types.boolean), write
@@ -174,21 +231,7 @@ def rows_product(_: Any, rows: Any, i: Any, step: Any, count: Any, matrix: Any, 
     def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         writer = Writer(context, builder, rows.dtype)
         row, to = writer.row(rows, given[0], given[1]), writer.row(found, given[5], given[6])
-        shape = writer.shape(matrix, given[4], 0), writer.shape(matrix, given[4], 1)
-        step, line_size = (builder.mul(size, WORD(writer.size)) for size in (given[2], shape[1]))
-
-        def some(first: Any, number: int) -> None:
-            lines = [builder.add(first, WORD(more)) for more in range(number)]
-            here, there = (
-                [builder.add(at, builder.mul(line, by)) for line in lines] for at, by in ((row, step), (to, line_size))
-            )
-            _product(writer, here, lambda k: writer.row(matrix, given[4], k), shape, there, given[7])
-
-        even = builder.and_(given[3], WORD(-2))
-        with cgutils.for_range_slice(builder, WORD(0), even, WORD(2), WORD) as (first, _):
-            some(first, 2)
-        with builder.if_then(builder.icmp_unsigned("!=", even, given[3])):
-            some(even, 1)
+        _called(writer, "rows", _rows_times, [row, *given[2:4], *writer.table(matrix, given[4]), to, given[7]])
         return writer.nothing()
 
     word = types.int64
@@ -200,19 +243,15 @@ def sum_of_rows(_: Any, factors: Any, places: Any, begin: Any, end: Any, rows: A
     """found[j] = Σ factors[k] · rows[places[k]] over k from begin to end; the width is a multiple of eight."""
 
     def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        writer, integers = Writer(context, builder, rows.dtype), Writer(context, builder, places.dtype)
-        first = given[2]
-        numbers = builder.add(writer.row(factors, given[0], WORD(0)), builder.mul(first, WORD(writer.size)))
-        listed = builder.add(writer.row(places, given[1], WORD(0)), builder.mul(first, WORD(integers.size)))
-
-        def line(k: Any) -> Any:
-            place = integers.load(WORD, listed, builder.mul(k, WORD(integers.size)))
-            return writer.row(rows, given[4], place)
-
-        shape = builder.sub(given[3], first), writer.shape(rows, given[4], 1)
-        _product(writer, [numbers], line, shape, [writer.row(found, given[5], given[6])], BIT(0))
+        writer, (first, end) = Writer(context, builder, rows.dtype), given[2:4]
+        numbers, listed = (writer.number_at(kind, given[at], first) for at, kind in enumerate((factors, places)))
+        table, _, width = writer.table(rows, given[4])
+        to = writer.row(found, given[5], given[6])
+        _called(writer, "sum", _sum_times, [numbers, listed, builder.sub(end, first), table, width, to])
         return writer.nothing()
 
+    if places.dtype.bitwidth != WORD.width:
+        raise TypingError(f"Places must be whole numbers of 64 bits, got {places.dtype}. Use numpy.int64.")
     return types.void(factors, places, types.int64, types.int64, rows, found, types.int64), write
 
 

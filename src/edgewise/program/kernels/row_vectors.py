@@ -44,7 +44,7 @@ class Writer:
     """Writes instructions for rows of one kind of numbers."""
 
     def __init__(self, context: Any, builder: Any, number: Any) -> None:
-        self.context, self.builder = context, builder
+        self.context, self.builder, self._kind = context, builder, number
         self.number = context.get_data_type(number)
         self.size = number.bitwidth // 8
         self.vector = ir.VectorType(self.number, LANES)
@@ -61,9 +61,18 @@ class Writer:
             size = self.builder.extract_value(table.strides, 0)
         return self.builder.add(begin, self.builder.mul(row, size))
 
-    def shape(self, array_type: Any, array: Any, axis: int) -> Any:
-        """The size of an axis."""
-        return self.builder.extract_value(make_array(array_type)(self.context, self.builder, array).shape, axis)
+    def within(self, builder: Any) -> "Writer":
+        """The same for instructions at another place."""
+        return Writer(self.context, builder, self._kind)
+
+    def table(self, array_type: Any, array: Any) -> list[Any]:
+        """The address of a table, how many rows it has, and how long they are."""
+        shape = make_array(array_type)(self.context, self.builder, array).shape
+        return [self.row(array_type, array, WORD(0)), *(self.builder.extract_value(shape, axis) for axis in (0, 1))]
+
+    def number_at(self, array_type: Any, array: Any, place: Any) -> Any:
+        """The address of a number of an array of one dimension."""
+        return self.row(array_type, array, place)
 
     def pieces(self, width: Any) -> Iterator[tuple[Any, Any]]:
         """The kind and the offset in bytes of each piece of a row; what is written in between is repeated for it."""

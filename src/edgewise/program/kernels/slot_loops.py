@@ -15,7 +15,7 @@ from numba import njit
 
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.bundle_steps import lost_numbers, through_call, to_targets
-from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.leaf import ZERO, leaf
 from edgewise.program.kernels.neighbourhoods import grown
 from edgewise.program.kernels.row_products import num_bits, taken_lanes
 from edgewise.program.kernels.row_vectors import LANES
@@ -31,7 +31,7 @@ def bundle(
         column[lane], senders[lane] = edge[j], sender[j]
 
 
-@leaf()
+@leaf(forceinline=False)
 def dropped(
     bundles: Array, begin: int, by_layer: bool, in_start: Array, in_edge: Array, in_sender: Array, starts: Any, edges: Any,
     receivers: Any, factors: Any, distance: Array, matrix: Any, root: Any, before: Any, after: Any, message: Any, own: Any,
@@ -52,7 +52,7 @@ def dropped(
         at, call_of, first, lanes, owns = bundles[b, 0], bundles[b, 1], bundles[b, 2], bundles[b, 3], bundles[b, 4]
         at = np.uint32(at)
         bundle(at, first, lanes, owns, in_start, in_edge, in_sender, column, sender)
-        count, step = 0, 0
+        count = step = reached = ZERO
         for call in range(call_of if by_layer else 0, calls - 1):
             here = not by_layer or call == call_of
             shares(lanes - owns, column, coefficient[call], share)
@@ -63,7 +63,7 @@ def dropped(
             )  # fmt: skip
             step = before[call].shape[1]
             nodes, new_nodes, rows, new_rows = new_nodes, nodes, new_rows, rows
-        call, reached = calls - 1, 0
+        call = calls - 1
         here = not by_layer or call == call_of
         if here:
             shares(lanes - owns, column, coefficient[call], share)
@@ -88,7 +88,7 @@ def dropped(
     return len(bundles), numbers
 
 
-@leaf(forceinline=True)
+@leaf()
 def shares(count: int, column: Array, coefficient: Array, share: Array) -> None:
     """The coefficients of the columns of a bundle."""
     for lane in range(count):
@@ -107,7 +107,8 @@ def bundles_of(at: Array, call_of: Array, start: Array, owns: bool, most: int) -
         parts, first = (slots + most - 1) // most, 0
         for part in range(parts):
             end = slots * (part + 1) // parts
-            found[count] = at[s], call_of[s], first, end - first, 1 if owns and part == parts - 1 else 0
+            found[count, 0], found[count, 1], found[count, 2], found[count, 3] = at[s], call_of[s], first, end - first
+            found[count, 4] = 1 if owns and part == parts - 1 else 0
             first, count = end, count + 1
     return found
 
@@ -184,7 +185,7 @@ def slot_drops(
     )
     sizes, ends = np.zeros(2 * len(target), np.int64), np.zeros(len(bundles) + 1, np.int64)
     positions, changes = np.empty(room // most, np.uint32), np.empty(room, dtype)
-    done = numbers = 0
+    done = numbers = ZERO
     while done < len(bundles):
         positions = grown(positions, ends[done] + len(target))
         changes = grown(changes, numbers + LANES * (len(target) + 1))

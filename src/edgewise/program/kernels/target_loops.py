@@ -11,13 +11,13 @@ import numpy as np
 from numba import njit
 
 from edgewise.program.kernels import Array
-from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.leaf import ZERO, leaf
 from edgewise.program.kernels.neighbourhoods import near_nodes, rooms
 from edgewise.program.kernels.row_products import dot_and_add, dot_rows, row_product
 from edgewise.program.kernels.row_vectors import add_scaled, multiply_row, scaled_row
 
 
-@leaf(forceinline=True)
+@leaf()
 def own_pulled(
     i: int, v: int, gradient: Array, spare: Array, sent: Array, root: Array, own: Array, loop: Array, scalar: float,
     back: Array, push: bool,
@@ -130,7 +130,7 @@ def kept_edges(
     return found
 
 
-@leaf()
+@leaf(forceinline=False)
 def pulled_back(
     targets: Array, rows: Array, start: Array, sender: Array, sent: Any, matrix: Any, root: Any, slope: Any, own: Any,
     factors: Any, loop: Any, scalar: Array, first: Array, first_own: Array, edge_number: Array, node_number: Array,
@@ -141,7 +141,7 @@ def pulled_back(
 
     `begin`, `entry` and `score`, and the same of own terms, are filled in.
     """
-    calls, found, found_own = len(scalar), 0, 0
+    calls, found, found_own = len(scalar), ZERO, ZERO
     for t in range(len(targets)):
         near_nodes(targets[t], calls - 1, start, sender, place, node, pair_end)
         pairs = pair_end[calls - 1]

@@ -9,8 +9,11 @@ from typing import Any
 
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.leaf import leaf
-from edgewise.program.kernels.row_products import dot_rows, row_product, sum_of_rows
+from edgewise.program.kernels.row_products import dot_and_add, dot_rows, rows_product, sum_of_rows
 from edgewise.program.kernels.row_vectors import add_scaled, rectified_slope, rectify_row, scaled_row
+
+BLOCK = 32
+"""Heads whose rows go through a matrix together."""
 
 
 @leaf(nogil=True)
@@ -25,9 +28,9 @@ def weighted_forward(
         tail: `[edges]`, the row of the table that each reads.
         node: `[heads]`, the node of each head.
         weight: `[edges]`, ω times the coefficient of the edge.
-        table: `[rows, in]`, what is sent, filled up like `matrix`; the heads' own rows come first, unless `own` has what
-            they add.
-        matrix: `[in, out]`, filled up with columns of zeros to a multiple of eight; empty: none.
+        table: `[rows, in]`, what is sent; the heads' own rows come first, unless `own` has what they add. This and all other
+            tables have columns of zeros up to a multiple of eight.
+        matrix: `[in, out]`; empty: none.
         root: The same of the own term.
         own: `[N, out]`, own terms that are known, with the bias; empty: none, or those of `root`, `loop` and `scalar`.
         loop: `[N]`, coefficients of added loops; empty: none.
@@ -35,27 +38,29 @@ def weighted_forward(
         bias: `[1, out]`; zeros: none.
         tilt: The slope below zero of the ReLU.
         bends: Whether there is one.
-        spare: Room for a row.
-        found: Filled in; rows have room for as many columns as `matrix` has.
+        spare: Room for `BLOCK` rows.
+        found: Filled in.
     """
-    width, out, one = table.shape[1], bias.shape[1], table.dtype.type(1)
-    for i in range(len(start) - 1):
-        sum_of_rows(weight, tail, start[i], start[i + 1], table, spare, 0)
-        factor = table.dtype.type(scalar + (loop[node[i]] if len(loop) else 0.0))
-        if factor != 0:
-            add_scaled(spare, 0, table, i, factor, width)
-        if own.shape[0]:
-            scaled_row(found, i, own, node[i], one, out)
-        else:
-            scaled_row(found, i, bias, 0, one, out)
+    width, out, one, heads = table.shape[1], found.shape[1], table.dtype.type(1), len(start) - 1
+    for first in range(0, heads, BLOCK):
+        count = min(BLOCK, heads - first)
+        for i in range(first, first + count):
+            sum_of_rows(weight, tail, start[i], start[i + 1], table, spare, (i - first) * width)
+            factor = table.dtype.type(scalar + (loop[node[i]] if len(loop) else 0.0))
+            if factor != 0:
+                add_scaled(spare, (i - first) * width, table, i, factor, width)
+            if own.shape[0]:
+                scaled_row(found, i, own, node[i], one, out)
+            else:
+                scaled_row(found, i, bias, 0, one, out)
         if matrix.shape[0]:
-            row_product(spare, 0, matrix, found, i, True)
+            rows_product(spare, 0, width, count, matrix, found, first, True)
         else:
-            add_scaled(found, i, spare, 0, one, out)
+            add_scaled(found, first, spare, 0, one, count * out)
         if root.shape[0]:
-            row_product(table, i, root, found, i, True)
+            rows_product(table, first, width, count, root, found, first, True)
         if bends:
-            rectify_row(found, i, tilt, out)
+            rectify_row(found, first, tilt, count * out)
 
 
 @leaf(nogil=True)
@@ -75,7 +80,7 @@ def weighted_backward(
         weight: As there.
         share: `[edges]`, the coefficients alone; empty: 1.
         table: As there.
-        matrix: `[out, in]`, filled up with columns of zeros to a multiple of eight; empty: none.
+        matrix: `[out, in]`; empty: none.
         root: The same of the own term.
         loop: As there.
         scalar: As there.
@@ -83,27 +88,30 @@ def weighted_backward(
         bends: As there.
         value: `[heads, out]`, what heads have behind the ReLU: not positive means that it was below zero.
         gradient: `[heads, out]`, by what heads have behind the ReLU; changed in place.
-        spare: Room for a row.
+        spare: Room for `BLOCK` rows.
         back: `[rows, in]`, by the rows of the table; empty: not asked for.
         of_weight: `[edges]`.
     """
-    width, one, scaled = table.shape[1], table.dtype.type(1), len(share) > 0
-    push = back.shape[0] > 0
-    for i in range(len(start) - 1):
+    width, out, one, heads = table.shape[1], value.shape[1], table.dtype.type(1), len(start) - 1
+    push, scaled = back.shape[0] > 0, len(share) > 0
+    for first in range(0, heads, BLOCK):
+        count = min(BLOCK, heads - first)
         if bends:
-            rectified_slope(gradient, i, value, i, tilt, value.shape[1])
+            rectified_slope(gradient, first, value, first, tilt, count * out)
         if matrix.shape[0]:
-            row_product(gradient, i, matrix, spare, 0, False)
+            rows_product(gradient, first, out, count, matrix, spare, 0, False)
         else:
-            scaled_row(spare, 0, gradient, i, one, width)
-        if push:
+            scaled_row(spare, 0, gradient, first, one, count * width)
+        if push and root.shape[0]:
+            rows_product(gradient, first, out, count, root, back, first, True)
+        for i in range(first, first + count):
+            row = (i - first) * width
             factor = table.dtype.type(scalar + (loop[node[i]] if len(loop) else 0.0))
-            if factor != 0:
-                add_scaled(back, i, spare, 0, factor, width)
-            if root.shape[0]:
-                row_product(gradient, i, root, back, i, True)
-        for j in range(start[i], start[i + 1]):
-            product = dot_rows(spare, 0, table, tail[j], width)
-            of_weight[j] += share[j] * product if scaled else product
-            if push:
-                add_scaled(back, tail[j], spare, 0, weight[j], width)
+            if push and factor != 0:
+                add_scaled(back, i, spare, row, factor, width)
+            for j in range(start[i], start[i + 1]):
+                if push:
+                    product = dot_and_add(spare, row, table, tail[j], back, tail[j], weight[j], width)
+                else:
+                    product = dot_rows(spare, row, table, tail[j], width)
+                of_weight[j] += share[j] * product if scaled else product
