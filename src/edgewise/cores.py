@@ -23,6 +23,8 @@ Found = TypeVar("Found")
 
 _PARTS_A_CORE = 8
 """A core that is done takes the next part, so that none waits long for another."""
+MUCH_WORK = 2**20
+"""Edges that all targets see together, from which on loops over them are spread: some 20 ms of work."""
 _cores: ContextVar[int] = ContextVar("cores", default=1)
 """How many the work of this thread may use; threads that are started begin with one."""
 

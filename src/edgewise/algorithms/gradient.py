@@ -57,9 +57,10 @@ def lowered_gradient(question: PosedQuestion, level: str, memory: int) -> Iterat
     if question.device.type == "cuda" or way is None:
         return None
     nodes = question.places(torch.arange(len(question.index)))
-    seen = walk_counts(lowering.in_edges, lowering.program.num_calls)[nodes]  # [T], at most
+    calls = lowering.program.num_calls
+    seen = lowering.remembered(walk_counts, lambda: walk_counts(lowering.in_edges, calls))[nodes]  # [T], at most
     loops = way.of(lowering, int(seen.sum()))
-    bytes_each = _BYTES_AN_EDGE * (lowering.program.num_calls if level == "layer" else 1)
+    bytes_each = _BYTES_AN_EDGE * (calls if level == "layer" else 1)
     return None if loops is None else _blocks_of_targets(question, loops, nodes, level, seen * bytes_each / memory)
 
 

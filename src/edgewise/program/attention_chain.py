@@ -75,10 +75,7 @@ class AttentionCall:
 
 def attention_calls(lowering: Lowering) -> list[AttentionCall]:
     """The calls of a chain, with the attention that every node has at ω = 1; found once."""
-    known: list[AttentionCall] | None = lowering.kept.get(attention_calls)
-    if known is None:
-        known = lowering.kept[attention_calls] = _attention_calls(lowering)
-    return known
+    return lowering.remembered(attention_calls, lambda: _attention_calls(lowering))
 
 
 def _attention_calls(lowering: Lowering) -> list[AttentionCall]:
@@ -101,12 +98,16 @@ def _attention_calls(lowering: Lowering) -> list[AttentionCall]:
     return found
 
 
+_ATTENTION = 8
+"""How much more an edge costs through attention."""
+
+
 class AttentionGradients(TargetGradients):
     """Gradients at ω = s = 1 of nodes of a lowered chain of GATv2."""
 
-    def __init__(self, lowering: Lowering, kernels: Any) -> None:
+    def __init__(self, lowering: Lowering, kernels: Any, work: int) -> None:
         self._lowering, self.in_edges, self._loop = lowering, lowering.in_edges, kernels.attention_gradients
-        self._parts = _calls_as_arrays(lowering)
+        self._parts, self._work = _calls_as_arrays(lowering), _ATTENTION * work
 
     @staticmethod
     def suits(lowering: Lowering, num_targets: int) -> bool:
@@ -117,7 +118,7 @@ class AttentionGradients(TargetGradients):
     def of(lowering: Lowering, work: int) -> "AttentionGradients | None":
         """None where the loops are not there or not worth it; `work` is about how many edges are seen."""
         kernels = None if work < _WORK else kernels_for(work, lowering.known[lowering.program.output])
-        return None if kernels is None else AttentionGradients(lowering, kernels)
+        return None if kernels is None else AttentionGradients(lowering, kernels, work)
 
     def _arguments(self, of_edges: Tensor, of_nodes: Tensor) -> tuple[Any, ...]:
         graph = self.in_edges

@@ -92,10 +92,7 @@ def _near_edges(differences: Differences) -> list[tuple[Array, ...]]:
 
 def _arguments(lowering: Lowering) -> list[Any]:
     """The arguments of the loop that belong to the model, filled up with empty ones; found once."""
-    known: list[Any] | None = lowering.kept.get(AttentionDrops)
-    if known is None:
-        known = lowering.kept[AttentionDrops] = _found_arguments(lowering)
-    return known
+    return lowering.remembered(AttentionDrops, lambda: _found_arguments(lowering))
 
 
 def _found_arguments(lowering: Lowering) -> list[Any]:

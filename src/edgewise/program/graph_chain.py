@@ -138,33 +138,36 @@ class GraphChain:
         graph = self.owner[item] if of_self else self.owner[self._ends[1][item]]
         number = target.value(self.output)
         found = number.new_zeros(groups, size)
-        for some in torch.arange(len(item)).split(max(_NUMBERS // self._pooled.size(1), 1)):
-            total, changed = self._changes(item[some], call[some], of_self=of_self)
+        known = self._known(of_self=of_self)
+
+        def lose(some: Tensor) -> None:
+            total, changed = self._changes(item[some], call[some], known)
             mine = graph[some]
             rows = self._behind(self._pooled[mine] + total * self.pooling.share[mine].view(-1, 1))
             drop = number[mine] - target.select(mine).value(rows)
             found[call[some].clamp(min=0), item[some]] = torch.where(changed, drop, 0.0)
+
+        most, parts = max(_NUMBERS // self._pooled.size(1), 1), even_parts(len(item), _PER_CORE)
+        for _ in spread(lose, torch.arange(len(item)).split(min(most, -(-len(item) // parts)) or 1)):
+            pass
         return found
 
-    def _changes(self, item: Tensor, call: Tensor, *, of_self: bool) -> tuple[Tensor, Tensor]:
+    def _changes(self, item: Tensor, call: Tensor, known: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
         """What missing messages change in the sums of their graphs, `[slots, width]`; and whether there is any change."""
-        before, after = self.values(with_before=True)
-        nothing = np.empty((0, 0), self._dtype)
-        bent = tuple(rows if below != 1 else nothing for rows, below in zip(after, self._below, strict=True))
         total = torch.empty(len(item), self._pooled.size(1), dtype=self._pooled.dtype)
         changed = torch.empty(len(item), dtype=torch.bool)
-        out = self._out_edges
-        known = (
+        self._kernels.graph_changes(*arrays(item, call), *known, *arrays(total, changed))
+        return total, changed
+
+    def _known(self, *, of_self: bool) -> tuple[Any, ...]:
+        """What the loop over missing messages reads of graphs and model."""
+        before, after = self.values(with_before=True)
+        nothing, out = np.empty((0, 0), self._dtype), self._out_edges
+        bent = tuple(rows if below != 1 else nothing for rows, below in zip(after, self._below, strict=True))
+        return (
             of_self, *arrays(*self._ends, out.start, out.edge, out.sender), self._geometry[-1],
             *self._of("matrix", "root", "coefficient", "loop", "scalar", "below"), before, bent, self._messages[of_self],
         )  # fmt: skip
-        slots, filled = arrays(item, call), arrays(total, changed)
-
-        def change(a: int, b: int) -> None:
-            self._kernels.graph_changes(*(part[a:b] for part in slots), *known, *(part[a:b] for part in filled))
-
-        _work(change, np.arange(len(item) + 1))
-        return total, changed
 
     @cached_property
     def _ends(self) -> tuple[Tensor, Tensor]:

@@ -5,9 +5,10 @@ not proved yet: `question/` calls `settle` and compares the output with the mode
 """
 
 import logging
+from collections.abc import Callable
 from functools import cached_property
 from threading import get_ident
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ log = logging.getLogger("edgewise")
 _FEW = 64
 """Targets on a GPU that the CPU follows through the graph: launches would cost more than the work."""
 _EDGE_BYTES = 160  # structure, weights, their gradients and moments
+Found = TypeVar("Found")
 
 
 class Lowering:
@@ -61,6 +63,13 @@ class Lowering:
         self._pair_bytes = 0
         self._taken: dict[int, int] = {}  # by thread: what its last block takes
         self.uses_model = any(layer.uses_model for layer in program.layers)
+
+    def remembered(self, key: Any, find: Callable[[], Found]) -> Found:
+        """What `find` works out from `known`; once, for all methods that are asked."""
+        if key not in self.kept:
+            self.kept[key] = find()
+        found: Found = self.kept[key]
+        return found
 
     @property
     def last_block_bytes(self) -> int:

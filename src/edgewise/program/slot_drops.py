@@ -6,7 +6,6 @@ for everything else, and a test compares the two.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arrays import narrowed
-from edgewise.cores import even_parts, num_cores, spread
+from edgewise.cores import MUCH_WORK, even_parts, spread
 from edgewise.graph.computation_graph import InEdges
 from edgewise.program.kernels import Array, arrays, filled_columns, kernels_for
 from edgewise.program.layers.affine import AffineLayer, Prepared
@@ -31,7 +30,7 @@ _LARGEST = 2**24
 """Numbers of all nodes together: the loops have room for a row of each."""
 _NUMBERS = 2**22
 """Of all nodes and slots of a bundle: in a large graph bundles are smaller."""
-_RECEIVERS_A_CORE = 64
+_RECEIVERS_A_CORE = 512
 _SLOTS_A_CORE = 256
 Found: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """Where each target's entries begin `[T + 1]`, their places and scores `[n]`."""
@@ -74,7 +73,8 @@ class SlotDrops:
         Messages of early layers change the most.
         """
         at, call = self._receivers(level)
-        count, targets = even_parts(len(at), _RECEIVERS_A_CORE), len(self.differences.targets)
+        count = even_parts(len(at), _RECEIVERS_A_CORE) if self.work >= MUCH_WORK else 1
+        targets = len(self.differences.targets)
         parts = list(zip(at.tensor_split(count), call.tensor_split(count), strict=True))
         none = (columns[0][:0], 0)
         end = max(columns[1], 0 if nodes is None else nodes[1]) * (int(call.max()) + 1 if len(call) else 1)
@@ -123,19 +123,17 @@ class Bundles:
 
 def rows_of_bundles(found: list[Bundles], num_targets: int, kernels: Any) -> Found:
     """Entries row by row: those of all targets for edges, and behind them, where `sizes` counts them, for own terms."""
-    rows = len(found[0].sizes)
-    begin = np.zeros(rows + 1, np.int64)
-    np.cumsum(sum(part.sizes for part in found), out=begin[1:])
-    filled, places = begin[:-1].copy(), np.empty(begin[-1], found[0].entries[5].dtype)
+    sizes = np.stack([part.sizes for part in found])  # [parts, rows]
+    begin = np.zeros(sizes.shape[1] + 1, np.int64)
+    np.cumsum(sizes.sum(0), out=begin[1:])
+    filled = begin[:-1] + sizes.cumsum(0) - sizes  # where the entries of each part begin
+    places = np.empty(begin[-1], found[0].entries[5].dtype)
     drops = np.empty(begin[-1], found[0].entries[4].dtype)
 
-    def fill(ends: tuple[int, int]) -> None:
-        for part in found:
-            kernels.fill_entries(*part.entries, *ends, num_targets, filled, places, drops)
+    def fill(number: int) -> None:
+        kernels.fill_entries(*found[number].entries, num_targets, filled[number], places, drops)
 
-    middle = begin[num_targets]
-    cuts = np.searchsorted(begin[:num_targets], np.linspace(0, middle, min(num_cores(), len(found)) + 1)).tolist()
-    for _ in spread(fill, pairwise([0, *cuts[1:-1], num_targets])):
+    for _ in spread(fill, range(len(found))):
         pass
     return torch.from_numpy(begin), torch.from_numpy(places), torch.from_numpy(drops)
 

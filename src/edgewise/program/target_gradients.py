@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arrays import narrowed
-from edgewise.cores import num_cores, spread
+from edgewise.cores import MUCH_WORK, num_cores, spread
 from edgewise.program.ir import Ref
 from edgewise.program.kernels import Array, arrays, filled_columns, kernels_for
 from edgewise.program.layers.affine import AffineLayer, Prepared
@@ -24,7 +24,9 @@ _MOST_CALLS = 6
 _MANY, _WORK = 16, 50_000
 """Targets, and edges that they see together, from which on it is worth loading the loops."""
 _SHARED = 8
-"""How many targets must see an edge, on average, for its first message to be kept for all of them."""
+"""How many targets must see an edge, on average, for its first message to be shared by all of them."""
+_MOST_KEPT = 2**23
+"""Numbers of such messages that are kept for the next question."""
 Found: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """Where each target's entries begin `[T + 1]`, their places and scores `[n]`."""
 
@@ -34,7 +36,8 @@ class TargetGradients:
 
     def __init__(self, lowering: Lowering, kernels: Any, work: int) -> None:
         self._lowering, self.in_edges, self._loop = lowering, lowering.in_edges, kernels.target_gradients
-        self._parts = [*_chain(lowering), *_first_call(lowering, work)]
+        self._parts, self._work = list(lowering.remembered(TargetGradients, lambda: _chain(lowering))), work
+        self._parts += _shared_messages(lowering, work)
 
     @staticmethod
     def suits(lowering: Lowering, num_targets: int) -> bool:
@@ -74,7 +77,8 @@ class TargetGradients:
         def of_some(part: tuple[Tensor, Tensor]) -> Any:
             return self._loop(*arrays(*part), *known)
 
-        number = min(num_cores(), max(len(nodes) // _MANY, 1))  # a target's numbers are its own, wherever we cut
+        # a target's numbers are its own, wherever we cut
+        number = min(num_cores(), max(len(nodes) // _MANY, 1)) if self._work >= MUCH_WORK else 1
         parts = zip(nodes.tensor_split(number), rows.tensor_split(number), strict=True)
         found = list(spread(of_some, parts))
         return [(_tensors(edges), _tensors(own)) for edges, own in found]
@@ -112,16 +116,26 @@ def _chain(lowering: Lowering) -> list[Any]:
     return [*(tuple(call[kind] for call in calls) for kind in range(7)), scalar]
 
 
-def _first_call(lowering: Lowering, work: int) -> list[Array]:
+def _shared_messages(lowering: Lowering, work: int) -> list[Array]:
     """What edges `[E, out]` and own terms `[N, out]` bring in the first call, times the slope behind it; empty: not worth it.
 
     All targets that see an edge share it, and behind the first call nothing is left to go back to.
     """
+    step, edges = lowering.program.messages[0], len(lowering.in_edges.edge)
+    if work < _SHARED * edges or not step.is_prepared:
+        nothing = np.empty((0, 0), lowering.known[lowering.program.output].numpy().dtype)
+        return [nothing, nothing]
+    if edges * lowering.known[step.output].size(1) > _MOST_KEPT:
+        return _first_messages(lowering)
+    return lowering.remembered(_first_messages, lambda: _first_messages(lowering))
+
+
+def _first_messages(lowering: Lowering) -> list[Array]:
+    """What `_shared_messages` finds."""
     program, graph = lowering.program, lowering.in_edges
     step, nothing = program.messages[0], np.empty((0, 0), lowering.known[program.output].numpy().dtype)
     layer, slope = step.layer, lowering.slopes.get((0, 0))
-    if work < _SHARED * len(graph.edge) or not step.is_prepared or not isinstance(layer, AffineLayer):
-        return [nothing, nothing]
+    assert isinstance(layer, AffineLayer)
     table: Prepared = lowering.prepared[step.output]
     sent = table.sent if table.projected else layer.difference(table.sent)
     rows, own = layer.weighted(graph.edge, sent.index_select(0, graph.sender)), table.own

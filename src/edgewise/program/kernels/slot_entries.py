@@ -46,10 +46,10 @@ def slot_names(
 
 @leaf(nogil=True)
 def fill_entries(
-    ends: Array, lanes: Array, owns: Array, position: Array, change: Array, name: Array, low: int, high: int, tall: int,
-    filled: Array, places: Array, drops: Array,
+    ends: Array, lanes: Array, owns: Array, position: Array, change: Array, name: Array, tall: int, filled: Array,
+    places: Array, drops: Array,
 ) -> None:  # fmt: skip
-    """Write what targets `low` to `high` lose behind what they have already, up to `filled`: places and drops.
+    """Write what targets lose behind what they have already, up to `filled`: places and drops.
 
     The targets of bundle b end at `ends[b + 1]`; each has a change for every one of its `lanes`, of which the last is an own
     term if `owns` says so: it goes to the row of the target that is `tall` rows further on. `name` `[slots]` is what slots are
@@ -61,16 +61,15 @@ def fill_entries(
         last = count - np.uint64(1)
         for i in range(ends[b], ends[b + 1]):
             p = np.uint64(position[np.uint64(i)])
-            if low <= p < high:
-                at = np.uint64(filled[p])
-                for lane in range(count - own):
-                    if change[number + lane] != 0:
-                        places[at], drops[at] = name[slot + lane], -change[number + lane]
-                        at += np.uint64(1)
-                filled[p] = at
-                if own and change[number + last] != 0:
-                    at = np.uint64(filled[p + np.uint64(tall)])
-                    places[at], drops[at] = name[slot + last], -change[number + last]
-                    filled[p + np.uint64(tall)] = at + np.uint64(1)
+            at = np.uint64(filled[p])
+            for lane in range(count - own):
+                if change[number + lane] != 0:
+                    places[at], drops[at] = name[slot + lane], -change[number + lane]
+                    at += np.uint64(1)
+            filled[p] = at
+            if own and change[number + last] != 0:
+                at = np.uint64(filled[p + np.uint64(tall)])
+                places[at], drops[at] = name[slot + last], -change[number + last]
+                filled[p + np.uint64(tall)] = at + np.uint64(1)
             number += count
         slot += count
