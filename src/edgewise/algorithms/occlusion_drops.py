@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import torch
+from torch import Tensor
 
 from edgewise.program.attention_drops import AttentionDrops
 from edgewise.program.perturbation import Differences, MissingMessages
@@ -112,16 +113,33 @@ def _slot_blocks(slots: MissingMessages, differences: Differences, size: int, me
         yield from _blocks_of_changes(slots, differences, size, memory)
         return
     each = max(layer.numbers_on_edges for layer in layers) * differences.value.element_size() + _EDGE_BYTES
-    degree = differences.lowering.in_edges.start.diff().double() + 1
-    bound = walk_counts(differences.out_edges, differences.program.num_calls - 1, degree)
-    cost = bound[slots.item if slots.of_self else differences.receiver[slots.item]].cpu() * each
-    total, begin = cost.cumsum(0), 0
+    total = _edges_again(slots, differences).cpu().mul_(each).add_(_BYTES_A_PAIR).cumsum(0)
+    most, begin = size if size >= _MANY else _PAIRS, 0
     while begin < len(slots):
         spent = float(total[begin - 1]) if begin else 0.0
         fits = int(torch.searchsorted(total, spent + memory, right=True)) - begin
-        end = begin + max(1, min(fits, size))
+        end = begin + max(1, min(fits, most))
         yield MissingMessages(slots.item[begin:end], slots.call[begin:end], slots.of_self)
         begin = end
+
+
+def _edges_again(slots: MissingMessages, differences: Differences) -> Tensor:
+    """`[slots]`: how many in-edges are looked at again because of each slot, at most.
+
+    The message itself is known, for most layers. In every later call the node that missed it and all that receive from changed
+    ones look at all their in-edges again, as long as they are near enough to a target.
+    """
+    program, out = differences.program, differences.out_edges
+    calls = program.num_calls
+    degree = differences.lowering.in_edges.start.diff().double() + 1
+    known = program.kinds is None and all(step.receiver is None for step in program.messages)
+    known = known and all(layer.knows_messages for layer in program.layers if layer.numbers_on_edges)
+    later = torch.zeros_like(degree) if known else degree
+    from_node = torch.repeat_interleave(torch.arange(out.num_nodes, device=degree.device), out.start.diff())
+    for call in range(calls - 1, 0, -1):
+        here = torch.where(differences.distance < calls - call, degree + later, 0.0)
+        later = here + torch.zeros_like(here).index_add_(0, from_node, here[out.sender])
+    return later[slots.item if slots.of_self else differences.receiver[slots.item]]
 
 
 def _blocks_of_changes(

@@ -24,6 +24,7 @@ from edgewise.program.hop import Hop
 from edgewise.program.ir import MessageStep, Ref, Rows, RowStep
 from edgewise.program.kernels import arrays, kernels_for
 from edgewise.program.layers.affine import AffineLayer
+from edgewise.program.layers.known_messages import KnownMessages
 from edgewise.program.pair_numbers import Pairs
 from edgewise.program.perturbation import Differences, MissingMessages, Traversal
 
@@ -93,7 +94,8 @@ class ForwardChange(Traversal):
         stay = self.pairs.key[self.near(self.pairs.node, step.call)]
         pairs = self.numbering.number(stay, reached, extra)
         if not isinstance(step.layer, AffineLayer):
-            return self._run_again(step, pairs), pairs
+            moved = torch.cat([stay, reached]) if isinstance(step.source, Ref) else stay[:0]
+            return self._attended(step, pairs, moved, (missing, extra)), pairs
         change = self._received(step, step.layer, pairs, (source, edge, reached))
         if gone is not None:
             change.index_add_(0, self.numbering.find(extra), gone, alpha=-1)
@@ -176,6 +178,41 @@ class ForwardChange(Traversal):
             if isinstance(step.source, Rows)
             else self.all.known[step.source.value]
         )
+
+    def _attended(self, step: MessageStep, pairs: Pairs, moved: Tensor, missing: tuple[Tensor, Tensor]) -> Tensor:
+        """The change of any other layer, `[pairs, out]`: the missing message itself where nothing else has changed.
+
+        `moved` are the keys of pairs that receive something new, or are changed themselves: for those the layer is run again.
+        `missing` are the slots whose message is missing here, and where.
+        """
+        messages = self._known_messages(step)
+        if messages is None:
+            return self._run_again(step, pairs)
+        slot, at = missing
+        item = self.slots.item[slot]
+        if self.slots.of_self:
+            gone = messages.of_nodes(item)
+        else:
+            gone = messages.of_edges(item, self.all.sender[item], self.all.receiver[item])
+        change = self.all.known[step.output].new_zeros(len(pairs), self.all.known[step.output].size(1))
+        if gone is not None:
+            change[self.numbering.find(at)] = -gone
+        again = self.numbering.find(moved.unique())
+        if len(again):
+            change[again] = self._run_again(step, Pairs(pairs.key[again], self.num_nodes))
+        return change
+
+    def _known_messages(self, step: MessageStep) -> KnownMessages | None:
+        """The messages of a call at ω = 1, found once; None: the layer must be run again whatever is missing."""
+        key = ("messages", step.call, step.output)
+        if key not in self.all.kept:
+            found = None
+            if step.receiver is None and self.all.program.kinds is None:
+                hop = self.all.lowering.everything.hop(step.call, from_nodes=True)
+                found = step.layer.known_messages(self.table(step), hop)
+            self.all.kept[key] = found
+        messages: KnownMessages | None = self.all.kept[key]
+        return messages
 
     def _run_again(self, step: MessageStep, pairs: Pairs) -> Tensor:
         """Any other layer (attention, say): run it again for the nodes that receive something new, with all that they receive.

@@ -25,6 +25,7 @@ from edgewise.model.data_flow import Call
 from edgewise.program.hop import Hop, weighted_sum
 from edgewise.program.layers.attended_rows import SteadyMessages, attended_rows, both_sides, row_attention
 from edgewise.program.layers.base import Layer, Linear, Tables, Unsupported, mapped
+from edgewise.program.layers.known_messages import AttendedMessages, by_column
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class AttentionLayer(Layer):
     """Both attention layers: they differ in how two nodes and an edge become a number (`logits`)."""
 
     uses_model = True
+    knows_messages = True
 
     conv: Any
     edge_part: Tensor | None
@@ -110,6 +112,13 @@ class AttentionLayer(Layer):
     def attention(self, table: Tensor, hop: Hop) -> tuple[Tensor, Tensor | None]:
         """α of the edges `[edges, H]`, and of the added loops `[heads of the hop, H]`; None: the layer adds none."""
         return self.attention_of(self.prepare(table), hop)
+
+    def known_messages(self, table: Any, hop: Hop) -> AttendedMessages:
+        """α · sent; the own terms are added loops and residuals."""
+        sides = self.as_sides(table)
+        of_edges, loop = self.attention_of(sides, hop)
+        share = by_column(of_edges, hop.edge_id)
+        return AttendedMessages(sides.sent, share, self.conv.concat, loop, self.loop_edge, own=sides.residual)
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """Softmax over what each node receives, then the weighted sum: `[heads of the hop, out]`."""

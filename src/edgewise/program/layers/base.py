@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from edgewise.model.feature_products import is_plain_map
 from edgewise.program.hop import Hop
+from edgewise.program.layers.known_messages import KnownMessages
 
 Linear: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 """rows `[n, in]`, matrix `[out, in]` and bias `[out]` to rows · matrixᵀ + bias, as torch's `linear`."""
@@ -43,6 +44,8 @@ class Layer(ABC):
 
     uses_model = False
     """Whether it calls modules of the user's model, which must then be borrowed."""
+    knows_messages = False
+    """Whether `known_messages` finds them."""
 
     @property
     def numbers_on_edges(self) -> int:
@@ -64,6 +67,10 @@ class Layer(ABC):
         """What was prepared for a table, with further rows behind it: other features `[n, in]` of some nodes `[n]`."""
         found: Tensor = torch.cat([prepared, rows])
         return found
+
+    def known_messages(self, table: Any, hop: Hop) -> KnownMessages | None:
+        """The messages at ω = 1, if the output is their sum; `hop` has all edges and nodes. None: not known by themselves."""
+        return None
 
     @abstractmethod
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:

@@ -22,6 +22,8 @@ class EdgeReluLayer(Layer):
     node 2 receives relu(10 + 5) = 15 and has 115.
     """
 
+    knows_messages = True
+
     edge_features: Tensor
     """`[E, in]`: through the layer's own matrix already, so that they can be added to x."""
     root: Tensor
@@ -32,6 +34,10 @@ class EdgeReluLayer(Layer):
         """Messages, weighted messages and their gradients."""
         return 6 * self.edge_features.size(1)
 
+    def known_messages(self, table: Any, hop: Hop) -> "EdgeReluMessages":
+        """relu(x_u + e), and (1 + ε) x."""
+        return EdgeReluMessages(self, table)
+
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """Messages one by one, `[edges, in]`: the ReLU is on the edge, so sums cannot be taken first."""
         messages = (table.index_select(0, hop.tail) + self.edge_features.index_select(0, hop.edge_id)).relu()
@@ -39,6 +45,22 @@ class EdgeReluLayer(Layer):
         received = received.index_add(0, hop.head, messages * weight.view(-1, 1))
         rows = hop.own_rows(table) * self.root
         return received + (rows if own is None else rows * own.view(-1, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeReluMessages:
+    """The messages of such a layer at ω = 1 (`known_messages.py`), from what nodes have, `[N, in]`."""
+
+    layer: EdgeReluLayer
+    table: Tensor
+
+    def of_edges(self, column: Tensor, sender: Tensor, receiver: Tensor) -> Tensor:
+        """What some edges bring, `[n, in]`."""
+        return (self.table.index_select(0, sender) + self.layer.edge_features.index_select(0, column)).relu()
+
+    def of_nodes(self, node: Tensor) -> Tensor:
+        """The own terms of some nodes, `[n, in]`."""
+        return self.table.index_select(0, node) * self.layer.root
 
 
 def lower_gine(conv: GINEConv, calls: list[Call], data: Data) -> list[Any]:

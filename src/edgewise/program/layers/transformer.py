@@ -20,6 +20,7 @@ from edgewise.program.hop import Hop
 from edgewise.program.layers.attended_rows import SteadyMessages
 from edgewise.program.layers.attention import softmax_by_head, sum_by_head
 from edgewise.program.layers.base import Layer, Linear, Tables, Unsupported, mapped
+from edgewise.program.layers.known_messages import AttendedMessages, by_column
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,7 @@ class TransformerLayer(Layer):
     """A `TransformerConv` without a gate."""
 
     uses_model = True
+    knows_messages = True
 
     conv: Any
     edge_part: Tensor | None
@@ -63,6 +65,12 @@ class TransformerLayer(Layer):
             torch.cat([getattr(part, name) for part in (prepared, more)]) for name in ("key", "value", "query")
         )
         return _Projections(key, value, query, None if more.own is None else torch.cat([prepared.own, more.own]))
+
+    def known_messages(self, table: Any, hop: Hop) -> AttendedMessages:
+        """α times what is sent and what the edge adds."""
+        sides = table if isinstance(table, _Projections) else self.prepare(table)
+        share = by_column(self._attention(sides, hop, self._edges_on(hop)), hop.edge_id)
+        return AttendedMessages(sides.value, share, self.conv.concat, edge=self.edge_part, own=sides.own)
 
     def forward(self, table: Any, hop: Hop, weight: Tensor, own: Tensor | None) -> Tensor:
         """Softmax over what each node receives, then the weighted sum: `[heads of the hop, out]`."""
