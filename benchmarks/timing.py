@@ -130,6 +130,8 @@ def fitting(
     fits = int(limit / taken)
     while size < (larger := min(fits, GROWTH * size, len(order))):
         now = _wall(lambda: run(order[:larger]))
+        if now > limit / 2:  # perhaps it compiled something for the first time
+            now = min(now, _wall(lambda: run(order[:larger])))
         each = max(now - taken, 0.1 * taken / size) / (larger - size)
         fits = int(larger + (limit - now) / each)
         size, taken = larger, now

@@ -11,6 +11,7 @@ import edgewise as ew
 from chains import MixedChain, chain_data
 from checks import assert_close, assert_same_scores
 from edgewise.algorithms.gnn_explainer import loss_gradient
+from edgewise.algorithms.gradient import weight_gradients
 from edgewise.program import weighted_chain
 
 pytestmark = pytest.mark.skipif(
@@ -40,6 +41,36 @@ def test_the_loops_give_the_gradients_of_autograd_at_any_weights(names, between,
     expected = loss_gradient(score, mask)
     assert_close(loss_gradient(score, mask, chain), expected, 1e-9)
     assert_close(loss_gradient(score, mask, chain), expected, 1e-9)  # nothing is left of the first time
+
+
+@given(
+    st.lists(st.sampled_from(["gcn", "sage", "sum", "graph", "gin"]), min_size=1, max_size=4),
+    st.sampled_from([torch.relu, torch.nn.LeakyReLU(0.2), lambda h: h]),
+    st.integers(0, 10**6),
+)
+def test_the_loops_give_the_gradients_of_own_terms_too(names, between, seed):
+    torch.manual_seed(seed)
+    score = ew.Score(MixedChain(names, between).double().eval(), chain_data(seed), [3, 0, 3, 7])
+    weight = torch.rand(score.num_layers, len(score.edge_id), dtype=torch.double)
+    chain = score.weighted_chain(1)
+    assert chain is not None
+    for found, expected in zip(
+        chain.both_gradients(weight, score.target.slope),
+        weight_gradients(score, weight, score.self_ones()),
+        strict=True,
+    ):
+        assert_close(found, expected, 1e-9)
+
+
+@pytest.mark.parametrize("level", ["input", "layer"])
+@pytest.mark.parametrize("of", ["logit", "prob"])
+def test_integrated_gradients_by_the_loops_are_those_of_autograd(level, of, monkeypatch):
+    torch.manual_seed(0)
+    model, data = MixedChain(["gcn", "sage", "gin"], torch.relu).double().eval(), chain_data(2)
+    options = {"index": [1, 4, 5], "method": "integrated_gradients", "level": level, "of": of}
+    fast = ew.explain(model, data, **options)
+    monkeypatch.setattr(weighted_chain.WeightedChain, "of", staticmethod(lambda *a: None))
+    assert_same_scores(fast, ew.explain(model, data, **options))
 
 
 @pytest.mark.parametrize("level", ["input", "layer"])

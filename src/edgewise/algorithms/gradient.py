@@ -108,11 +108,15 @@ def integrated_gradients(score: Score, level: str, *, steps: int) -> CopyScores:
     edge_sum, own_sum = torch.zeros_like(ones), None if own is None else torch.zeros_like(own)
     path = torch.from_numpy(np.stack([(nodes + 1) / 2, shares / 2])).to(ones)  # [2, steps]: where, and how much of it
     place = torch.zeros(1, dtype=torch.long, device=ones.device)
+    chain = score.weighted_chain(steps)
 
     def step() -> None:
         """The next point of the path, in place: a GPU may record and replay it."""
         weight, share = path.index_select(1, place)
-        edge, of_self = weight_gradients(score, ones * weight, own)
+        if chain is None:
+            edge, of_self = weight_gradients(score, ones * weight, own)
+        else:
+            edge, of_self = chain.both_gradients(ones * weight, score.target.slope)
         edge_sum.addcmul_(edge, share)
         if own_sum is not None and of_self is not None:
             own_sum.addcmul_(of_self, share)

@@ -35,8 +35,8 @@ class _Call:
     """The matrix and that of the own term, `[in, out]`; empty: none."""
     backwards: tuple[Array, Array]
     """The same, `[out, in]`."""
-    own: Array
-    """`[N, out]`, of a call that reads features: own terms and bias; empty: none."""
+    own: tuple[Array, Array]
+    """`[N, out]` each, of a call that reads features: own terms with the bias, and without it; empty: none."""
     loop: Array
     scalar: float
     bias: Array
@@ -61,10 +61,11 @@ class WeightedChain:
         for step in engine.program.messages:
             self._calls.append(_call(engine, step, self._calls[-1].value if self._calls else None))
         widest = max(max(call.value.shape[1], call.back.shape[1]) for call in self._calls)
+        self._pairs = len(engine.self_node)
         self._columns = engine.known[engine.program.output].size(1)  # type: ignore[index]  # `of` has seen that it is known
         first = self._calls[0].sent
         assert first is not None
-        self._spare = np.empty(kernels.BLOCK * max(widest, first.shape[1]), first.dtype)
+        self._spare, self._of_root = np.empty((2, kernels.BLOCK * max(widest, first.shape[1])), first.dtype)
 
     @staticmethod
     def of(engine: Any, passes: int) -> "WeightedChain | None":
@@ -82,6 +83,15 @@ class WeightedChain:
 
         `of_rows` gives those of the numbers by the rows of the output, `[targets, columns]` both.
         """
+        return self._backward(weight, of_rows, np.empty((len(self._calls), 0), self._spare.dtype))
+
+    def both_gradients(self, weight: Tensor, of_rows: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """The same, and the gradients by the weights s of own terms at s = 1, `[L, S]`."""
+        own = np.zeros((len(self._calls), self._pairs), self._spare.dtype)
+        return self._backward(weight, of_rows, own), torch.from_numpy(own)
+
+    def _backward(self, weight: Tensor, of_rows: Callable[[Tensor], Tensor], own: Array) -> Tensor:
+        """Gradients by ω; those by s are added to `own`, unless that is empty."""
         weights = weight.detach().contiguous().numpy()
         rows = torch.from_numpy(self._forward(weights))
         columns = self._columns
@@ -92,9 +102,9 @@ class WeightedChain:
             call = self._calls[number]
             call.back.fill(0)
             self._kernels.weighted_backward(
-                *call.edges, call.weighted(weights, number), call.share, self._table(number), *call.backwards, call.loop,
-                call.scalar, *call.bend, call.value, gradient, self._spare, call.back,
-                found[number if len(weights) > 1 else 0],
+                *call.edges, call.weighted(weights, number), call.share, self._table(number), *call.backwards, call.own[1],
+                call.loop, call.scalar, *call.bend, call.value, gradient, self._spare, self._of_root, call.back,
+                found[number if len(weights) > 1 else 0], own[number],
             )  # fmt: skip
             gradient = call.back
         return torch.from_numpy(found)
@@ -103,7 +113,7 @@ class WeightedChain:
         """What the heads of the last call have, `[heads, columns]`."""
         for number, call in enumerate(self._calls):
             self._kernels.weighted_forward(
-                *call.edges, call.weighted(weights, number), self._table(number), *call.forwards, call.own, call.loop,
+                *call.edges, call.weighted(weights, number), self._table(number), *call.forwards, call.own[0], call.loop,
                 call.scalar, call.bias, *call.bend, self._spare, call.value,
             )  # fmt: skip
         return self._calls[-1].value
@@ -129,13 +139,14 @@ def _call(engine: LoweredEngine, step: Any, before: Array | None) -> _Call:
     room = out + -out % 8
     bias = np.zeros(out, dtype) if layer.bias is None else layer.bias
     width = before.shape[1] if before is not None else 0
+    own = table.own.numpy() if prepared and table.own is not None else None
     return _Call(
         edges=arrays(hop.start, hop.tail, hop.node),
         share=_array(None if layer.coefficient is None else layer.coefficient[hop.edge_id.numpy()], dtype, 1),
         sent=_matrix(table.sent.numpy(), dtype) if prepared else None,
         forwards=(_matrix(matrix, dtype, turned=True), _matrix(root, dtype, turned=True)),
         backwards=(_matrix(matrix, dtype), _matrix(root, dtype)),
-        own=_matrix(table.own.numpy() + bias if prepared and table.own is not None else None, dtype),
+        own=(_matrix(None if own is None else own + bias, dtype), _matrix(own, dtype)),
         loop=_array(None if prepared else layer.loop, dtype, 1),
         scalar=float(layer.root) if not prepared and isinstance(layer.root, float) else 0.0,
         bias=_matrix(bias.reshape(1, -1), dtype),

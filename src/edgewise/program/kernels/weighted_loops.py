@@ -5,8 +5,6 @@ their senders the rows `tail` of a table. Example: a head with two edges of weig
 10.5; of a gradient 2 at the head, the weights get 2 and 20, the rows 1 and 2.
 """
 
-from typing import Any
-
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.leaf import leaf
 from edgewise.program.kernels.row_products import dot_and_add, dot_rows, rows_product, sum_of_rows
@@ -65,11 +63,13 @@ def weighted_forward(
 
 @leaf(nogil=True)
 def weighted_backward(
-    start: Array, tail: Array, node: Array, weight: Array, share: Array, table: Array, matrix: Array, root: Array,
-    loop: Array, scalar: float, tilt: float, bends: bool, value: Array, gradient: Array, spare: Array, back: Array,
-    of_weight: Array,
-) -> Any:  # fmt: skip
+    start: Array, tail: Array, node: Array, weight: Array, share: Array, table: Array, matrix: Array, root: Array, own: Array,
+    loop: Array, scalar: float, tilt: float, bends: bool, value: Array, gradient: Array, spare: Array, of_root: Array,
+    back: Array, of_weight: Array, of_own: Array,
+) -> None:  # fmt: skip
     """The same call backwards: the gradients of the weights are added to `of_weight`, those of the table to `back`.
+
+    And those of the own terms' weights s, at s = 1, to `of_own`.
 
     Args as for `weighted_forward`, and these:
 
@@ -82,6 +82,7 @@ def weighted_backward(
         table: As there.
         matrix: `[out, in]`; empty: none.
         root: The same of the own term.
+        own: `[N, out]`, own terms that are known, without the bias; empty: none, or those of `root`, `loop` and `scalar`.
         loop: As there.
         scalar: As there.
         tilt: As there.
@@ -89,11 +90,13 @@ def weighted_backward(
         value: `[heads, out]`, what heads have behind the ReLU: not positive means that it was below zero.
         gradient: `[heads, out]`, by what heads have behind the ReLU; changed in place.
         spare: Room for `BLOCK` rows.
+        of_root: The same.
         back: `[rows, in]`, by the rows of the table; empty: not asked for.
         of_weight: `[edges]`.
+        of_own: `[heads]`; empty: not asked for.
     """
     width, out, one, heads = table.shape[1], value.shape[1], table.dtype.type(1), len(start) - 1
-    push, scaled = back.shape[0] > 0, len(share) > 0
+    push, scaled, asked = back.shape[0] > 0, len(share) > 0, len(of_own) > 0
     for first in range(0, heads, BLOCK):
         count = min(BLOCK, heads - first)
         if bends:
@@ -102,13 +105,22 @@ def weighted_backward(
             rows_product(gradient, first, out, count, matrix, spare, 0, False)
         else:
             scaled_row(spare, 0, gradient, first, one, count * width)
-        if push and root.shape[0]:
-            rows_product(gradient, first, out, count, root, back, first, True)
+        if root.shape[0]:
+            rows_product(gradient, first, out, count, root, of_root, 0, False)
         for i in range(first, first + count):
             row = (i - first) * width
             factor = table.dtype.type(scalar + (loop[node[i]] if len(loop) else 0.0))
             if push and factor != 0:
                 add_scaled(back, i, spare, row, factor, width)
+            if push and root.shape[0]:
+                add_scaled(back, i, of_root, row, one, width)
+            if asked:
+                if own.shape[0]:
+                    of_own[i] += dot_rows(gradient, i, own, node[i], out)
+                if factor != 0:
+                    of_own[i] += factor * dot_rows(spare, row, table, i, width)
+                if root.shape[0]:
+                    of_own[i] += dot_rows(of_root, row, table, i, width)
             for j in range(start[i], start[i + 1]):
                 if push:
                     product = dot_and_add(spare, row, table, tail[j], back, tail[j], weight[j], width)
