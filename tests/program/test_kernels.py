@@ -24,7 +24,7 @@ if importlib.util.find_spec("numba") is None:
         "numba is not installed (extra `fast`): there are no compiled loops to compare", allow_module_level=True
     )
 
-from edgewise.program.kernels import loops
+from edgewise.program.kernels import compilation, loops
 
 METHODS = {
     "gradient": {},
@@ -154,6 +154,22 @@ def test_compiled_loops_find_the_walks_of_their_twins(name, search):
     data = zoo.graph(zoo._EVERYTHING, 8, weighted=True)
     for sign in ("positive", "negative", "magnitude"):
         assert_walks_agree(zoo.randomise(MODELS[name]()), data, k=4, search=search, sign=sign)
+
+
+def test_what_is_kept_of_a_compiled_loop_counts_for_all_files_of_the_folder(tmp_path, monkeypatch):
+    """Numba itself looks at the loop's own file alone: a step in another one could be an old one."""
+    for name in loops.__all__:
+        found = getattr(loops, name)
+        if hasattr(found, "py_func"):
+            assert found._cache._cache_file._source_stamp[1] == compilation._state_of_files(), name
+    one, other = tmp_path / "a.py", tmp_path / "b.py"
+    monkeypatch.setattr(compilation, "__file__", str(one))
+    states = []
+    for text in ("x = 1", "x = 2"):
+        one.write_text("y = 1")
+        other.write_text(text)
+        states.append(compilation._state_of_files.__wrapped__())
+    assert states[0] != states[1]
 
 
 def test_every_kernel_is_compared_with_its_twin():

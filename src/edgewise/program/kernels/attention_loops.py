@@ -8,10 +8,9 @@ as in `target_loops.py`.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from edgewise.program.kernels import Array
-from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.compilation import leaf, loop
 from edgewise.program.kernels.neighbourhoods import grown, neighbourhood
 from edgewise.program.kernels.target_loops import kept
 
@@ -115,7 +114,7 @@ def both_through(
                 found[i, d] += number * by_receiver[k, d]
 
 
-@njit(cache=True, nogil=True)
+@loop(nogil=True)
 def attention_gradients(
     targets: Array, rows: Array, start: Array, edge: Array, sender: Array, sent: Any, received: Any, attention: Any, loop: Any,
     vector: Any, by_sender: Any, by_receiver: Any, slope: Any, below: Array, concat: Array, edge_number: Array,

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from edgewise.program.kernels import Array
+from edgewise.program.kernels.compilation import loop
 
 _MATH = {"reassoc", "contract"}
 _TINY = 1e-16
@@ -41,7 +42,7 @@ def bent_sums(sent: Array, received: Array, vector: Array, below: Any, room: Arr
     head_sums(room, logit)
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@loop(nogil=True, fastmath=_MATH)
 def row_attention(
     start: Array,
     tail: Array,
@@ -112,7 +113,7 @@ def add_message(sent: Array, attention: Array, weight: Any, room: Array, found: 
         found[d] += room[d] * sent[d]
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@loop(nogil=True, fastmath=_MATH)
 def row_sums(
     start: Array, tail: Array, own: Array, sent: Array, of_edges: Array, of_loops: Array, weight: Array, mine: Array
 ) -> Any:
@@ -164,7 +165,7 @@ def give_back(
         of_received[d] += bent[d]
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@loop(nogil=True, fastmath=_MATH)
 def row_sums_back(
     start: Array, tail: Array, own: Array, sent: Array, received: Array, vector: Array, below: Any, of_edges: Array,
     of_loops: Array, weight: Array, mine: Array, gradient: Array,

@@ -13,7 +13,6 @@ so small that digits would be lost.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.attention_updates import (
@@ -26,7 +25,7 @@ from edgewise.program.kernels.attention_updates import (
     take_away,
 )
 from edgewise.program.kernels.change_rows import bend, row_of
-from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.compilation import leaf, loop
 from edgewise.program.kernels.neighbourhoods import grown
 
 
@@ -136,7 +135,7 @@ def followed(
     return count, is_new
 
 
-@njit(cache=True, nogil=True)
+@loop(nogil=True)
 def attention_drops(
     item: Array, call_of: Array, of_self: bool, in_start: Array, in_edge: Array, in_sender: Array, sender: Array,
     receiver: Array, starts: Any, edges: Any, others: Any, distance: Array, sent: Any, received: Any, attention: Any,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from edgewise.program.kernels import Array
-from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.compilation import leaf
 
 _STEEP, _SMALL = 30.0, 0.05
 """How much a logit may grow, and how small Z may be, before a receiver attends again."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewise.program.kernels import Array
-from edgewise.program.kernels.leaf import ZERO, leaf
+from edgewise.program.kernels.compilation import ZERO, leaf
 from edgewise.program.kernels.row_products import rows_product, turned_rows
 from edgewise.program.kernels.row_vectors import LANES, add_scaled, bent_row, scaled_row
 

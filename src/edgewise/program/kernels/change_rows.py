@@ -4,7 +4,7 @@ Rows are found by the number of a node: `place[node]` is its row, −1 if it has
 """
 
 from edgewise.program.kernels import Array
-from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.compilation import leaf
 
 
 @leaf(fastmath={"reassoc", "contract"})

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from edgewise.program.kernels import Array
-from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.compilation import leaf, loop
 
 
 @njit(cache=True, inline="always")
@@ -36,7 +36,7 @@ def refilled(old: Array, new: Array) -> None:
                 new[place, part] = old[i, part]
 
 
-@njit(cache=True)
+@loop()
 def met_rows(
     on: Array, first: int, start: Array, tail: Array, heads: Array, table: Array, row_of: Array, counts: Array, new: Array,
     new_edges: Array, own: Array, pair: Array, edge_end: Array, edge: Array, sent: Array, found: Array,

@@ -8,12 +8,12 @@ in-edges are 1 → 2 and 0 → 2, so `count` is [2], `senders` [1, 0], and the p
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from edgewise.program.kernels import Array
+from edgewise.program.kernels.compilation import loop
 
 
-@njit(cache=True)
+@loop()
 def grow(
     frontier: Array, start: Array, edge: Array, sender: Array, size: int, table: Array, first: int, number_senders: bool
 ) -> Any:
@@ -58,7 +58,7 @@ def grow(
     return count, edges, senders, tails, new[:found]
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@loop(fastmath={"reassoc", "contract"})
 def pull(
     onward: Array, sent: Array, own: Array, coefficient: Array, start: Array, tail: Array, edge: Array, back: Array,
     size: int,

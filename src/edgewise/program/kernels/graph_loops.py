@@ -8,11 +8,10 @@ makes them).
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.change_rows import bend, changed_rows, row_of, row_through
-from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.compilation import leaf, loop
 from edgewise.program.kernels.row_products import dot_and_add, dot_rows, rows_product, sum_of_rows
 from edgewise.program.kernels.row_vectors import add_scaled, rectified_slope, rectify_row, scaled_row
 
@@ -46,7 +45,7 @@ def link_forward(
         rectify_row(after, begin, below, count * width)
 
 
-@njit(cache=True, nogil=True)
+@loop(nogil=True)
 def graph_values(
     first: Array, start: Array, sender: Array, features: Array, call: Array, matrix: Any, root: Any, bias: Any, factors: Any,
     loop: Any, scalar: Array, below: Array, before: Any, after: Any,
@@ -83,7 +82,7 @@ def graph_values(
             )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@loop(nogil=True)
 def graph_gradients(
     first: Array, start: Array, sender: Array, features: Array, call: Array, matrix: Any, root: Any, factors: Any, loop: Any,
     scalar: Array, below: Array, after: Any, top: Array, of_edges: Array, of_own: Array,
@@ -155,7 +154,7 @@ def edges_back(
             found[j] = factor * number
 
 
-@njit(cache=True, nogil=True)
+@loop(nogil=True)
 def graph_changes(
     item: Array, call_of: Array, of_self: bool, sender: Array, receiver: Array, start: Array, edge: Array, other: Array,
     call: Array, matrix: Any, root: Any, coefficient: Any, loop: Any, scalar: Array, below: Array, before: Any, after: Any,

@@ -3,10 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from edgewise.program.kernels import Array
-from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.compilation import leaf, loop
 
 
 @leaf()
@@ -88,7 +87,7 @@ def rooms(
     return room, own_room, most, most_own
 
 
-@njit(cache=True)
+@loop()
 def grown(array: Array, size: int) -> Array:
     """The same array, or a longer one that begins with the same numbers."""
     if size <= len(array):

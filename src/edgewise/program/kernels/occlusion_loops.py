@@ -13,12 +13,12 @@ themselves.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from edgewise.program.kernels import Array
+from edgewise.program.kernels.compilation import loop
 
 
-@njit(cache=True)
+@loop()
 def spread(
     key: Array, size: int, start: Array, edge: Array, receiver: Array, distance: Array, reach: int, skip: Array
 ) -> Any:
@@ -44,7 +44,7 @@ def spread(
     return sources[:place], edges[:place], reached[:place]
 
 
-@njit(cache=True)
+@loop()
 def carry(
     key: Array, extra: Array, gone: Array, size: int, start: Array, edge: Array, receiver: Array, distance: Array,
     reach: int, skip: Array, skip_self: Array, coefficient: Array, moved: Array, own: Array,
@@ -121,7 +121,7 @@ def carry(
     return keys[:found], change[:found]
 
 
-@njit(cache=True)
+@loop()
 def carry_to_targets(
     key: Array, extra: Array, amount: Array, size: int, start: Array, edge: Array, receiver: Array, skip: Array,
     skip_self: Array, coefficient: Array, moved: Array, own: Array, position: Array, column: Array,
@@ -187,7 +187,7 @@ def carry_to_targets(
     return targets[:found], slots[:found], sums[:found]
 
 
-@njit(cache=True)
+@loop()
 def rectify(key: Array, size: int, before: Array, change: Array, slope: float) -> Any:
     """What a change becomes behind a ReLU (slope 0) or leaky ReLU; pairs where nothing is left are dropped.
 

@@ -8,11 +8,10 @@ pairs have before the ReLU (`pre`), behind it (`post`), and what they would send
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.change_rows import row_of, row_through
-from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.compilation import leaf, loop
 
 
 @leaf(fastmath={"reassoc", "contract"})
@@ -77,7 +76,7 @@ def sent_on(
     return new
 
 
-@njit(cache=True, nogil=True)
+@loop(nogil=True)
 def order_values(
     order: Array, order_start: Array, edge_of: Array, call_of: Array, num_samples: int, head: Array, tail: Array,
     sender: Array, edge_id: Array, node: Array, out_start: Array, out_edge: Array, heads: Array, edges: Array,

@@ -6,16 +6,15 @@ Target 0 then has the entries of both slots, target 1 that of slot 0.
 """
 
 import numpy as np
-from numba import njit
 
 from edgewise.program.kernels import Array
-from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.compilation import leaf, loop
 
 _NONE = np.uint64(0)
 """A number without a sign: an index of this kind is not counted from the end, which would be looked for at every step."""
 
 
-@njit(cache=True, nogil=True)
+@loop(nogil=True)
 def count_entries(position: Array, num_targets: int) -> Array:
     """`[targets]`: how many entries each target has."""
     found = np.zeros(num_targets, np.int64)
@@ -24,7 +23,7 @@ def count_entries(position: Array, num_targets: int) -> Array:
     return found
 
 
-@njit(cache=True, nogil=True)
+@loop(nogil=True)
 def slot_names(
     bundles: Array, in_start: Array, in_edge: Array, number: Array, width: int, own_number: Array, own_width: int
 ) -> Array:

@@ -11,11 +11,10 @@ come as tuples of as many arrays for every model (`program/slot_drops.py`), rows
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.bundle_steps import lost_numbers, through_call, to_targets
-from edgewise.program.kernels.leaf import ZERO, leaf
+from edgewise.program.kernels.compilation import ZERO, leaf, loop
 from edgewise.program.kernels.neighbourhoods import grown
 from edgewise.program.kernels.row_products import num_bits, taken_lanes
 from edgewise.program.kernels.row_vectors import LANES
@@ -95,7 +94,7 @@ def shares(count: int, column: Array, coefficient: Array, share: Array) -> None:
         share[lane] = coefficient[column[lane]] if len(coefficient) else share.dtype.type(1)
 
 
-@njit(cache=True)
+@loop()
 def bundles_of(at: Array, call_of: Array, start: Array, owns: bool, most: int) -> Array:
     """`[bundles, 5]`: receiver, call, its first in-edge, lanes, and whether the last lane is the receiver's own term (1)."""
     total = 0
@@ -113,7 +112,7 @@ def bundles_of(at: Array, call_of: Array, start: Array, owns: bool, most: int) -
     return found
 
 
-@njit(cache=True, nogil=True)
+@loop(nogil=True)
 def slot_drops(
     at: Array, call_of: Array, room: int, most_numbers: int, by_layer: bool, owns: bool, in_start: Array, in_edge: Array,
     in_sender: Array, starts: Any, edges: Any, receivers: Any, factors: Any, distance: Array, matrix: Any, root: Any,

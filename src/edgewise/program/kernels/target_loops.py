@@ -8,10 +8,9 @@ models of any depth share one compiled loop (`program/target_gradients.py` makes
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from edgewise.program.kernels import Array
-from edgewise.program.kernels.leaf import ZERO, leaf
+from edgewise.program.kernels.compilation import ZERO, leaf, loop
 from edgewise.program.kernels.neighbourhoods import near_nodes, rooms
 from edgewise.program.kernels.row_products import dot_and_add, dot_rows, row_product
 from edgewise.program.kernels.row_vectors import add_scaled, multiply_row, scaled_row
@@ -175,7 +174,7 @@ def pulled_back(
     return found, found_own
 
 
-@njit(cache=True, nogil=True)
+@loop(nogil=True)
 def target_gradients(
     targets: Array, rows: Array, start: Array, sender: Array, sent: Any, matrix: Any, root: Any, slope: Any, own: Any,
     factors: Any, loop: Any, scalar: Array, first: Array, first_own: Array, edge_number: Array, node_number: Array, widths: Any,

@@ -6,12 +6,12 @@ N nodes, P pairs (sender, receiver) ordered by receiver: those into node v are `
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from edgewise.program.kernels import Array
+from edgewise.program.kernels.compilation import loop
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@loop(fastmath={"reassoc", "contract"})
 def rows_times(rows: Array, matrices: Array, node: Array) -> Any:
     """`[n, in]`: rows[i] · matrices[node[i]] for rows `[n, out]` and matrices `[N, out, in]`, which are not copied."""
     found = np.zeros((len(rows), matrices.shape[2]), rows.dtype)
@@ -24,7 +24,7 @@ def rows_times(rows: Array, matrices: Array, node: Array) -> Any:
     return found
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@loop(fastmath={"reassoc", "contract"})
 def times_rows(matrices: Array, node: Array, rows: Array) -> Any:
     """`[n, out]`: matrices[node[i]] · rows[i] for rows `[n, in]`."""
     found = np.empty((len(rows), matrices.shape[1]), rows.dtype)
@@ -37,7 +37,7 @@ def times_rows(matrices: Array, node: Array, rows: Array) -> Any:
     return found
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@loop(fastmath={"reassoc", "contract"})
 def box_image(
     matrices: Array, scale: Array, start: Array, sender: Array, reached: Array, low: Array, high: Array
 ) -> Any:
@@ -72,7 +72,7 @@ def box_image(
     return new_low, new_high
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@loop(fastmath={"reassoc", "contract"})
 def pair_scores(
     heads: Array, table: Array, own_heads: Array, own_table: Array, parent: Array, pair: Array, sender: Array,
     scale: Array, is_own: Array,
@@ -105,7 +105,7 @@ def pair_scores(
     return found
 
 
-@njit(cache=True)
+@loop()
 def hull(
     start: Array, sender: Array, scale: Array, is_own: Array, reached: Array, low: Array, high: Array, own_low: Array,
     own_high: Array, diagonal: Array,

@@ -6,7 +6,7 @@ their senders the rows `tail` of a table. Example: a head with two edges of weig
 """
 
 from edgewise.program.kernels import Array
-from edgewise.program.kernels.leaf import leaf
+from edgewise.program.kernels.compilation import leaf
 from edgewise.program.kernels.row_products import dot_and_add, dot_rows, rows_product, sum_of_rows
 from edgewise.program.kernels.row_vectors import add_scaled, rectified_slope, rectify_row, scaled_row
 
