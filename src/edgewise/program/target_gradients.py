@@ -25,8 +25,8 @@ _MANY, _WORK = 16, 50_000
 """Targets, and edges that they see together, from which on it is worth loading the loops."""
 _SHARED = 8
 """How many targets must see an edge, on average, for its first message to be shared by all of them."""
-_MOST_KEPT = 2**23
-"""Numbers of such messages that are kept for the next question."""
+_MOST_SHARED = 2**23
+"""Numbers of such messages, at most: beyond they take more memory than they save time."""
 Found: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """Where each target's entries begin `[T + 1]`, their places and scores `[n]`."""
 
@@ -122,11 +122,10 @@ def _shared_messages(lowering: Lowering, work: int) -> list[Array]:
     All targets that see an edge share it, and behind the first call nothing is left to go back to.
     """
     step, edges = lowering.program.messages[0], len(lowering.in_edges.edge)
-    if work < _SHARED * edges or not step.is_prepared:
+    is_large = edges * lowering.known[step.output].size(1) > _MOST_SHARED
+    if work < _SHARED * edges or not step.is_prepared or is_large:
         nothing = np.empty((0, 0), lowering.known[lowering.program.output].numpy().dtype)
         return [nothing, nothing]
-    if edges * lowering.known[step.output].size(1) > _MOST_KEPT:
-        return _first_messages(lowering)
     return lowering.remembered(_first_messages, lambda: _first_messages(lowering))
 
 
