@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import Linear
@@ -115,9 +116,11 @@ def _is_memory_of(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors are one piece of memory, read in the same way."""
     if a is b:
         return True
-    if a.layout != b.layout or a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
+    if type(a) is not Tensor or type(b) is not Tensor or not a.layout == b.layout == torch.strided:
         return False
-    return type(a) is Tensor and type(b) is Tensor and a.stride() == b.stride() and a.data_ptr() == b.data_ptr()
+    if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
+        return False
+    return a.stride() == b.stride() and a.data_ptr() == b.data_ptr()
 
 
 def _version(tensor: Tensor) -> int:
