@@ -274,7 +274,9 @@ def jobs() -> list[Job]:
             800,
             2000,
         ),
-        Job("infection/gnn_explainer", f"GNNExplainer({EPOCHS}), the same", partial(gnn_explainer, infection), 200, 350),
+        Job(
+            "infection/gnn_explainer", f"GNNExplainer({EPOCHS}), the same", partial(gnn_explainer, infection), 200, 350
+        ),
         Job("infection/alone", "one Infection node, layer gradients", partial(alone, infection, held=False), 0.5, 2),
         Job("infection/held", "the same, a held question", partial(alone, infection, held=True), 4, 8),
         *_cora_rows("gcn", "GCN 3×32", 1),
