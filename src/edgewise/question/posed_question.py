@@ -208,17 +208,23 @@ class PosedQuestion(SlopeChecks, ABC):
 
         Of a graph with millions of columns no copy is made: results would take more memory than the graph.
         """
-        place = self._source(position)
-        if self._sources[place].numel() > _COPIED:
-            return self._sources[place]
+        return self._copied(self._source(position))
+
+    def _copied(self, place: int) -> Tensor:
+        """The copy of the graph with this number."""
+        source = self._sources[place]
+        if source.numel() > _COPIED:
+            return source
         if place not in self._kept:
-            self._kept[place] = self._sources[place].clone()
+            self._kept[place] = source.clone()
         return self._kept[place]
 
     def result_graphs(self) -> Sequence[tuple[Tensor, int]]:
         """`(edge_index, number of nodes)` of the one graph, or of the graph of each target, as results keep them."""
         nodes, _ = self.sizes(torch.arange(len(self.index)))
-        return tuple((self.kept_edge_index(position), count) for position, count in enumerate(nodes.tolist()))
+        if self.in_one_graph:
+            return tuple((self.kept_edge_index(position), count) for position, count in enumerate(nodes.tolist()))
+        return tuple((self._copied(i), count) for i, count in zip(self.index.tolist(), nodes.tolist(), strict=True))
 
     def _source(self, position: int) -> int:
         return 0 if self.in_one_graph else int(self.index[position])
