@@ -29,12 +29,14 @@ def recorded(model, x):
 
 @pytest.mark.parametrize("kind", [nn.Linear, Linear])
 @pytest.mark.parametrize("bias", [True, False])
-def test_the_product_of_the_model_is_taken_again(kind, bias):
+def test_the_product_of_the_model_is_taken_again(kind, bias, monkeypatch):
     one, x = kind(4, 3, bias=bias), torch.randn(5, 4)
-    products = recorded(one, x)
+    products, expected = recorded(one, x), functional.linear(x, one.weight, one.bias)
+    monkeypatch.setattr(feature_products.functional, "linear", None)  # it must not be worked out again
     found = products.linear(x, one.weight.detach().clone(), one.bias)
-    assert found is products.linear(x, one.weight, one.bias)  # it was not worked out again
-    assert torch.equal(found, functional.linear(x, one.weight, one.bias))
+    assert torch.equal(found, expected)
+    found.zero_()
+    assert torch.equal(products.linear(x, one.weight, one.bias), expected)  # whoever takes it has a copy
 
 
 def changed_map(one, x):
@@ -83,6 +85,16 @@ def test_a_map_that_somebody_watches_is_left_alone():
     one, x = nn.Linear(4, 3), torch.randn(5, 4)
     one.register_forward_hook(lambda module, given, made: made + 1)
     products = recorded(one, x)
+    assert torch.equal(products.linear(x, one.weight, one.bias), functional.linear(x, one.weight, one.bias))
+
+
+def test_maps_that_a_hook_of_all_modules_watches_are_left_alone():
+    one, x = nn.Linear(4, 3), torch.randn(5, 4)
+    handle = nn.modules.module.register_module_forward_hook(lambda module, given, made: made + 1)
+    try:
+        products = recorded(one, x)
+    finally:
+        handle.remove()
     assert torch.equal(products.linear(x, one.weight, one.bias), functional.linear(x, one.weight, one.bias))
 
 

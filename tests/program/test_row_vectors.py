@@ -13,6 +13,7 @@ if importlib.util.find_spec("numba") is None:
 from numba import njit
 from numba.core.errors import TypingError
 
+from edgewise.program.kernels import row_lanes as lanes
 from edgewise.program.kernels import row_products as products
 from edgewise.program.kernels import row_vectors as vectors
 
@@ -54,13 +55,13 @@ def _several(rows, i, step, count, matrix, to, j, add):
 
 @njit
 def _turned(rows, step, to, width):
-    products.turned_rows(rows, step, to, width)
+    lanes.turned_rows(rows, step, to, width)
 
 
 @njit
 def _taken(rows, i, to, j):
-    kept = products.taken_lanes(rows, i, to, j)
-    return kept, products.num_bits(kept)
+    kept = lanes.taken_lanes(rows, i, to, j)
+    return kept, lanes.num_bits(kept)
 
 
 @njit

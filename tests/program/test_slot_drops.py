@@ -10,7 +10,7 @@ from torch_geometric.nn import GCN
 
 import edgewise as ew
 from chains import MixedChain, chain_data
-from checks import assert_same_scores
+from checks import always_spread, assert_same_scores
 from edgewise.program import slot_drops
 from footprint import Footprint
 
@@ -111,10 +111,14 @@ def test_other_questions_take_the_other_way(names, between, options):
 
 def test_several_threads_give_the_same_bits(monkeypatch):
     monkeypatch.setattr(slot_drops, "_RECEIVERS_A_CORE", 2)
+    parts = always_spread(monkeypatch, slot_drops)
     ask = ew.Question(MixedChain(["gcn", "sage"], torch.relu).double().eval(), chain_data(4), None)
     one, three = (ask.explain("occlusion", level="layer", threads=n) for n in (1, 3))
+    assert min(parts) == 1
+    assert max(parts) > 2  # on three
     for a, b in zip(one, three, strict=True):
         assert torch.equal(a.scores, b.scores)
+        assert torch.equal(a.self_scores, b.self_scores)
 
 
 def test_model_and_data_are_left_as_they_were():

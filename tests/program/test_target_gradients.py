@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import edgewise as ew
 from chains import MixedChain, chain_data
-from checks import assert_same_scores
+from checks import always_spread, assert_same_scores
 from edgewise.algorithms import gradient as gradients
 from edgewise.program import target_gradients
 from footprint import Footprint
@@ -85,12 +85,14 @@ def test_graphs_without_edges_and_other_models_take_the_other_way():
 
 
 @pytest.mark.parametrize("level", ["input", "layer"])
-def test_any_number_of_threads_gives_the_same_bits(level):
+def test_any_number_of_threads_gives_the_same_bits(level, monkeypatch):
     torch.manual_seed(6)
+    parts = always_spread(monkeypatch, target_gradients)
     model, data = MixedChain(["sage", "gcn", "graph"], torch.relu).double(), chain_data(6, nodes=40, edges=160)
     before = torch.get_num_threads()
     one, three = (ew.explain(model, data, level=level, threads=threads) for threads in (1, 3))
     assert torch.get_num_threads() == before
+    assert parts == [1, 3]
     assert torch.equal(one.edges.score, three.edges.score)
     assert torch.equal(one.edges.place, three.edges.place)
     assert torch.equal(one.own.score, three.own.score)

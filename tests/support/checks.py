@@ -147,3 +147,17 @@ def assert_same_scores(fast, slow):
             known = ~other.self_scores.isnan()
             assert torch.equal(known, ~one.self_scores.isnan())
             assert_close(one.self_scores[known], other.self_scores[known], 1e-9)
+
+
+def always_spread(monkeypatch, file):
+    """However little the work is, a file spreads it over cores; the list gets the number of parts of each time."""
+    parts, spread = [], file.spread
+
+    def counted(function, some):
+        some = list(some)
+        parts.append(len(some))
+        return spread(function, some)
+
+    monkeypatch.setattr(file, "MUCH_WORK", 0)
+    monkeypatch.setattr(file, "spread", counted)
+    return parts

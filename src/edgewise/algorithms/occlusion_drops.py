@@ -113,7 +113,7 @@ def _slot_blocks(slots: MissingMessages, differences: Differences, size: int, me
         yield from _blocks_of_changes(slots, differences, size, memory)
         return
     each = max(layer.numbers_on_edges for layer in layers) * differences.value.element_size() + _EDGE_BYTES
-    total = _edges_again(slots, differences).cpu().mul_(each).add_(_BYTES_A_PAIR).cumsum(0)
+    total = (_edges_again(slots, differences).cpu() + 1).cumsum(0) * each
     most, begin = size if size >= _MANY else _PAIRS, 0
     while begin < len(slots):
         spent = float(total[begin - 1]) if begin else 0.0

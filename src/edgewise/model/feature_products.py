@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.modules.module import _has_any_global_hook
 from torch_geometric.nn import Linear
 
 from edgewise.model.module_tree import modules_of
@@ -43,7 +44,7 @@ class FeatureProducts:
     >>> products = FeatureProducts(x)
     >>> with torch.no_grad(), products.kept(model):
     ...     rows = model(x)
-    >>> products.linear(x, model[0].weight, model[0].bias) is rows
+    >>> torch.equal(products.linear(x, model[0].weight, model[0].bias), rows)          # taken, not worked out again
     True
     """
 
@@ -76,7 +77,7 @@ class FeatureProducts:
         """As torch's `linear`: the product that was kept, if there is one of these rows, this matrix and this bias."""
         for product in self._found if self._is_features(rows) else []:
             if product.holds and _same(product.module.weight, matrix) and _same(product.module.bias, bias):
-                return product.made
+                return product.made.clone()  # the model may have kept it, and write into it
         return functional.linear(rows, matrix, bias)
 
     @contextmanager
@@ -95,7 +96,7 @@ class FeatureProducts:
         def forward(*args: Any, **kwargs: Any) -> Any:
             if len(args) != 1 or kwargs or not self._is_features(args[0]):
                 return type(module).forward(module, *args, **kwargs)
-            return self.linear(args[0], module.weight, module.bias).clone()  # the model may write into it
+            return self.linear(args[0], module.weight, module.bias)
 
         return forward
 
@@ -109,7 +110,7 @@ def is_plain_map(module: nn.Module) -> bool:
     """Whether a module is a linear map, and nobody looks into what it gets or gives."""
     if type(module) not in (nn.Linear, Linear) or "forward" in module.__dict__:
         return False
-    return not module._forward_hooks and not module._forward_pre_hooks
+    return not (module._forward_hooks or module._forward_pre_hooks or _has_any_global_hook())
 
 
 def _is_memory_of(a: Tensor, b: Tensor) -> bool:

@@ -69,8 +69,7 @@ class SlotDrops:
     def run(self, level: str, columns: Lifted, nodes: Lifted | None) -> list[Found]:
         """Entries of all targets: of edges and, unless `nodes` is None, of own terms.
 
-        Receivers are spread over cores, and then targets: a drop is the same number and stands in the same place on any number.
-        Messages of early layers change the most.
+        Receivers are spread over cores: a drop is the same number and stands in the same place on any number of them.
         """
         at, call = self._receivers(level)
         count = even_parts(len(at), _RECEIVERS_A_CORE) if self.work >= MUCH_WORK else 1
@@ -171,7 +170,7 @@ def _columns(differences: Differences) -> tuple[Tensor, Tensor | None]:
 def _near_edges(differences: Differences) -> list[tuple[Array, ...]]:
     """The out-edges that still lead to a target, per call: where those of each node begin, columns, receivers, coefficients.
 
-    Only of calls in the middle: before the first one nothing has changed, and for the last one see `_last_edges`.
+    Only of calls in the middle: before the first one nothing has changed, and for the last one see `_of_targets`.
     """
     out, program = differences.out_edges, differences.program
     dtype, found = differences.value.numpy().dtype, []

@@ -13,7 +13,8 @@ import numpy as np
 
 from edgewise.program.kernels import Array
 from edgewise.program.kernels.compilation import ZERO, leaf
-from edgewise.program.kernels.row_products import rows_product, turned_rows
+from edgewise.program.kernels.row_lanes import turned_rows
+from edgewise.program.kernels.row_products import rows_product
 from edgewise.program.kernels.row_vectors import LANES, add_scaled, bent_row, scaled_row
 
 

@@ -1,4 +1,4 @@
-"""Products of rows in vector registers, and lanes: the same number of several rows side by side.
+"""Products of rows in vector registers: with rows, with matrices, and sums of rows with factors.
 
     dot_rows(a, i, b, j, width)                    a[i, :width] · b[j, :width]
     dot_and_add(a, i, b, j, to, k, factor, width)  the same product, and to[k, :width] += factor * a[i, :width]
@@ -8,11 +8,6 @@
         has columns
     sum_of_rows(factors, places, begin, end, rows, found, j)
         found[j] = Σ factors[k] · rows[places[k]] over k from begin to end
-    turned_rows(rows, step, found, width)
-        found[8 c + r] = rows[step r + c] for r below eight and c below the width, a multiple of eight
-    taken_lanes(rows, i, found, j)
-        found[j:j + 8] = rows[i:i + 8], which become zero; returns which of them were not, as bits
-    num_bits(bits)                                 how many bits are set
 
 The columns of `matrix`, of the rows that `sum_of_rows` adds up, and of the row that gets the result, are filled up with zeros
 to a multiple of eight. As in `row_vectors.py`, arrays are float32 or float64, and numbers of rows are not checked.
@@ -244,7 +239,7 @@ def sum_of_rows(_: Any, factors: Any, places: Any, begin: Any, end: Any, rows: A
 
     def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         writer, (first, end) = Writer(context, builder, rows.dtype), given[2:4]
-        numbers, listed = (writer.number_at(kind, given[at], first) for at, kind in enumerate((factors, places)))
+        numbers, listed = (writer.row(kind, given[at], first) for at, kind in enumerate((factors, places)))
         table, _, width = writer.table(rows, given[4])
         to = writer.row(found, given[5], given[6])
         _called(writer, "sum", _sum_times, [numbers, listed, builder.sub(end, first), table, width, to])
@@ -253,64 +248,3 @@ def sum_of_rows(_: Any, factors: Any, places: Any, begin: Any, end: Any, rows: A
     if places.dtype.bitwidth != WORD.width:
         raise TypingError(f"Places must be whole numbers of 64 bits, got {places.dtype}. Use numpy.int64.")
     return types.void(factors, places, types.int64, types.int64, rows, found, types.int64), write
-
-
-def _turned(writer: Writer, rows: list[Any]) -> list[Any]:
-    """Eight vectors of eight as columns: pairs, fours and halves change places."""
-    for step in (1, 2, 4):
-        low = [
-            lane - lane % (2 * step) // step * step + (LANES if lane % (2 * step) >= step else 0)
-            for lane in range(LANES)
-        ]
-        high = [lane + step for lane in low]
-        turned = list(rows)
-        for place in (place for place in range(LANES) if place % (2 * step) < step):
-            a, b = rows[place], rows[place + step]
-            turned[place], turned[place + step] = writer.shuffled(a, b, low), writer.shuffled(a, b, high)
-        rows = turned
-    return rows
-
-
-@written
-def turned_rows(_: Any, rows: Any, step: Any, found: Any, width: Any) -> Any:
-    """found[8 c + r] = rows[step · r + c] for r below eight and c below the width, a multiple of eight."""
-
-    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        writer = Writer(context, builder, rows.dtype)
-        size, here, there = WORD(writer.size), writer.row(rows, given[0], WORD(0)), writer.row(found, given[2], WORD(0))
-        steps = [builder.mul(builder.mul(given[1], WORD(r)), size) for r in range(LANES)]
-        with cgutils.for_range_slice(builder, WORD(0), given[3], WORD(LANES), WORD) as (column, _):
-            at = builder.mul(column, size)
-            block = [writer.load(writer.vector, here, builder.add(step, at)) for step in steps]
-            to = builder.mul(at, WORD(LANES))
-            for place, numbers in enumerate(_turned(writer, block)):
-                writer.store(numbers, there, builder.add(to, WORD(place * LANES * writer.size)))
-        return writer.nothing()
-
-    return types.void(rows, types.int64, found, types.int64), write
-
-
-@written
-def taken_lanes(_: Any, rows: Any, i: Any, found: Any, j: Any) -> Any:
-    """found[j:j + 8] = rows[i:i + 8], which become zero; returns which of them were not, as bits."""
-
-    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        writer = Writer(context, builder, rows.dtype)
-        here, there = writer.row(rows, given[0], given[1]), writer.row(found, given[2], given[3])
-        numbers, zeros = writer.load(writer.vector, here, WORD(0)), writer.zeros(writer.vector)
-        writer.store(numbers, there, WORD(0))
-        writer.store(zeros, here, WORD(0))
-        return builder.zext(writer.bits(builder.fcmp_unordered("!=", numbers, zeros)), WORD)
-
-    return types.int64(rows, types.int64, found, types.int64), write
-
-
-@written
-def num_bits(_: Any, bits: Any) -> Any:
-    """How many bits are set."""
-
-    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(WORD, [WORD]), "llvm.ctpop.i64")
-        return builder.call(function, [given[0]])
-
-    return types.int64(types.int64), write

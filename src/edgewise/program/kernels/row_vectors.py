@@ -70,10 +70,6 @@ class Writer:
         shape = make_array(array_type)(self.context, self.builder, array).shape
         return [self.row(array_type, array, WORD(0)), *(self.builder.extract_value(shape, axis) for axis in (0, 1))]
 
-    def number_at(self, array_type: Any, array: Any, place: Any) -> Any:
-        """The address of a number of an array of one dimension."""
-        return self.row(array_type, array, place)
-
     def pieces(self, width: Any) -> Iterator[tuple[Any, Any]]:
         """The kind and the offset in bytes of each piece of a row; what is written in between is repeated for it."""
         builder, whole = self.builder, self.builder.and_(width, WORD(-LANES))

@@ -16,7 +16,7 @@ from edgewise.program.kernels import Array
 from edgewise.program.kernels.bundle_steps import lost_numbers, through_call, to_targets
 from edgewise.program.kernels.compilation import ZERO, leaf, loop
 from edgewise.program.kernels.neighbourhoods import grown
-from edgewise.program.kernels.row_products import num_bits, taken_lanes
+from edgewise.program.kernels.row_lanes import num_bits, taken_lanes
 from edgewise.program.kernels.row_vectors import LANES
 
 
