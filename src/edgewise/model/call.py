@@ -19,6 +19,7 @@ from edgewise.errors import EdgewiseError, ModelError
 from edgewise.model.data_flow import TypedTensors
 from edgewise.model.head import Head, HeadInput, logits_of
 from edgewise.model.module_tree import named_modules
+from edgewise.model.node_tables import NodeTable, standing_in
 from edgewise.model.norms import norms_of_each_graph
 from edgewise.model.shadow import Mark
 
@@ -84,6 +85,8 @@ class ModelCall:
     """The last operation, if it makes probabilities: what goes into it is what the call gives."""
     stated: str = ""
     """`"prob"` or `"log_prob"`: what the model is said to return where its head cannot be seen."""
+    node_tables: tuple[NodeTable, ...] = ()
+    """Parameters with a row for each node, in whose places the rows of the nodes that are run are put."""
 
     def __call__(self, data: Data) -> Tensor:
         """The logits (or values), `[rows, columns]`."""
@@ -124,7 +127,10 @@ class ModelCall:
         if self.changes_input:
             data = with_own_x(data)
         try:
-            with norms_of_each_graph(self.model, data) if self.each_graph else nullcontext():
+            with (
+                norms_of_each_graph(self.model, data) if self.each_graph else nullcontext(),
+                standing_in(self.model, self.node_tables, data) if self.node_tables else nullcontext(),
+            ):
                 output = self.forward(self.model, data) if self.forward else _call(self.model, data)
         except EdgewiseError:
             raise

@@ -22,7 +22,8 @@ from edgewise.model.data_flow import (
     find_skips,
     keys_of,
     layers_of_calls,
-    origins,
+    data_tensors,
+    fixed_tensors,
     shapes_of,
     without_no_ops,
 )
@@ -62,6 +63,12 @@ class Trace:
 
     reads_values: bool = False
     """Whether the model's own code looked at numbers (`if h.max() > 1`), so that on others it may do something else."""
+
+    reads_sizes: bool = False
+    """Whether its own code asked how many rows there are: it may do something else on a graph of another size."""
+
+    fixed: frozenset[Key] = frozenset()
+    """Keys of parameters and buffers."""
 
     products: FeatureProducts | None = None
     """What linear maps made of the features, for whoever needs it again on the same graph."""
@@ -172,6 +179,16 @@ _ABOUT_SHAPES = frozenset(
     ("size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "__len__", "__get__", "get_device")
 ) | frozenset(("is_floating_point", "is_complex", "is_contiguous", "is_signed"))
 """Questions to a tensor whose answers do not depend on its numbers."""
+_ABOUT_ROWS = frozenset(("size", "__len__", "numel", "nelement"))
+
+
+def _asks_for_rows(func: Any, name: str, args: Any, kwargs: Any) -> bool:
+    """Whether a question to a tensor is how many rows it has (or perhaps is: `x.shape`)."""
+    if name == "__get__":
+        return getattr(getattr(func, "__self__", None), "__name__", "") == "shape"
+    if name == "size" and (len(args) > 1 or "dim" in kwargs):
+        return (kwargs.get("dim", args[-1])) % args[0].dim() == 0
+    return name in _ABOUT_ROWS
 
 
 class _Recorder(OperationMode):
@@ -184,7 +201,7 @@ class _Recorder(OperationMode):
         self.keep: list[Any] = []
         self.jumping = 0
         self.first_call = 0
-        self.reads_values = False
+        self.reads_values = self.reads_sizes = False
 
     def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
         inputs = keys_of((args, kwargs))
@@ -194,6 +211,7 @@ class _Recorder(OperationMode):
         name = getattr(func, "__name__", str(func))
         if not any(key is not None for key in outputs):
             self.reads_values |= name not in _ABOUT_SHAPES
+            self.reads_sizes |= _asks_for_rows(func, name, args, kwargs or {})
         else:
             self.keep.append((args, kwargs, result))
             self.operations.append(
@@ -281,7 +299,8 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
     operations, same = without_no_ops(recorder.operations)
     output_keys = [same.get(key, key) for key in keys_of(output)]
     typed = call.typed_tensors(data)
-    known = origins(call.model, data) | {key for key, _ in (typed.tensors if typed else ())}
+    fixed = fixed_tensors(call.model)
+    known = fixed | data_tensors(data) | {key for key, _ in (typed.tensors if typed else ())}
     numbers = layers_of_calls(operations, known, output_keys)
     ours = isinstance(call.forward, GraphForward)  # the model gets other tensors than those of the graph
     owners = None if numbers is None or ours else plain_owners(log.calls, operations, data, log.names)
@@ -307,5 +326,7 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         tables=tables,
         typed=typed,
         reads_values=recorder.reads_values,
+        reads_sizes=recorder.reads_sizes,
+        fixed=frozenset(fixed),
         products=products,
     )
