@@ -58,6 +58,10 @@ class GraphForward(ABC):
         """The tensors by node type and edge type, if there are types."""
         return None
 
+    def store_of(self, graph: Data, kind: str) -> Any:
+        """The attributes of the nodes of a type in the graph that is run."""
+        return graph
+
     @abstractmethod
     def in_double(self) -> "GraphForward":
         """The same with features in float64."""
@@ -129,7 +133,7 @@ class ModelCall:
         try:
             with (
                 norms_of_each_graph(self.model, data) if self.each_graph else nullcontext(),
-                standing_in(self.model, self.node_tables, data) if self.node_tables else nullcontext(),
+                standing_in(self.model, self._rows_of_tables(data)) if self.node_tables else nullcontext(),
             ):
                 output = self.forward(self.model, data) if self.forward else _call(self.model, data)
         except EdgewiseError:
@@ -139,6 +143,16 @@ class ModelCall:
                 f"The model raised {type(error).__name__} when called as {self.describe(data)}: {error}. {self._hint(data)}"
             ) from error
         return _as_rows(output, self.describe(data))
+
+    def _rows_of_tables(self, data: Data) -> dict[NodeTable, Tensor]:
+        """What the graph that is run carries for the parameters with a row for each node."""
+        forward = self.forward
+        stores = {
+            table: forward.store_of(data, table.kind) if isinstance(forward, GraphForward) else data
+            for table in self.node_tables
+        }
+        rows = {table: store.get(table.attribute) for table, store in stores.items()}
+        return {table: found for table, found in rows.items() if found is not None}
 
     def _hint(self, data: Data) -> str:
         """What is most likely to help."""

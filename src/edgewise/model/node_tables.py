@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,8 @@ class NodeTable:
 
     module: str
     name: str
+    kind: str = ""
+    """Of a typed graph: the type of the nodes."""
 
     @property
     def attribute(self) -> str:
@@ -43,26 +45,28 @@ class NodeTable:
 
 def with_tables(graph: Data, model: nn.Module, tables: tuple[NodeTable, ...], node_id: Tensor | None = None) -> Data:
     """The graph with the rows of its nodes; `node_id` says which nodes of the whole graph it has, None: all."""
-    if not tables:
-        return graph
-    found, modules = copy.copy(graph), named_modules(model)
+    found = copy.copy(graph) if tables else graph
     for table in tables:
-        rows = _place(modules[table.module], table.name)[table.name].detach()
+        rows = rows_in(model, table)
         found[table.attribute] = rows if node_id is None else rows.index_select(0, node_id.to(rows.device))
     return found
 
 
+def rows_in(model: nn.Module, table: NodeTable) -> Tensor:
+    """`[N, …]`: the model's own rows."""
+    rows: Tensor = _place(named_modules(model)[table.module], table.name)[table.name]
+    return rows.detach()
+
+
 @contextmanager
-def standing_in(model: nn.Module, tables: tuple[NodeTable, ...], graph: Data) -> Iterator[None]:
-    """The rows that the graph carries in the places of the parameters."""
-    modules = named_modules(model) if tables else {}
+def standing_in(model: nn.Module, rows: dict[NodeTable, Tensor]) -> Iterator[None]:
+    """Other rows in the places of the parameters."""
+    modules = named_modules(model)
     with ExitStack() as stack:
-        for table in tables:
-            rows = graph.get(table.attribute)
-            if rows is not None:
-                place = _place(modules[table.module], table.name)
-                stack.callback(place.__setitem__, table.name, place[table.name])
-                place[table.name] = rows
+        for table, own in rows.items():
+            place = _place(modules[table.module], table.name)
+            stack.callback(place.__setitem__, table.name, place[table.name])
+            place[table.name] = own
         yield
 
 
@@ -71,27 +75,28 @@ def _place(module: nn.Module, name: str) -> dict[str, Any]:
     return module._parameters if name in module._parameters else module._buffers
 
 
-def find_tables(
-    model: nn.Module, layers: Layers, run: Callable[[Data, tuple[NodeTable, ...]], Any], part: Data, whole: tuple[int, Tensor]
-) -> tuple[NodeTable, ...]:
-    """The tables that a model reads row by row, seen on a part of a graph; `run` calls the model with some of them in place.
+Prepared: TypeAlias = tuple[Callable[[], Any], list[Tensor]]
+"""A run of a model on a part of a graph, and the tensors that have row numbers of the part."""
 
-    `whole` is the number of nodes of the graph, and those `[n]` that the part has.
+
+def find_tables(
+    model: nn.Module,
+    layers: Layers,
+    prepared: Callable[[tuple[NodeTable, ...]], Prepared],
+    sizes: dict[str, tuple[int, int]],
+) -> tuple[NodeTable, ...]:
+    """The tables that a model reads row by row, seen on a part of a graph, where `prepared` runs it with some in place.
+
+    `sizes` are the numbers of nodes in the graph and in the part, for each node type (`""` if there are none).
     """
-    size, node_id = whole
-    known = {
-        id(tensor): NodeTable(path, name)
-        for path, module in named_modules(model).items()
-        for place in (module._parameters, module._buffers)
-        for name, tensor in place.items()
-        if tensor is not None and tensor.dim() > 0 and len(tensor) == size and len(node_id) < size
-    }
+    known = _candidates(model, sizes)
     found: tuple[NodeTable, ...] = ()
     for _ in range(len(known)):
-        use = _TableUse(known, size, part)
+        run, local = prepared(found)
+        use = _TableUse(known, sizes, local)
         try:
             with use.watching(layers):
-                run(with_tables(part, model, found, node_id), found)
+                run()
         except EdgewiseError:
             pass  # the sizes of a table and of the part do not fit: that is how it is found
         new = [table for table in use.met if table not in found]
@@ -101,20 +106,42 @@ def find_tables(
     return found
 
 
+def _candidates(model: nn.Module, sizes: dict[str, tuple[int, int]]) -> dict[int, NodeTable]:
+    """The tensors with as many rows as the graph has nodes, of one type alone, by identity."""
+    counts = [whole for whole, _ in sizes.values()]
+    kinds = {whole: kind for kind, (whole, part) in sizes.items() if part < whole and counts.count(whole) == 1}
+    return {
+        id(tensor): NodeTable(path, name, kinds[len(tensor)])
+        for path, module in named_modules(model).items()
+        for place in (module._parameters, module._buffers)
+        for name, tensor in place.items()
+        if tensor is not None and tensor.dim() > 0 and len(tensor) in kinds
+    }
+
+
+def is_counted(numbers: Tensor) -> bool:
+    """Whether whole numbers count rows: 0, 1, 2 and so on.
+
+    >>> is_counted(torch.tensor([0, 1, 2])), is_counted(torch.tensor([0, 2]))
+    (True, False)
+    """
+    if numbers.dim() != 1 or numbers.dtype != torch.int64:
+        return False
+    return torch.equal(numbers, torch.arange(len(numbers), device=numbers.device))
+
+
 class _TableUse(TorchFunctionMode):
     """Notes what is done with tensors that have a row for each node of the whole graph."""
 
-    def __init__(self, known: dict[int, NodeTable], size: int, part: Data) -> None:
+    def __init__(self, known: dict[int, NodeTable], sizes: dict[str, tuple[int, int]], local: list[Tensor]) -> None:
         super().__init__()
         self.met: dict[NodeTable, None] = {}
         """Tables that nodes of the part meet row by row."""
         self.looked_up: set[NodeTable] = set()
         """Tables that are read by ids of the user's."""
         self._tables: dict[int, set[NodeTable]] = {key: {table} for key, table in known.items()}
-        self._size, self._rows = size, part.num_nodes
-        links = part.get("link_pairs")
-        ends = [part.edge_index, *([] if links is None else [links.ends])]
-        self._local = {id(tensor) for tensor in ends}
+        self._sizes = sizes
+        self._local = {id(tensor) for tensor in local}
         self._keep: list[Any] = []
 
     @contextmanager
@@ -147,21 +174,22 @@ class _TableUse(TorchFunctionMode):
         if tables and plain_name(func) in _LOOKUPS:
             self._look_up(tables, [leaf for leaf in leaves if id(leaf) not in self._tables])
         for made in tree_leaves(result):
-            if isinstance(made, Tensor) and tables and made.dim() and len(made) == self._size:
-                self._tables[id(made)] = tables
+            if isinstance(made, Tensor) and made.dim():
+                rows = {table for table in tables if len(made) == self._sizes[table.kind][0]}
+                self._tables.update({id(made): rows} if rows else {})
             if isinstance(made, Tensor) and is_local and not made.is_floating_point():
                 self._local.add(id(made))
         return result
 
     def _look_up(self, tables: set[NodeTable], places: list[Any]) -> None:
         """Rows of a table by row numbers of the part, or by ids that came with the data."""
+        rows = {self._sizes[table.kind][1] for table in tables}
         for place in places:
             if isinstance(place, slice):
-                if place.stop == self._rows and place.start in (None, 0):
+                if place.stop in rows and place.start in (None, 0):
                     self._meet(tables)
             elif isinstance(place, Tensor) and not place.is_floating_point() and place.dim():
-                counted = torch.arange(self._rows, device=place.device)
-                if id(place) in self._local or (place.shape == counted.shape and bool((place == counted).all())):
+                if id(place) in self._local or (len(place) in rows and is_counted(place)):
                     self._meet(tables)
                 else:
                     self.looked_up |= tables

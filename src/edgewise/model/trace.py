@@ -1,5 +1,6 @@
 """One recorded forward pass: the message-passing calls in the order in which they really happen."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,11 +20,11 @@ from edgewise.model.data_flow import (
     Residual,
     TypedTensors,
     before_change,
+    data_tensors,
     find_skips,
+    fixed_tensors,
     keys_of,
     layers_of_calls,
-    data_tensors,
-    fixed_tensors,
     shapes_of,
     without_no_ops,
 )
@@ -182,13 +183,30 @@ _ABOUT_SHAPES = frozenset(
 _ABOUT_ROWS = frozenset(("size", "__len__", "numel", "nelement"))
 
 
+_NOT_THE_USERS = ("torch", "torch_geometric", "edgewise", "contextlib")
+
+
 def _asks_for_rows(func: Any, name: str, args: Any, kwargs: Any) -> bool:
-    """Whether a question to a tensor is how many rows it has (or perhaps is: `x.shape`)."""
+    """Whether the user's code asks a tensor how many rows it has (or perhaps does: `x.shape`)."""
     if name == "__get__":
-        return getattr(getattr(func, "__self__", None), "__name__", "") == "shape"
-    if name == "size" and (len(args) > 1 or "dim" in kwargs):
-        return (kwargs.get("dim", args[-1])) % args[0].dim() == 0
-    return name in _ABOUT_ROWS
+        asks = getattr(getattr(func, "__self__", None), "__name__", "") == "shape"
+    elif name == "size" and (len(args) > 1 or "dim" in kwargs):
+        asks = kwargs.get("dim", args[-1]) % args[0].dim() == 0
+    else:
+        asks = name in _ABOUT_ROWS
+    return asks and _asked_by().split(".")[0] not in _NOT_THE_USERS
+
+
+def _asked_by() -> str:
+    """The module whose code asks a tensor: the first outside torch, beyond the recorder itself."""
+    frame: Any = sys._getframe(2)
+    recorder = {__name__, OperationMode.__module__}
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module not in recorder and not module.startswith("torch."):
+            return module
+        frame = frame.f_back
+    return ""
 
 
 class _Recorder(OperationMode):

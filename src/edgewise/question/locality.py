@@ -2,16 +2,17 @@
 
 Proved: every operation on features is known to work row by row, no row is known by its number (`row_origins.py`), every layer
 is known, and the program that was read off a tiny cut is the program of the cut itself, constants included (`x * (100 /
-x.size(0))` has another constant on each). Anything else is confirmed: the whole graph is run once and must give the same values.
+x.size(0))` has another constant on each). Anything else is confirmed: one pass over the whole graph must give the same values.
 """
 
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from edgewise.errors import ModelError
+from edgewise.errors import LocalityWarning, ModelError
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_values
 from edgewise.model.trace import Trace
@@ -112,13 +113,27 @@ def pass_bytes(model: NodeModel, num_edges: int) -> int:
     return num_edges * max(call.message_width for call in model.trace.calls) * model.trace.output.element_size()
 
 
-def not_confirmed(model: NodeModel, num_edges: int) -> ModelError:
+class NotConfirmedError(ModelError):
+    """The model is not known to be local, and the graph is too large to be run as a whole."""
+
+
+def not_confirmed(model: NodeModel, num_edges: int) -> NotConfirmedError:
     """The refusal of a model that is not known to be local, on a graph too large to be run as a whole."""
-    return ModelError(
+    return NotConfirmedError(
         f"Something outside a neighbourhood may change the output: forward mixes nodes, or knows them by their row number (a "
         f"table by position, torch.arange, noise), or does what is not known to work row by row. One pass over the whole graph "
         f"would tell, but its messages take {pass_bytes(model, num_edges) / 2**30:.1f} GB. Use memory='…GB' to allow that, or "
         f"give what belongs to each node as an attribute of the data."
+    )
+
+
+def warn_of_sizes() -> None:
+    """Everything is proved, but the model's own code may do something else on a graph of another size."""
+    warnings.warn(
+        "forward asks how many nodes there are, and may do something else on a part of the graph; the graph is too large to be "
+        "run as a whole for a comparison. Compare a value with your own prediction, or use memory='…GB' to allow that pass.",
+        LocalityWarning,
+        stacklevel=2,
     )
 
 

@@ -18,7 +18,15 @@ from edgewise.graph.inputs import check_one_graph, check_values, read_structure
 from edgewise.graph.sample import seeds
 from edgewise.question.equality import warn_not_local
 from edgewise.question.known_model import Carried, Known, rim_of
-from edgewise.question.locality import LARGEST_PASS, LARGEST_UNKNOWN, confirmed, is_proved, not_confirmed, pass_bytes
+from edgewise.question.locality import (
+    LARGEST_PASS,
+    LARGEST_UNKNOWN,
+    confirmed,
+    is_proved,
+    not_confirmed,
+    pass_bytes,
+    warn_of_sizes,
+)
 from edgewise.question.node_model import OTHER_NODES, NodeModel
 from edgewise.question.posed_question import Asked, PosedQuestion
 from edgewise.question.subject import DataMark, Subject, on_device
@@ -212,13 +220,11 @@ class NodeQuestion(PosedQuestion):
 
         What is proved but for a look at the number of rows is confirmed where that can be done.
         """
-        limit = LARGEST_PASS if self.asked.memory is None else self.asked.memory
-        if pass_bytes(self.node_model, self._graph.edge_index.size(1)) > limit:
-            if not proved:
-                raise not_confirmed(self.node_model, self._graph.edge_index.size(1))
+        graph = self.confirming_graph(proved=proved)
+        if graph is None:
             self.locality = "proved"
             return
-        self.locality = confirmed(self.node_model, self._graph, self.cut, self.index, self._true_output)
+        self.locality = confirmed(self.node_model, graph, self.cut, self.index, self._true_output)
         if not self.locality:
             warn_not_local(
                 "what lies outside a neighbourhood changes the output", "target is explained on the whole graph"
@@ -228,6 +234,16 @@ class NodeQuestion(PosedQuestion):
             self._mark = self._marked()
             self.node_model = NodeModel(self.subject, self._graph, (self.asked.output, self.asked.mode))
             self.locality = "whole graph"
+
+    def confirming_graph(self, *, proved: bool) -> Data | None:
+        """The whole graph for a pass that confirms; too large a one is None where all else is proved, and refused otherwise."""
+        limit = LARGEST_PASS if self.asked.memory is None else self.asked.memory
+        if pass_bytes(self.node_model, self._graph.edge_index.size(1)) <= limit:
+            return self._graph
+        if not proved:
+            raise not_confirmed(self.node_model, self._graph.edge_index.size(1))
+        warn_of_sizes()
+        return None
 
     def _read_off(self) -> None:
         model = self.node_model

@@ -14,13 +14,18 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from edgewise.model.data_flow import Key, Operation, data_tensors
+from edgewise.model.data_flow import Key, Operation, data_tensors, keys_of
+from edgewise.model.node_tables import is_counted
 from edgewise.model.trace import Trace
 from edgewise.program.operations import is_constant, plain_name, row_arguments, turns_columns
 from edgewise.trees import tree_leaves
 
 _FILLED = frozenset(("zeros", "ones", "full", "scalar_tensor"))
 """Factories of equal rows, beside `zeros_like` and its kin."""
+_LOOKUPS = frozenset(("getitem", "embedding", "index_select"))
+_PICKS = frozenset(
+    ("getitem", "select", "unbind", "chunk", "split", "t", "transpose", "flip", "contiguous", "clone", "long")
+)
 _REPEATS = frozenset(("expand", "expand_as", "broadcast_to", "repeat", "tile"))
 
 
@@ -38,6 +43,10 @@ class RowOrigins:
     """Tensors that depend on a layer; what happens to their rows is read off when the program is compiled."""
     uniform: set[Key] = field(default_factory=set)
     """Tensors with the same row for everybody, by construction."""
+    ends: set[Key] = field(default_factory=set)
+    """Links: tensors with row numbers of the pairs that are asked about."""
+    pairs: set[Key] = field(default_factory=set)
+    """Links: tensors made of the rows at the ends of each pair."""
     constants: list[Any] = field(default_factory=list)
     """What else took part: numbers, tensors without a row for each node, and the one row of uniform tensors."""
     is_apart: bool = True
@@ -53,6 +62,18 @@ class RowOrigins:
             found.is_apart = found.is_apart and found._read(operation)
         return found
 
+    @classmethod
+    def of_pairs(cls, trace: Trace, graph: Data) -> "RowOrigins":
+        """Of a pass that scores pairs of nodes: what is behind the last layer reads the rows at their ends, and no others."""
+        found = cls(frozenset([graph.num_nodes]), {trace.input_key, *data_tensors(graph)}, trace.fixed)
+        found.ends.update(keys_of(graph.link_pairs.ends))
+        last = max(number for number, operation in enumerate(trace.operations) if operation.is_layer)
+        for number, operation in enumerate(trace.operations):
+            read = found._read_pairs if number > last else found._read
+            found.is_apart = found.is_apart and (found._picks_ends(operation) or read(operation))
+        found.is_apart = found.is_apart and trace.output_key in found.pairs
+        return found
+
     def agree(self, other: "RowOrigins") -> bool:
         """Whether two passes of the same model, on graphs of different sizes, used the same constants."""
         pairs = zip(self.constants, other.constants, strict=False)
@@ -61,7 +82,7 @@ class RowOrigins:
     def _read(self, operation: Operation) -> bool:
         """Note what an operation makes; False if it mixes rows, or tells them apart by their numbers."""
         leaves = list(_leaves(operation))
-        outputs = [key for key in operation.outputs if key is not None]
+        outputs: list[Key] = [key for key in operation.outputs if key is not None]
         if operation.is_layer:
             self.made.update(outputs)
             self._note(leaves, numbers=(bool, float))
@@ -76,10 +97,37 @@ class RowOrigins:
             self.uniform.update(outputs)
         return True
 
+    def _picks_ends(self, operation: Operation) -> bool:
+        """Whether an operation hands on row numbers of pairs; it does not calculate with them."""
+        reads = {key for key in operation.inputs if key is not None}
+        if not reads or not reads <= self.ends or plain_name(operation.function) not in _PICKS:
+            return False
+        self.ends.update(operation.outputs)
+        return True
+
+    def _read_pairs(self, operation: Operation) -> bool:
+        """An operation behind the last layer: a look-up at the ends of pairs, or one on what was looked up."""
+        leaves = [(leaf, key) for leaf, key in _leaves(operation) if isinstance(leaf, Tensor)]
+        keys, rows = {key for _, key in leaves}, self.given | self.made
+        if keys & self.ends:
+            tables = [(leaf, key) for leaf, key in leaves if key not in self.ends]
+            self.pairs.update(operation.outputs)
+            known = len(tables) == 1 and tables[0][1] in rows and plain_name(operation.function) in _LOOKUPS
+            return known and len(tables[0][0]) in self.sizes
+        if not keys & self.pairs:
+            which = row_arguments(operation.function, operation.args, operation.kwargs or {})
+            apart = which == "all" or (which == "first" and not any(key in rows for _, key in leaves[1:]))
+            return (apart or not keys & rows) and self._read(operation)
+        self.pairs.update(operation.outputs)
+        self._note(list(_leaves(operation)), numbers=(bool, int, float, str))
+        return not keys & rows
+
     def _read_data(self, operation: Operation, leaves: list[tuple[Any, Key]], outputs: list[Key]) -> bool:
         """An operation on data, in front of the layers: it must work row by row."""
         args, kwargs = operation.args, operation.kwargs or {}
         self.given.update(outputs)
+        if self._is_all_rows(operation, leaves):
+            return True
         self._note(leaves, numbers=(bool, int, float, str))
         if turns_columns(operation.function, args, kwargs):
             return True
@@ -90,6 +138,23 @@ class RowOrigins:
         return rows is not None and all(
             self._fits(operation, leaf, key) for leaf, key in leaves if isinstance(leaf, Tensor)
         )
+
+    def _is_all_rows(self, operation: Operation, leaves: list[tuple[Any, Key]]) -> bool:
+        """Whether an operation looks up every row in order: `table[:len(h)]`, `emb(torch.arange(len(h)))`."""
+        name = plain_name(operation.function)
+        tables = [leaf for leaf, key in leaves if isinstance(leaf, Tensor) and key in self.given]
+        others = [leaf for leaf, key in leaves if not isinstance(leaf, Tensor) or key not in self.given]
+        if name not in _LOOKUPS or len(tables) != 1 or tables[0].dim() == 0:
+            return False
+        if name == "getitem":
+            place = others[0] if len(others) == 1 else None
+            if isinstance(place, slice):
+                return place.start in (None, 0) and place.step in (None, 1) and place.stop in (None, len(tables[0]))
+        else:
+            place = next((leaf for leaf in others if isinstance(leaf, Tensor)), None)
+            if name == "embedding" and any(leaf not in (None, -1, 2.0, False) for leaf in others if leaf is not place):
+                return False  # a table that is rescaled as it is read
+        return isinstance(place, Tensor) and len(place) == len(tables[0]) and is_counted(place)
 
     def _fits(self, operation: Operation, tensor: Tensor, key: Key) -> bool:
         """Whether a tensor may meet rows of nodes: as theirs, as a uniform one, or because it has none."""
@@ -130,7 +195,7 @@ class RowOrigins:
                 self.constants.extend([leaf] if numbers and isinstance(leaf, numbers) else [])
             elif key in self.uniform:
                 self.constants.append(leaf[:1].detach().clone())
-            elif key not in self.given and key not in self.made and key not in self.fixed:
+            elif not any(key in known for known in (self.given, self.made, self.fixed, self.pairs)):
                 self.constants.append(leaf.detach())
 
 

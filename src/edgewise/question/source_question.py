@@ -15,7 +15,7 @@ from edgewise.graph.neighbour_sample import Bounds
 from edgewise.graph.source import GraphSource, cut_from, tiny_cut
 from edgewise.program.transfer import Degrees, Transfer, with_degrees
 from edgewise.question.known_model import rim_of
-from edgewise.question.locality import not_confirmed
+from edgewise.question.locality import not_confirmed, warn_of_sizes
 from edgewise.question.moved_model import MovedModel
 from edgewise.question.node_model import NodeModel
 from edgewise.question.node_question import NodeQuestion
@@ -203,15 +203,15 @@ class SourceQuestion(StoredResults, NodeQuestion):
         place = part.edge_index.device
         return replace(cut, data=part, node_id=cut.node_id.to(place), edge_id=cut.edge_id.to(place))
 
-    def _confirm(self, *, proved: bool = False) -> None:
-        """One pass over the whole graph, if it is small or a budget of memory allows it; otherwise refused."""
+    def confirming_graph(self, *, proved: bool) -> Data | None:
+        """The same for a graph on disk, which is read as a whole if it is small or a budget of memory allows it."""
         if self.source.num_bytes > (_SMALL if self.asked.memory is None else self.asked.memory):
             if not proved:
                 raise not_confirmed(self.node_model, self.source.num_edges)
-            self.locality = "proved"
-            return
+            warn_of_sizes()
+            return None
         self._graph = self._whole()
-        super()._confirm(proved=proved)
+        return super().confirming_graph(proved=proved)
 
     def _whole(self) -> Data:
         (graph,) = on_device([self.source.whole()], self.asked.device)

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from threading import RLock, get_ident
 from typing import Any
 
@@ -17,13 +18,14 @@ from edgewise.errors import EdgewiseError, SettingError, StaleQuestionError
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
 from edgewise.graph.joined_graphs import MOST_KEPT
-from edgewise.model.call import Forward, ModelCall, check_kind, check_model
+from edgewise.model.call import Forward, GraphForward, ModelCall, check_kind, check_model
 from edgewise.model.fingerprint import Fingerprint
-from edgewise.model.hooks import Layers
 from edgewise.model.global_state import refuse_autocast, thread_kept
-from edgewise.model.node_tables import NodeTable, find_tables, with_tables
+from edgewise.model.hooks import Layers
+from edgewise.model.node_tables import NodeTable, Prepared, find_tables, rows_in, with_tables
 from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, make_twin, unwrapped, usable_model
+from edgewise.model.typed_call import TypedForward
 from edgewise.question.joined_tensors import JoinedTensors, same
 
 _LARGE = 2**22
@@ -92,12 +94,32 @@ class Loan:
 def _tables_of(call: ModelCall, layers: Layers, example: Data, part: Cut) -> tuple[NodeTable, ...]:
     """The parameters with a row for each node of the graph of which the example is a part."""
     assert part.node_id is not None
+    forward, pairs = call.forward, example.get("link_pairs")
+    sizes = {"": (part.num_nodes, len(part.node_id))}
+    if isinstance(forward, GraphForward):
+        if type(forward) is not TypedForward:
+            return ()
+        rows = forward.part(example).nodes
+        sizes = {kind: (count, len(rows[kind])) for kind, count in forward.table.nodes}
 
-    def run(graph: Data, tables: tuple[NodeTable, ...]) -> None:
-        with torch.no_grad():
-            replace(call, node_tables=tables).own_output(graph)
+    def prepared(tables: tuple[NodeTable, ...]) -> Prepared:
+        carried = _carrying(example, call.model, tables, forward, part)
+        local = [example.edge_index, *([] if pairs is None else [pairs.ends])]
+        if isinstance(forward, TypedForward):
+            typed = forward.part(example)
+            local = [typed.data[kind].edge_index for kind in typed.columns]
+        return partial(replace(call, node_tables=tables).own_output, carried), local
 
-    return find_tables(call.model, layers, run, example, (part.num_nodes, part.node_id))
+    with torch.no_grad():
+        return find_tables(call.model, layers, prepared, sizes)
+
+
+def _carrying(graph: Data, model: nn.Module, tables: tuple[NodeTable, ...], forward: Any, part: Cut | None) -> Data:
+    """The graph with the rows of its nodes; of a typed one its `forward` hands them out."""
+    if isinstance(forward, TypedForward):
+        forward.carry({(table.kind, table.attribute): rows_in(model, table) for table in tables})
+        return graph
+    return with_tables(graph, model, tables, None if part is None else part.node_id)
 
 
 class Subject:
@@ -129,7 +151,7 @@ class Subject:
         def run(ours: nn.Module) -> Trace:
             self.layers, call = check_model(ours), ModelCall(ours, forward, each_graph)
             self.tables = () if part is None else _tables_of(call, self.layers, example, part)
-            self.example = example if part is None else with_tables(example, ours, self.tables, part.node_id)
+            self.example = example if part is None else _carrying(example, ours, self.tables, forward, part)
             return record(replace(call, node_tables=self.tables), self.layers, self.example)
 
         try:
@@ -160,7 +182,7 @@ class Subject:
 
     def carrying(self, graph: Data, part: Cut | None = None) -> Data:
         """The graph (or a part of it) with the rows of its nodes in the parameters that have one for each."""
-        return with_tables(graph, self.twin.model, self.tables, None if part is None else part.node_id)
+        return _carrying(graph, self.twin.model, self.tables, self.call.forward, part) if self.tables else graph
 
     def recorded(self, graph: Data) -> Trace:
         """A pass on a graph, written down; the first one is not made again."""
