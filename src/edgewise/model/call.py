@@ -19,7 +19,7 @@ from edgewise.errors import EdgewiseError, ModelError
 from edgewise.model.data_flow import TypedTensors
 from edgewise.model.head import Head, HeadInput, logits_of
 from edgewise.model.module_tree import named_modules
-from edgewise.model.node_tables import NodeTable, standing_in
+from edgewise.model.node_tables import NodeParameter, standing_in
 from edgewise.model.norms import norms_of_each_graph
 from edgewise.model.shadow import Mark
 
@@ -89,7 +89,7 @@ class ModelCall:
     """The last operation, if it makes probabilities: what goes into it is what the call gives."""
     stated: str = ""
     """`"prob"` or `"log_prob"`: what the model is said to return where its head cannot be seen."""
-    node_tables: tuple[NodeTable, ...] = ()
+    node_tables: tuple[NodeParameter, ...] = ()
     """Parameters with a row for each node, in whose places the rows of the nodes that are run are put."""
 
     def __call__(self, data: Data) -> Tensor:
@@ -144,7 +144,7 @@ class ModelCall:
             ) from error
         return _as_rows(output, self.describe(data))
 
-    def _rows_of_tables(self, data: Data) -> dict[NodeTable, Tensor]:
+    def _rows_of_tables(self, data: Data) -> dict[NodeParameter, Tensor]:
         """What the graph that is run carries for the parameters with a row for each node."""
         forward = self.forward
         stores = {

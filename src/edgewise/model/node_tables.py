@@ -29,7 +29,7 @@ _LOOKUPS = frozenset(("getitem", "index_select", "embedding", "gather", "take_al
 
 
 @dataclass(frozen=True)
-class NodeTable:
+class NodeParameter:
     """A parameter or buffer with a row for each node."""
 
     module: str
@@ -43,7 +43,9 @@ class NodeTable:
         return _PREFIX + f"{self.module}_{self.name}".replace(".", "_")
 
 
-def with_tables(graph: Data, model: nn.Module, tables: tuple[NodeTable, ...], node_id: Tensor | None = None) -> Data:
+def with_tables(
+    graph: Data, model: nn.Module, tables: tuple[NodeParameter, ...], node_id: Tensor | None = None
+) -> Data:
     """The graph with the rows of its nodes; `node_id` says which nodes of the whole graph it has, None: all."""
     found = copy.copy(graph) if tables else graph
     for table in tables:
@@ -52,14 +54,14 @@ def with_tables(graph: Data, model: nn.Module, tables: tuple[NodeTable, ...], no
     return found
 
 
-def rows_in(model: nn.Module, table: NodeTable) -> Tensor:
+def rows_in(model: nn.Module, table: NodeParameter) -> Tensor:
     """`[N, …]`: the model's own rows."""
     rows: Tensor = _place(named_modules(model)[table.module], table.name)[table.name]
     return rows.detach()
 
 
 @contextmanager
-def standing_in(model: nn.Module, rows: dict[NodeTable, Tensor]) -> Iterator[None]:
+def standing_in(model: nn.Module, rows: dict[NodeParameter, Tensor]) -> Iterator[None]:
     """Other rows in the places of the parameters."""
     modules = named_modules(model)
     with ExitStack() as stack:
@@ -82,15 +84,15 @@ Prepared: TypeAlias = tuple[Callable[[], Any], list[Tensor]]
 def find_tables(
     model: nn.Module,
     layers: Layers,
-    prepared: Callable[[tuple[NodeTable, ...]], Prepared],
+    prepared: Callable[[tuple[NodeParameter, ...]], Prepared],
     sizes: dict[str, tuple[int, int]],
-) -> tuple[NodeTable, ...]:
+) -> tuple[NodeParameter, ...]:
     """The tables that a model reads row by row, seen on a part of a graph, where `prepared` runs it with some in place.
 
     `sizes` are the numbers of nodes in the graph and in the part, for each node type (`""` if there are none).
     """
     known = _candidates(model, sizes)
-    found: tuple[NodeTable, ...] = ()
+    found: tuple[NodeParameter, ...] = ()
     for _ in range(len(known)):
         run, local = prepared(found)
         use = _TableUse(known, sizes, local)
@@ -106,12 +108,12 @@ def find_tables(
     return found
 
 
-def _candidates(model: nn.Module, sizes: dict[str, tuple[int, int]]) -> dict[int, NodeTable]:
+def _candidates(model: nn.Module, sizes: dict[str, tuple[int, int]]) -> dict[int, NodeParameter]:
     """The tensors with as many rows as the graph has nodes, of one type alone, by identity."""
     counts = [whole for whole, _ in sizes.values()]
     kinds = {whole: kind for kind, (whole, part) in sizes.items() if part < whole and counts.count(whole) == 1}
     return {
-        id(tensor): NodeTable(path, name, kinds[len(tensor)])
+        id(tensor): NodeParameter(path, name, kinds[len(tensor)])
         for path, module in named_modules(model).items()
         for place in (module._parameters, module._buffers)
         for name, tensor in place.items()
@@ -133,13 +135,13 @@ def is_counted(numbers: Tensor) -> bool:
 class _TableUse(TorchFunctionMode):
     """Notes what is done with tensors that have a row for each node of the whole graph."""
 
-    def __init__(self, known: dict[int, NodeTable], sizes: dict[str, tuple[int, int]], local: list[Tensor]) -> None:
+    def __init__(self, known: dict[int, NodeParameter], sizes: dict[str, tuple[int, int]], local: list[Tensor]) -> None:
         super().__init__()
-        self.met: dict[NodeTable, None] = {}
+        self.met: dict[NodeParameter, None] = {}
         """Tables that nodes of the part meet row by row."""
-        self.looked_up: set[NodeTable] = set()
+        self.looked_up: set[NodeParameter] = set()
         """Tables that are read by ids of the user's."""
-        self._tables: dict[int, set[NodeTable]] = {key: {table} for key, table in known.items()}
+        self._tables: dict[int, set[NodeParameter]] = {key: {table} for key, table in known.items()}
         self._sizes = sizes
         self._local = {id(tensor) for tensor in local}
         self._keep: list[Any] = []
@@ -163,7 +165,7 @@ class _TableUse(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         leaves = tree_leaves((args, kwargs))
-        tables = set[NodeTable]().union(*(self._tables.get(id(leaf), ()) for leaf in leaves))
+        tables = set[NodeParameter]().union(*(self._tables.get(id(leaf), ()) for leaf in leaves))
         try:
             result = func(*args, **kwargs)
         except Exception:
@@ -181,7 +183,7 @@ class _TableUse(TorchFunctionMode):
                 self._local.add(id(made))
         return result
 
-    def _look_up(self, tables: set[NodeTable], places: list[Any]) -> None:
+    def _look_up(self, tables: set[NodeParameter], places: list[Any]) -> None:
         """Rows of a table by row numbers of the part, or by ids that came with the data."""
         rows = {self._sizes[table.kind][1] for table in tables}
         for place in places:
@@ -194,5 +196,5 @@ class _TableUse(TorchFunctionMode):
                 else:
                     self.looked_up |= tables
 
-    def _meet(self, tables: set[NodeTable]) -> None:
+    def _meet(self, tables: set[NodeParameter]) -> None:
         self.met.update(dict.fromkeys(sorted(tables, key=lambda table: table.attribute)))

@@ -22,7 +22,7 @@ from edgewise.model.call import Forward, GraphForward, ModelCall, check_kind, ch
 from edgewise.model.fingerprint import Fingerprint
 from edgewise.model.global_state import refuse_autocast, thread_kept
 from edgewise.model.hooks import Layers
-from edgewise.model.node_tables import NodeTable, Prepared, find_tables, rows_in, with_tables
+from edgewise.model.node_tables import NodeParameter, Prepared, find_tables, rows_in, with_tables
 from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, make_twin, unwrapped, usable_model
 from edgewise.model.typed_call import TypedForward
@@ -91,7 +91,7 @@ class Loan:
             raise _stale(what) from cause
 
 
-def _tables_of(call: ModelCall, layers: Layers, example: Data, part: Cut) -> tuple[NodeTable, ...]:
+def _tables_of(call: ModelCall, layers: Layers, example: Data, part: Cut) -> tuple[NodeParameter, ...]:
     """The parameters with a row for each node of the graph of which the example is a part."""
     assert part.node_id is not None
     forward, pairs = call.forward, example.get("link_pairs")
@@ -102,7 +102,7 @@ def _tables_of(call: ModelCall, layers: Layers, example: Data, part: Cut) -> tup
         rows = forward.part(example).nodes
         sizes = {kind: (count, len(rows[kind])) for kind, count in forward.table.nodes}
 
-    def prepared(tables: tuple[NodeTable, ...]) -> Prepared:
+    def prepared(tables: tuple[NodeParameter, ...]) -> Prepared:
         carried = _carrying(example, call.model, tables, forward, part)
         local = [example.edge_index, *([] if pairs is None else [pairs.ends])]
         if isinstance(forward, TypedForward):
@@ -114,7 +114,7 @@ def _tables_of(call: ModelCall, layers: Layers, example: Data, part: Cut) -> tup
         return find_tables(call.model, layers, prepared, sizes)
 
 
-def _carrying(graph: Data, model: nn.Module, tables: tuple[NodeTable, ...], forward: Any, part: Cut | None) -> Data:
+def _carrying(graph: Data, model: nn.Module, tables: tuple[NodeParameter, ...], forward: Any, part: Cut | None) -> Data:
     """The graph with the rows of its nodes; of a typed one its `forward` hands them out."""
     if isinstance(forward, TypedForward):
         forward.carry({(table.kind, table.attribute): rows_in(model, table) for table in tables})
@@ -125,7 +125,7 @@ def _carrying(graph: Data, model: nn.Module, tables: tuple[NodeTable, ...], forw
 class Subject:
     """A model that is explained: checked, copied onto the device that was asked for, and remembered as it was."""
 
-    tables: tuple[NodeTable, ...]
+    tables: tuple[NodeParameter, ...]
     """Its parameters with a row for each node."""
     example: Data
     """The graph on which `first` was recorded."""
