@@ -94,7 +94,7 @@ class ModelCall:
             self.own_output(data)
         if seen.rows is None:
             raise ModelError(f"The model ended without {self.head.function}, which it had in its first run.")
-        return self.spread(_as_rows(seen.rows, self.describe(data)), data)
+        return self.spread(self.head.logits(_as_rows(seen.rows, self.describe(data))), data)
 
     def spread(self, rows: Tensor, data: Data) -> Tensor:
         """A row for each node (or graph) that is run, from what the model gives."""
