@@ -230,6 +230,8 @@ class ModelOutput:
     """The operation whose input is explained as the logit."""
     stated: bool = False
     """Whether `name` was given, and no operation that says so was seen."""
+    is_doubted: bool = False
+    """Whether a warning asked what it is."""
 
     def apply(self, call: ModelCall) -> ModelCall:
         """The call that gives logits."""
@@ -266,7 +268,7 @@ def read_output(trace: Trace, given: str | None, mode: str | None) -> tuple[Mode
     if given is None and found is None:
         if why := _doubt(trace):
             warnings.warn(why, OutputWarning, stacklevel=2)
-        return ModelOutput("logit"), trace
+        return ModelOutput("logit", is_doubted=bool(why)), trace
     if found is None:
         return (ModelOutput("logit"), trace) if given == "logit" else _stated(str(given), trace)
     head, shorter = found

@@ -21,6 +21,7 @@ from edgewise.model.head import ModelOutput
 from edgewise.model.link_call import PAIRS, EncoderForward, LinkForward, SharedPass
 from edgewise.program.lowering import Lowering
 from edgewise.question.equality import close
+from edgewise.question.labels import labels_of_pairs, read_labels
 from edgewise.question.link_model import LinkModel
 from edgewise.question.link_patches import patched_encoder
 from edgewise.question.node_question import NodeQuestion
@@ -172,6 +173,14 @@ class LinkQuestion(PosedQuestion):
         is_value = asked.mode == "regression" or (asked.mode is None and self.output.lost == "value")
         target = (0 if is_value else 1) if asked.target is None else asked.target
         self.target = choose_target(model.truth, target, asked.mode, asked.of, self.output.lost)
+        self._check_mode()
+
+    def _labels_at(self, index: Tensor | None) -> Tensor | None:
+        """Of pairs: `edge_label`, which belongs to `edge_label_index`."""
+        labels, known = self._data.get("edge_label"), self._data.get(PAIRS)
+        if not isinstance(known, Tensor) or index is None:
+            return read_labels(labels, known.size(1)) if isinstance(known, Tensor) and known.dim() == 2 else None
+        return labels_of_pairs(labels, known, index, self._graph.num_nodes)
 
     # --- what is asked of a question ------------------------------------------------------------------------------------
 

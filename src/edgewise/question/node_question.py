@@ -18,6 +18,7 @@ from edgewise.graph.inputs import check_one_graph, check_values, read_structure
 from edgewise.graph.sample import seeds
 from edgewise.question.equality import warn_not_local
 from edgewise.question.known_model import Carried, Known, rim_of
+from edgewise.question.labels import read_labels, sample
 from edgewise.question.locality import confirmed, is_proved
 from edgewise.question.node_model import OTHER_NODES, NodeModel
 from edgewise.question.posed_question import Asked, PosedQuestion
@@ -214,15 +215,16 @@ class NodeQuestion(PosedQuestion):
         self.target = choose_target(
             rows, asked.target, asked.mode, asked.of, self.output.lost, several=self.output.several
         )
+        self._check_mode()
 
     # --- what is asked of a question ----------------------------------------------------------------------------------
 
-    def labels(self) -> Tensor | None:
-        """The labels of the explained nodes."""
-        y = self._data.get("y")
-        if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1 or len(y) != self.cut.num_nodes:
-            return None
-        return y.cpu()[self.index]
+    def _labels_at(self, index: Tensor | None) -> Tensor | None:
+        """Of nodes: `data.y`."""
+        return labels_of_nodes(self._data, self._num_targets(self.cut.num_nodes), index)
+
+    def _forget_runs(self) -> None:
+        self._engine = None
 
     def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Of the one graph."""
@@ -293,6 +295,12 @@ class NodeQuestion(PosedQuestion):
         if single is not None:
             self._engine = (single, engine)
         return engine
+
+
+def labels_of_nodes(store: Any, count: int, index: Tensor | None) -> Tensor | None:
+    """The labels of some of so many nodes; None: of all, or from everywhere."""
+    y = read_labels(store.get("y"), count)
+    return None if y is None else y[(sample(count) if index is None else index).to(y.device)].cpu()
 
 
 def _version(tensor: Tensor) -> int:
