@@ -165,12 +165,16 @@ def test_labels_of_links_are_compared_and_ratings_are_refused():
     pairs = torch.tensor([[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]])
     data, model = graph(edge_label_index=pairs), Links()
     z = model.decode(model.encode(data.x, data.edge_index), pairs)
-    assert "agreement" not in str(ew.Question(model, data, task="link")), "there are no labels, and nothing is warned of"
+    assert "agreement" not in str(ew.Question(model, data, task="link")), (
+        "there are no labels, and nothing is warned of"
+    )
     data.edge_label = (z > 0).float()
     data.edge_label[2] = 1 - data.edge_label[2]
     assert "agreement with edge_label" in str(ew.Question(model, data, task="link"))
     assert "4 of 5 predictions" in str(ew.Question(model, data, task="link"))
-    assert "1 of 2 predictions" in str(ew.Question(model, data, [(2, 7), (1, 6), (0, 1)], task="link")), "(0, 1) has no label"
+    assert "1 of 2 predictions" in str(ew.Question(model, data, [(2, 7), (1, 6), (0, 1)], task="link")), (
+        "(0, 1) has no label"
+    )
     data.edge_label = torch.tensor([5.0, 3.0, 1.0, 4.5, 2.0])
     with pytest.raises(ew.SettingError, match="regression"):
         ew.explain(model, data, (2, 7), task="link")

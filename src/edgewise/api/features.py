@@ -66,9 +66,10 @@ def features(
             For `task="link"` a pair `(u, v)`, a list of pairs, or a tensor `[2, T]`.
         method: `"gradient"`, `"gradient_x_input"`, `"occlusion"` (one feature of one node set to 0), `"integrated_gradients"`
             (`steps=50`), and for scores of nodes alone `"cam"` or `"grad_cam"`.
-        target: The class, one or one for each index; `None` is the predicted one.
+        target: The class, one or one for each index; `None` is the predicted one, `"all"` every class of each target in turn.
         task: `"node"`, `"graph"` or `"link"`.
-        mode: `"multiclass"`, `"binary"` (one logit), `"regression"`, or `None` to infer it from the width of the output.
+        mode: `"multiclass"`, `"binary"` (one logit), `"multilabel"` (a logit for each column), `"regression"`, or `None`
+            to infer multiclass or binary from the width of the output; labels that contradict that are refused.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off its last operation.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -198,6 +198,7 @@ class PosedQuestion(SlopeChecks, ABC):
         chosen = self.target.select(positions.to(self.device))
         column = torch.arange(count, device=chosen.column.device).repeat(len(self.index))
         other.target = Target(column, chosen.mode, chosen.of, chosen.truth)
+        other.asked = replace(self.asked, target=column.cpu())
         other._forget_runs()
         return other
 
