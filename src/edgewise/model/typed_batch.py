@@ -12,7 +12,8 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from edgewise.errors import ModelError
 from edgewise.graph.type_table import EdgeType, TypeTable
-from edgewise.model.call import Forward, argument_names, takes_data
+from edgewise.model.call import Forward, takes_data
+from edgewise.model.call_arguments import argument_names
 from edgewise.model.typed_call import TypedForward, TypedPart, extras_of, members, versions
 
 _BATCH = ("batch_dict", "batch")

@@ -17,7 +17,8 @@ from torch_geometric.data import Data, HeteroData
 from edgewise.errors import InputError, ModelError
 from edgewise.graph.node_kinds import NodeKinds
 from edgewise.graph.type_table import EdgeType, TypeTable
-from edgewise.model.call import Forward, GraphForward, argument_names, takes_data
+from edgewise.model.call import Forward, GraphForward, takes_data
+from edgewise.model.call_arguments import argument_names
 from edgewise.model.data_flow import Key, TypedTensors, keys_of
 from edgewise.model.shadow import EDGE, NODE, OWN, Mark
 

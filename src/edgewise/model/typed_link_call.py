@@ -9,7 +9,8 @@ from torch_geometric.data import Data, HeteroData
 
 from edgewise.errors import ModelError
 from edgewise.graph.type_table import TypeTable
-from edgewise.model.call import argument_names, takes_data
+from edgewise.model.call import takes_data
+from edgewise.model.call_arguments import argument_names
 from edgewise.model.link_call import PAIRS, can_encode, names_of
 from edgewise.model.typed_call import TypedForward, TypedPart, typed_extras
 

@@ -14,7 +14,7 @@ from edgewise.engines import Engine
 from edgewise.errors import EdgewiseError, StaleQuestionError
 from edgewise.graph.copies import Copies
 from edgewise.graph.cut import columns_into, cut_tiny, first_strangers, whole, worth_cutting
-from edgewise.graph.inputs import check_one_graph, check_values, read_structure
+from edgewise.graph.inputs import check_one_graph, check_values, read_structure, with_count
 from edgewise.graph.pair_copies import LinkColumns, with_pairs, without_link
 from edgewise.graph.pair_patches import PatchedGraph
 from edgewise.model.head import ModelOutput
@@ -73,7 +73,7 @@ class LinkQuestion(PosedQuestion):
     def check_fresh(self) -> None:
         """Refuse if the model, or the data that are run, have changed since."""
         self.subject.check_fresh()
-        what = self._mark.changed([_without_labels(self._data)])
+        what = self._mark.changed([self._marked_data()])
         if what:
             raise StaleQuestionError(
                 f"The data have changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
@@ -125,7 +125,7 @@ class LinkQuestion(PosedQuestion):
         """Run the model for all pairs on the graph, or on the part of it that the encoder was proved on."""
         if self.encoder is None:
             check_values(self._graph)
-            self.cut, self._mark = whole(self._graph), DataMark([_without_labels(self._data)], held=self.asked.held)
+            self.cut, self._mark = whole(self._graph), DataMark([self._marked_data()], held=self.asked.held)
             self.locality = "whole graph"
         else:
             self.cut, self._mark, self.locality = self.encoder.cut, self.encoder._mark, self.encoder.locality
@@ -164,6 +164,10 @@ class LinkQuestion(PosedQuestion):
                 return None
         self.link_model = model
         return patched
+
+    def _marked_data(self) -> Any:
+        """The user's graph, as far as it is run."""
+        return with_count(_without_labels(self._data), self._graph.num_nodes)
 
     def _read_off(self) -> None:
         model, asked = self.link_model, self.asked

@@ -14,7 +14,7 @@ from edgewise.errors import InputError, ModelError, StaleQuestionError
 from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies
 from edgewise.graph.cut import Cut, columns_into, cut_out, cut_tiny, first_strangers, whole, worth_cutting
-from edgewise.graph.inputs import check_one_graph, check_values, read_structure
+from edgewise.graph.inputs import check_one_graph, check_values, read_structure, with_count
 from edgewise.graph.sample import seeds
 from edgewise.question.equality import warn_not_local
 from edgewise.question.known_model import Carried, Known, rim_of
@@ -100,7 +100,7 @@ class NodeQuestion(PosedQuestion):
     def check_fresh(self) -> None:
         """Refuse if the model, or the data of the cut, have changed since."""
         self.subject.check_fresh()
-        what = self._mark.changed([self._data])
+        what = self._mark.changed([with_count(self._data, self.cut.num_nodes)])
         if what:
             raise StaleQuestionError(
                 f"The data have changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
@@ -145,7 +145,7 @@ class NodeQuestion(PosedQuestion):
 
     def _marked(self) -> Any:
         """What the data of the cut is, to see later whether it has changed."""
-        return DataMark([self._data], self.cut, held=self.asked.held)
+        return DataMark([with_count(self._data, self.cut.num_nodes)], self.cut, held=self.asked.held)
 
     def _tiny(self) -> Data:
         """A few columns, to find depth and rim on."""
