@@ -127,7 +127,7 @@ class ModelCall:
             del data.x
         try:
             with norms_of_each_graph(self.model, data) if self.each_graph else nullcontext():
-                output = self.forward(self.model, data) if self.forward else _call(self.model, data)
+                output = self.forward(self.model, data) if self.forward else call_model(self.model, data)
         except EdgewiseError:
             raise
         except Exception as error:  # whatever a stranger's code raises
@@ -181,7 +181,8 @@ def with_own_x(graph: Data) -> Data:
     return own
 
 
-def _call(model: nn.Module, data: Data) -> Any:
+def call_model(model: nn.Module, data: Data) -> Any:
+    """What a model returns of a graph: `model(data)`, or with those of its arguments that the data have."""
     if takes_data(model):
         return model(data)
     names, required = argument_names(model), required_names(model)
