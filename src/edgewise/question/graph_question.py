@@ -117,11 +117,10 @@ class GraphQuestion(PosedQuestion):
     def _labels_at(self, index: Tensor | None) -> Tensor | None:
         """Of graphs: their `y`."""
         numbers = sample(len(self.graphs)) if index is None else index
-        return joined_labels([attributes(self._labelled(i)).get("y") for i in numbers.tolist()])
+        return joined_labels([self._label_of(i) for i in numbers.tolist()])
 
-    def _labelled(self, number: int) -> Any:
-        """The graph that holds the label."""
-        return self._given[number]
+    def _label_of(self, number: int) -> Any:
+        return attributes(self._given[number]).get("y")
 
     def _forget_runs(self) -> None:
         self._engines, self._recorded = {}, {}

@@ -110,8 +110,8 @@ class TypedGraphQuestion(GraphQuestion):
         moved = [graph if device is None else copy.copy(graph).to(torch.device(device)) for graph in self._hetero]
         return TypedBatchForward(moved, self.types, self.asked.forward)
 
-    def _labelled(self, number: int) -> Any:
-        return self._hetero[number]
+    def _label_of(self, number: int) -> Any:
+        return getattr(self._hetero[number], "y", None)
 
     def types_of(self, position: int) -> TypeTable:
         """The types of the graph of a target."""
