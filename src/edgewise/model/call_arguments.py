@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgewise.graph.inputs import is_stand_in
+from edgewise.graph.stores import attributes
 
 EXTRAS = ("edge_weight", "edge_attr", "edge_type", "batch")
+_USUAL = ["x", "edge_index"]
 _SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -57,7 +59,7 @@ def _read(function: Any) -> tuple[tuple[str, bool], ...]:
 
 def given(data: Data, name: str) -> Any:
     """What the data have under a name; None if nothing, or only what stands in for features."""
-    value = data.get(name)
+    value = attributes(data).get(name)
     return None if name == "x" and isinstance(value, Tensor) and is_stand_in(value) else value
 
 
@@ -69,15 +71,16 @@ def arguments_for(names: list[str], required: list[str], data: Data) -> tuple[tu
     >>> [sorted(arguments_for(names, names, data)[1]) for names in (["h", "edge_index"], ["h", "edge_index", "z"], ["z"])]
     [[], ['z'], ['z']]
     """
-    named = {name: data[name] for name in EXTRAS if name in names and given(data, name) is not None}
-    named |= {name: data[name] for name in required if given(data, name) is not None}
-    first = ("x", "edge_index")
-    if all(given(data, name) is None or name == own for name, own in zip(names[:2], first, strict=False)):
+    if list(names) == _USUAL:
+        return (given(data, "x"), data.edge_index), {}
+    wanted = [name for name in EXTRAS if name in names] + required
+    named = {name: value for name in wanted if (value := given(data, name)) is not None}
+    if all(name == own or given(data, name) is None for name, own in zip(names[:2], _USUAL, strict=False)):
         return (given(data, "x"), data.edge_index), {
             name: value for name, value in named.items() if name not in names[:2]
         }
     unknown = [name for name in required if name not in named]
-    for own in first:
+    for own in _USUAL:
         if own not in names and unknown and given(data, own) is not None:
             named[unknown.pop(0)] = data[own]
     return (), named

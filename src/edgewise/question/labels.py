@@ -15,7 +15,7 @@ from edgewise.question.target import Target
 
 _ALL = 2**16
 """Labels that are all looked at; of more, every so many-th."""
-_SOME = 2**12
+SOME = 2**12
 MISSING = -1
 
 
@@ -42,6 +42,8 @@ def joined_labels(labels: list[Any]) -> Tensor | None:
     >>> joined_labels([torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 1.0]])]).shape, joined_labels([torch.tensor(1), 0])
     (torch.Size([2, 2]), tensor([1, 0]))
     """
+    if all(type(one) is Tensor for one in labels) and len({(one.shape, one.dtype, one.device) for one in labels}) == 1:
+        return read_labels(torch.stack(labels).view(len(labels), -1).cpu(), len(labels))
     rows = [torch.as_tensor(one) if isinstance(one, (bool, int, float)) else one for one in labels]
     if not rows or any(not isinstance(row, Tensor) or row.numel() == 0 for row in rows):
         return None
@@ -63,9 +65,9 @@ def labels_of_pairs(labels: Any, known: Any, pairs: Tensor, num_nodes: int) -> T
     return found.masked_fill(key[place] != asked, torch.nan)
 
 
-def sample(size: int) -> Tensor:
-    """Numbers of the nodes or graphs whose labels are looked at: all of them, or some from everywhere."""
-    return torch.arange(0, size, 1 if size <= _ALL else size // _SOME)
+def sample(size: int, most: int = _ALL) -> Tensor:
+    """Numbers of the nodes or graphs whose labels are looked at: all of them, or of more than `most` some from everywhere."""
+    return torch.arange(0, size, 1 if size <= most else max(size // SOME, 1))
 
 
 def classes_in(y: Tensor | None, target: Target) -> Tensor | None:
@@ -96,6 +98,8 @@ def check_mode(y: Tensor | None, target: Target, noun: str, *, is_prob: bool) ->
 
     `noun` is what a row speaks about, empty for no warning; `is_prob` says that an operation that makes probabilities was seen.
     """
+    if y is not None and _are_classes(y, 2 if target.mode == "binary" else target.truth.size(1)):
+        return
     y = None if y is None else y.double()
     known = y is not None and not bool(y.isnan().all())
     width = target.truth.size(1)
@@ -108,6 +112,14 @@ def check_mode(y: Tensor | None, target: Target, noun: str, *, is_prob: bool) ->
             OutputWarning,
             stacklevel=2,
         )
+
+
+def _are_classes(y: Tensor, count: int) -> bool:
+    """Whether they are just the numbers of classes, as of most data."""
+    if y.dim() != 1 or y.is_floating_point() or y.dtype == torch.bool or len(y) == 0:
+        return False
+    low, high = y.aminmax()
+    return int(low) >= 0 and int(high) < count
 
 
 def contradiction(y: Tensor, width: int, mode: str, *, is_prob: bool) -> str:
