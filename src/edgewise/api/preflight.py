@@ -11,7 +11,6 @@ from edgewise.algorithms.registry import methods
 from edgewise.question import NodeQuestion, PosedQuestion, sub_target
 from edgewise.question.block_growth import DEFAULT_MEMORY
 from edgewise.question.memory import held_bytes
-from edgewise.question.target import predicted
 from edgewise.text import columns, counted, duration
 
 _SAMPLE = 4
@@ -98,12 +97,16 @@ def _about(seconds: float) -> str:
 
 def agreement_with_labels(question: PosedQuestion, noun: str) -> str:
     """A sentence about how many predictions are the labels; with a question where they are few. Empty without labels."""
-    labels = question.labels()
-    if labels is None or question.target.mode not in ("multiclass", "binary"):
+    found = question.agreement()
+    if found is None:
         return ""
-    right = int((predicted(question.target.truth, question.target.mode).cpu() == labels).sum())
-    text = f"Predictions agree with y on {right} of {counted(len(labels), noun)}"
-    return f"{text}." if right >= FEWEST * len(labels) else f"{text}: is the data scaled as in training?"
+    right, known = found
+    text = f"Predictions agree with {_labels_of(question)} on {right} of {counted(known, noun)}"
+    return f"{text}." if right >= FEWEST * known else f"{text}: is the data scaled as in training?"
+
+
+def _labels_of(question: PosedQuestion) -> str:
+    return "edge_label" if question.task == "link" else "y"
 
 
 def _facts(question: PosedQuestion, way: str) -> list[tuple[str, str]]:
@@ -119,7 +122,7 @@ def _facts(question: PosedQuestion, way: str) -> list[tuple[str, str]]:
         ("neighbourhoods", f"{nodes:.0f} nodes and {edges:.0f} edges on average"),
     ]
     agreement = _agreement(question)
-    return [*facts, ("agreement with y", agreement)] if agreement else facts
+    return [*facts, (f"agreement with {_labels_of(question)}", agreement)] if agreement else facts
 
 
 def _number(target: Any) -> str:
@@ -128,12 +131,12 @@ def _number(target: Any) -> str:
 
 def _agreement(question: PosedQuestion) -> str:
     """How many predictions are the labels, where there are labels."""
-    labels = question.labels()
-    if labels is None or question.target.mode not in ("multiclass", "binary"):
+    found = question.agreement()
+    if found is None:
         return ""
-    right = int((predicted(question.target.truth, question.target.mode).cpu() == labels).sum())
-    text = f"{right} of {len(labels)} predictions"
-    return text if right >= FEWEST * len(labels) else f"{text}: are the data scaled as in training?"
+    right, known = found
+    text = f"{right} of {known} predictions"
+    return text if right >= FEWEST * known else f"{text}: are the data scaled as in training?"
 
 
 def _sizes(question: PosedQuestion) -> tuple[float, float]:

@@ -43,6 +43,9 @@ def features(
             autocompletion=options.completing(options.FEATURE_METHODS),
         ),
     ] = "gradient_x_input",
+    attribute: Annotated[
+        str, typer.Option(help="What is scored: x, or other floating-point numbers of each node, such as pos.")
+    ] = "x",
     top: Annotated[
         int | None, typer.Option(min=1, help="Keep only this many of the strongest scores of each target.")
     ] = None,
@@ -69,6 +72,7 @@ def features(
         question.graphs.data,
         question.targets(slice(shown)),
         method=method,
+        attribute=attribute,
         top=top,
         target=question.classes_of(slice(shown)),
         seed=asked.seed,
@@ -79,7 +83,7 @@ def features(
     assert isinstance(found, ew.FeatureSet)  # a list was asked for
     written: dict[str, Any] = {}
     if out is not None:
-        story = story_of(asked, method=method, top=top, settings=settings)
+        story = story_of(asked, method=method, attribute=attribute, top=top, settings=settings)
         destination = Destination(out, "features", story, question.hashes, len(question.index))
         written = destination.write(lambda path: _save(found, path))
         voice.note(f"Written: {out}")

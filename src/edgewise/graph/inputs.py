@@ -43,6 +43,9 @@ def read_structure(data: Any, where: str = "data") -> Data:
     """
     _check_kind(data, where)
     x, edge_index = data.get("x"), data.get("edge_index")
+    if x is None and (nodes := _nodes_without_features(data)) is not None:
+        data, x = copy.copy(data), torch.empty(nodes, 0, dtype=torch.bool, device=getattr(edge_index, "device", None))
+        data.x = x
     if not isinstance(x, Tensor):
         pair = isinstance(x, (tuple, list))
         raise InputError(
@@ -50,7 +53,7 @@ def read_structure(data: Any, where: str = "data") -> Data:
             + (
                 "Use one tensor for all nodes, torch.cat([x_source, x_target]), with edge_index numbered to match."
                 if pair
-                else "Use the features that the model was trained on."
+                else "Use the features that the model was trained on; where it reads none, set data.num_nodes."
             )
         )
     _check_dense(data, where)
@@ -64,6 +67,28 @@ def read_structure(data: Any, where: str = "data") -> Data:
     _check_edges(edge_index, x.size(0), where)
     _check_lengths(data, x.size(0), edge_index.size(1), where)
     return _plain_copy(data, edge_index, x.size(0))
+
+
+def _nodes_without_features(data: Data) -> int | None:
+    """How many nodes there are where there is no `x`; None if nothing says so but the edges."""
+    if data.get("num_nodes") is not None:
+        return int(data.num_nodes)
+    known = (data.get(key) for key in ("z", "pos", "node_type", "batch", "y"))
+    return next((len(value) for value in known if isinstance(value, Tensor) and value.dim() > 0), None)
+
+
+def with_count(data: Any, num_nodes: int) -> Any:
+    """Data of which PyG would have to guess how many nodes there are, told; others as they are."""
+    if not isinstance(data, Data) or data.get("x") is not None or data.get("num_nodes") is not None:
+        return data
+    told = copy.copy(data)
+    told.num_nodes = num_nodes
+    return told
+
+
+def is_stand_in(x: Tensor) -> bool:
+    """Whether this stands in for features that the data do not have: `[nodes, 0]` of torch.bool. No model is given it."""
+    return x.dtype == torch.bool and x.dim() == 2 and x.size(1) == 0
 
 
 def _plain_copy(data: Data, edge_index: Tensor, num_nodes: int) -> Data:

@@ -35,6 +35,12 @@ class Target:
         """The same question for some of the targets."""
         return Target(self.column[positions], self.mode, self.of, self.truth[positions])
 
+    def says(self) -> Tensor:
+        """What the model says of each target: its class, or of several labels yes (1) or no (0) for the explained column."""
+        if self.mode == "multilabel":
+            return (self.truth.gather(1, self.column.view(-1, 1)).view(-1) > 0).long()
+        return predicted(self.truth, self.mode)
+
     def value(self, rows: Tensor) -> Tensor:
         """The explained number of every row, `[targets]`."""
         return self.number(rows, self.of)

@@ -141,7 +141,7 @@ def sign_flips(
         level: `"input"` varies the weight of an edge in all layers at once, `"layer"` in one layer at a time.
         target: As in `explain`, and so are `task`, `mode`, `of`, `forward`, `device`, `memory` and `batch_size`.
         task: `"node"` or `"graph"`.
-        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
+        mode: `"multiclass"`, `"binary"`, `"multilabel"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.

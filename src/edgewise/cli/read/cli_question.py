@@ -5,7 +5,7 @@ model, weights.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +139,17 @@ def read_question(asked: CommonOptions, voice: Voice) -> CliQuestion:
         "weights": digest_of(asked.weights) if asked.weights is not None else None,
         "data": graphs.digest,
     }
-    return CliQuestion(model, graphs, index, classes, hashes, asked)
+    question = CliQuestion(model, graphs, index, classes, hashes, asked)
+    return _of_every_class(question) if asked.target == "all" else question
+
+
+def _of_every_class(question: CliQuestion) -> CliQuestion:
+    """The question about every class, or column, of each target."""
+    asked = {name: value for name, value in question.options.items() if name != "memory"}
+    first = pose(question.model, question.graphs.data, question.targets(slice(1)), target="all", **asked)
+    count, size = len(first.index), len(question.index)
+    index = question.index.repeat_interleave(count, dim=0)
+    return replace(question, index=index, classes=torch.arange(count).repeat(size))
 
 
 def _read_model(

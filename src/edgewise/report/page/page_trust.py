@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgewise.question.target import predicted
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -100,9 +98,14 @@ def _signs(found: Findings) -> Lines:
 def _label(asked: PageAbout, position: int, words: Wording) -> Lines:
     """Whether the prediction is what the data say."""
     labels, target = asked.question.labels(), asked.question.target
-    if labels is None or target.mode not in ("multiclass", "binary"):
+    if labels is None:
         return []
-    label, says = int(labels[position]), int(predicted(target.truth[position : position + 1], target.mode)[0])
+    label, says = int(labels[position]), int(target.says()[position])
+    if target.mode == "multilabel" and label in (0, 1):
+        told = f"The data say {'yes' if label else 'no'} here"
+        if label == says:
+            return [["note", f"{told}, as the model does."]]
+        return [["care", f"{told}: the model is wrong here, if they are right."]]
     if not 0 <= label < len(words.classes):
         return []
     if label == says:
