@@ -3,7 +3,8 @@
 `api/check.py` fills in `Measurements`; the functions here turn them into the findings of `report.py`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,7 +18,16 @@ from edgewise.trust.certificate import Certificate
 from edgewise.trust.completeness import SATURATED, Balance, Pull, probability
 from edgewise.trust.flips import SignFlips
 from edgewise.trust.gradient_vs_occlusion import Effects
-from edgewise.trust.report import PER_LAYER, AskedQuestion, FlipFindings, LayerFindings, Number, SoftmaxFindings
+from edgewise.trust.reliance import Reliance, reliance_of
+from edgewise.trust.report import (
+    PER_LAYER,
+    TOGETHER,
+    AskedQuestion,
+    FlipFindings,
+    LayerFindings,
+    Number,
+    SoftmaxFindings,
+)
 from edgewise.trust.target_edges import Draw, proportion
 
 _PER_LAYER = Number(float("nan"), PER_LAYER)
@@ -31,11 +41,17 @@ class Measurements:
     effects: dict[str, Effects]
     flips: dict[str, SignFlips]
     proofs: dict[str, Certificate]
+    paths: Tensor
+    """`[4, T]`: gradients while all edges are weakened together; see `path_of`."""
     activity: list[Activity]
     """For each call."""
     pull: Pull
     pairs: int
     """(target, edge) pairs in all computation graphs."""
+
+    def reliance(self, positions: Sequence[int] | None = None) -> Reliance:
+        """Whether gradients can be relied on, for some targets or all of them together."""
+        return reliance_of(self.effects["input"], self.flips["input"], self.paths, positions)
 
 
 def asked_question(question: PosedQuestion, found: Measurements, draw: Draw) -> AskedQuestion:
@@ -98,6 +114,9 @@ def whole_findings(question: PosedQuestion, found: Measurements) -> LayerFinding
     parts = ("missing", "edges", "own", "constant", "rest", "unevenness", "rate", "fixed")
     per_layer: dict[str, Any] = dict.fromkeys(parts, _PER_LAYER)
     about = _about_edges(question, found, "input", 0)
+    size = float(found.paths[2].sum())
+    together = float(found.paths[1].sum()) / size if size else torch.nan
+    about["flips"] = replace(about["flips"], together=_number(together, "every gradient is 0"))
     return LayerFindings(layer=None, name="all layers", gap=nothing, activations=names, **per_layer, **about)
 
 
@@ -133,6 +152,7 @@ def _flips(flips: SignFlips, proof: Certificate, layer: int | None) -> FlipFindi
         int(counted.sum()),
         *(_number(value, "no edge that was asked about has a gradient") for value in sampled),
         *(_number(value, why) for value in proved),
+        Number(torch.nan, TOGETHER),
     )
 
 

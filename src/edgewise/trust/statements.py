@@ -128,7 +128,9 @@ def _no_flips(facts: Facts) -> Statement:
         else f"nothing is proved ({flips.kept.reason})"
     )
     why = (
-        f"{flips.share:.2%} of {flips.edges} gradients change their sign on sampled weights; {proved}.{_follows(facts)}"
+        f"{flips.share:.2%} of {flips.edges} gradients change their sign when their edge alone is weakened (sampled); "
+        f"{proved}. "
+        f"When all edges are weakened together, {flips.together:.1%} of the gradient does.{_follows(facts)}"
     )
     so = f"{_STANDS_IN} on {1 - flips.share.value:.1%} of the edges; ew.compare measures how well.{_penalty(facts)}"
     verdict = facts.verdict([flips.share])
