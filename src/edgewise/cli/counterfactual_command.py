@@ -57,7 +57,9 @@ def counterfactual(
     budget: Annotated[
         int | None, typer.Option(min=1, help="At most so many sets are tried or bounded for each target.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option(min=0, help="At most so many seconds for each target.")] = None,
+    seconds: Annotated[
+        float, typer.Option(min=0, help="At most so many seconds for each target; inf sets no limit.")
+    ] = 10.0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -75,7 +77,11 @@ def counterfactual(
 
     question = read_question(asked, voice)
     how: dict[str, Any] = {"threshold": threshold, "by": by, "undirected": undirected, "size": size}
-    how |= {"budget": budget, "seconds": seconds, "to": None if to is None else _class(question, to)}
+    how |= {
+        "budget": budget,
+        "seconds": None if seconds == float("inf") else seconds,
+        "to": None if to is None else _class(question, to),
+    }
     found = _found(question, how, voice, everything=out is not None or asked.json)
     _give(asked, question, how, found, out, voice)
 
@@ -118,7 +124,7 @@ def _give(
         about = {"command": "counterfactual", **how, "task": question.graphs.task, "counts": found.counts()}
         terminal.print_json({**about, "targets": listed, **written})
     elif not asked.quiet:
-        _show(question, found, listed)
+        _show(question, found, listed, voice)
 
 
 def _class(question: "CliQuestion", text: str) -> int:
@@ -139,6 +145,7 @@ def _record(question: "CliQuestion", one: "ew.Counterfactual") -> dict[str, Any]
     said = one.to_dict()
     settings = said.pop("settings")
     about: dict[str, Any] = {"name": question.target_name(one.index), "class_name": _said(question, one, one.target)}
+    about["advice"] = one.advice("--{} {}".format)
     about["flips_to_name"] = None if one.flips_to is None else _said(question, one, one.flips_to)
     return {**about, **said, "sentence": words, "proof": settings["proof"]}
 
@@ -175,12 +182,13 @@ def _columns(listed: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """A row for each target; lists become texts."""
     names = (
         "index", "name", "class_name", "status", "size", "lower_bound", "flips_to_name", "edges", "num_units", "sentence",
+        "certainty", "advice",
     )  # fmt: skip
     plain = [{**one, "index": str(one["index"]), "edges": " ".join(map(str, one["edges"]))} for one in listed]
     return {name: [one[name] for one in plain] for name in names}
 
 
-def _show(question: "CliQuestion", found: "ew.CounterfactualSet", listed: list[dict[str, Any]]) -> None:
+def _show(question: "CliQuestion", found: "ew.CounterfactualSet", listed: list[dict[str, Any]], voice: Voice) -> None:
     """A short table of the first targets."""
     few = listed[: terminal.SHOWN_TARGETS]
     total = len(question.index)
@@ -201,3 +209,5 @@ def _show(question: "CliQuestion", found: "ew.CounterfactualSet", listed: list[d
     terminal.print_rows(
         f"smallest changes ({counts}){more}", [question.graphs.task, "class", "status", "answer", "edges"], rows
     )
+    for advice in dict.fromkeys(one["advice"] for one in listed if one["advice"]):
+        voice.note(f"Open: {advice}")

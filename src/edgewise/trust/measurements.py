@@ -145,14 +145,23 @@ def _flips(flips: SignFlips, proof: Certificate, layer: int | None) -> FlipFindi
 
     counted, alive = row(flips.counted), ~row(proof.vanishes)
     kept, broken = row(proof.keeps), row(proof.flips)
-    sampled = [proportion(row(part), counted) for part in (flips.flipped, flips.to_negative, flips.to_positive)]
-    proved = [torch.nan if proof.reason else proportion(part, alive) for part in (kept, broken, ~(kept | broken))]
-    why = proof.reason or "every gradient is proved to be 0"
+    why, nothing = proof.reason or "every gradient is proved to be 0", "no edge that was asked about has a gradient"
+
+    def sampled(part: Tensor) -> Number:
+        return _number(proportion(row(part), counted), nothing)
+
+    def proved(part: Tensor) -> Number:
+        return _number(torch.nan if proof.reason else proportion(part, alive), why)
+
     return FlipFindings(
-        int(counted.sum()),
-        *(_number(value, "no edge that was asked about has a gradient") for value in sampled),
-        *(_number(value, why) for value in proved),
-        Number(torch.nan, TOGETHER),
+        edges=int(counted.sum()),
+        share=sampled(flips.flipped),
+        to_negative=sampled(flips.to_negative),
+        to_positive=sampled(flips.to_positive),
+        kept=proved(kept),
+        broken=proved(broken),
+        unknown=proved(~(kept | broken)),
+        together=Number(torch.nan, TOGETHER),
     )
 
 
