@@ -144,7 +144,8 @@ def _record(question: "CliQuestion", one: "ew.Counterfactual") -> dict[str, Any]
     words = one.sentence(labels=_Names(question) if named else None, classes=_classes(question, one))
     said = one.to_dict()
     settings = said.pop("settings")
-    about: dict[str, Any] = {"name": question.target_name(one.index), "class_name": _said(question, one, one.target)}
+    about = {**terminal.target_named(question, one.index), "class_name": _said(question, one, one.target)}
+    about["edge_names"] = [_edge(question, one, edge) for edge in one.edges]
     about["advice"] = one.advice("--{} {}".format)
     about["flips_to_name"] = None if one.flips_to is None else _said(question, one, one.flips_to)
     return {**about, **said, "sentence": words, "proof": settings["proof"]}
@@ -158,8 +159,16 @@ class _Names(dict[Any, str]):
         self._question = question
 
     def get(self, node: Any, default: Any = None) -> Any:
-        """The data's name of a node."""
-        return self._question.node_name(node)
+        """The data's id and name of a node."""
+        return self._question.node_label(node)
+
+
+def _edge(question: "CliQuestion", one: "ew.Counterfactual", edge: Any) -> str:
+    """A column of the set by its ends: ids and names, of several graphs the numbers in theirs."""
+    types = one.types
+    column = int(edge) if types is None else types.edge_range(edge[0])[edge[1]]
+    ends = [int(end) if types is None else types.node(int(end)) for end in one.edge_index[:, column]]
+    return " → ".join(terminal.label_in(question, one, end) for end in ends)
 
 
 def _classes(question: "CliQuestion", one: "ew.Counterfactual") -> dict[int, str] | None:
@@ -181,11 +190,19 @@ def _said(question: "CliQuestion", one: "ew.Counterfactual", number: int) -> str
 def _columns(listed: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """A row for each target; lists become texts."""
     names = (
-        "index", "name", "class_name", "status", "size", "lower_bound", "flips_to_name", "edges", "num_units", "sentence",
-        "certainty", "advice",
+        "index", "id", "name", "class_name", "status", "size", "lower_bound", "flips_to_name", "edges", "edge_names",
+        "num_units", "sentence", "certainty", "advice",
     )  # fmt: skip
-    plain = [{**one, "index": str(one["index"]), "edges": " ".join(map(str, one["edges"]))} for one in listed]
-    return {name: [one[name] for one in plain] for name in names}
+    plain = [
+        {
+            **one,
+            "index": str(one["index"]),
+            "edges": " ".join(map(str, one["edges"])),
+            "edge_names": "; ".join(one["edge_names"]),
+        }
+        for one in listed
+    ]
+    return {name: [one[name] for one in plain] for name in names if all(name in one for one in plain)}
 
 
 def _show(question: "CliQuestion", found: "ew.CounterfactualSet", listed: list[dict[str, Any]], voice: Voice) -> None:
@@ -197,14 +214,14 @@ def _show(question: "CliQuestion", found: "ew.CounterfactualSet", listed: list[d
     rows = [
         [
             [
-                one["name"],
+                question.target_label(flip.index),
                 one["class_name"],
                 one["status"],
                 one["sentence"],
                 "–" if one["size"] is None else str(one["size"]),
             ]
         ]
-        for one in few
+        for flip, one in zip(found, few, strict=False)
     ]
     terminal.print_rows(
         f"smallest changes ({counts}){more}", [question.graphs.task, "class", "status", "answer", "edges"], rows
