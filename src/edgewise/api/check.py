@@ -27,6 +27,7 @@ from edgewise.trust.reliance import path_of
 from edgewise.trust.report import Report
 from edgewise.trust.statements import Facts, statements
 from edgewise.trust.target_edges import EVERYTHING, MOST_PAIRS, Draw, read_edges
+from edgewise.walk.target_blocks import refusal_of_walks
 
 LEVELS = ("layer", "input")
 _HALVES = 4  # random halves of every layer's edges, for each target
@@ -123,7 +124,8 @@ def check_question(
     with question.borrowed(), progress_bar(progress, 6, "check", "step") as advance:
         draw = flip_draw(question, most, budget, seed)
         found = _measure(question, draw, seed, budget, size, advance)
-    asked = asked_question(question, found, draw)
+        no_walks = refusal_of_walks(question, budget)
+    asked = asked_question(question, found, draw, no_walks)
     layers = tuple(layer_findings(question, found, layer) for layer in range(question.num_layers))
     whole, softmax = whole_findings(question, found), softmax_findings(question, found)
     every = range(len(question.index))

@@ -18,7 +18,7 @@ from edgewise.algorithms.eig_search import read_scores
 from edgewise.algorithms.gradient import gradients_at_one
 from edgewise.algorithms.occlusion import Repeated, players
 from edgewise.algorithms.registry import Method, find_method
-from edgewise.arrays import occurrence, plain_index
+from edgewise.arrays import occurrence
 from edgewise.contract import checked
 from edgewise.errors import EdgewiseError, ModelError
 from edgewise.question import PosedQuestion
@@ -106,11 +106,7 @@ def _sample(question: PosedQuestion) -> PosedQuestion:
     if total <= TARGETS:
         return question
     order = question.keys(torch.arange(total)).argsort(stable=True)
-    places = order[torch.linspace(0, total - 1, TARGETS).round().long()]
-    listed: Any = plain_index(question.index[places])
-    types = question.types
-    index = types.asked(listed) if types is not None and types.explained else listed
-    return question.of(index, question.target.column[places.to(question.target.column.device)].cpu())
+    return question.at(order[torch.linspace(0, total - 1, TARGETS).round().long()])
 
 
 # --- What is measured ---------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ class Measurements:
         return reliance_of(self.effects["input"], self.flips["input"], self.paths, positions)
 
 
-def asked_question(question: PosedQuestion, found: Measurements, draw: Draw) -> AskedQuestion:
+def asked_question(question: PosedQuestion, found: Measurements, draw: Draw, no_walks: str) -> AskedQuestion:
     """What was asked, for the head of the report."""
     modules = [call.module for call in question.trace.calls]
     return AskedQuestion(
@@ -69,6 +69,7 @@ def asked_question(question: PosedQuestion, found: Measurements, draw: Draw) -> 
         bypass=tuple(question.trace.bypass),
         local=question.hops is not None or question.task == "graph",
         other_layers=tuple(dict.fromkeys(type(module).__name__ for module in modules if not _sums_messages(module))),
+        no_walks=no_walks,
     )
 
 

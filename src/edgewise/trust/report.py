@@ -128,6 +128,8 @@ class AskedQuestion:
     local: bool
     other_layers: tuple[str, ...]
     """Kinds of layers that are not known to be sums (or means) of linear messages."""
+    no_walks: str = ""
+    """Why `ew.walks` and LRP refuse this model, in their own words; empty if they do not."""
 
 
 @dataclass(frozen=True)
