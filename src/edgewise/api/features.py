@@ -1,6 +1,7 @@
 """features(): which features of which nodes, the front door for feature scores."""
 
 import logging
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from edgewise.algorithms.link_feature_program import LinkFeatureProgram
 from edgewise.algorithms.typed_feature_copies import TypedFeatureCopies
 from edgewise.arguments import did_you_mean, one_of, whole_number
 from edgewise.contract import checked
-from edgewise.errors import InputError, SettingError
+from edgewise.errors import InputError, KinkWarning, SettingError
 from edgewise.graph.sample import sampled_numbers
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
@@ -137,6 +138,7 @@ def features_of_question(
             question.check_slopes()
             if lowered is None or lowered.front is not None:  # else the program, which is the function, was compared
                 question.check_feature_slopes()
+                _warn_of_kink(question, chosen)
         parted = estimated_blocks(question, max(budget // _KEPT, 1), batch_size)
         with progress_bar(progress, len(question.index), f"features by {chosen.name}") as advance:
             for positions in blocks(question, max(budget // _KEPT, 1), batch_size) if lowered else parted:
@@ -162,6 +164,13 @@ def features_of_question(
         sizes = torch.tensor([[table.size, table.num_attributes] for table in typed.tables])
         found = replace(found, types=typed.tables, sizes=sizes, num_features=1, num_attributes=1)
     return found[0] if question.single else found
+
+
+def _warn_of_kink(question: PosedQuestion, method: FeatureMethod) -> None:
+    """Gradients at a kink of the model are no slopes; products with features of 0 are right all the same."""
+    kink = question.feature_kink() if method.name == "gradient" or question.is_at_kink else None
+    if kink is not None and (method.name == "gradient" or not kink.products_hold):
+        warnings.warn(kink.sentence, KinkWarning, stacklevel=2)
 
 
 def _check(
