@@ -68,7 +68,7 @@ def counterfactual(
     ] = None,
     force: Force = False,
 ) -> None:
-    """Without which edges would it say something else? The smallest set of them, with a proof that none is smaller."""
+    """Without which edges would it say something else? A set of them, and whether it is proven that none is smaller."""
     voice = Voice(quiet=asked.quiet)
     if out is not None and out.suffix == ".npz":
         raise SettingError(f"--out {out}: rows have texts and lists. Use a name that ends with .csv or .parquet.")

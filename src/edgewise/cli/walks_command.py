@@ -63,7 +63,7 @@ def walks(
     page: PageOption = None,
     force: Force = False,
 ) -> None:
-    """Along which walks did it travel? The most relevant walks from a source to the target, proven to be the best."""
+    """Along which walks did it travel? The most relevant walks from a source to the target, and whether that is proven."""
     voice, output = Voice(quiet=asked.quiet), Output(out, page, force)
     output.claim(asked)
     _run(asked, voice, output, WalkOptions(top, search, sign, budget))

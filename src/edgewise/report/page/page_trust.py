@@ -28,7 +28,7 @@ def trust_lines(asked: PageAbout, found: Findings, position: int, words: Wording
     lines = [*_reliance(asked, found, position), *_proofs(found), *_label(asked, position, words)]
     audit = asked.question.audit
     off = f"up to rounding ({audit.value_error:.0e})" if audit.value_error else "exactly"
-    lines.append(["good", f"The numbers were checked against the model itself: they match {off}."])
+    lines.append(["good", f"The explained number was compared with the model itself: it matches {off}."])
     if any_edges:
         lines.append(
             [
