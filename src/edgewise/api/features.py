@@ -1,6 +1,7 @@
 """features(): which features of which nodes, the front door for feature scores."""
 
 import logging
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from edgewise.algorithms.typed_feature_copies import TypedFeatureCopies
 from edgewise.api.scored_attribute import AttributeForward, asked_about, moved, refuse_stand_in, refuse_unread
 from edgewise.arguments import did_you_mean, one_of, whole_number
 from edgewise.contract import checked
-from edgewise.errors import InputError, SettingError
+from edgewise.errors import InputError, KinkWarning, SettingError
 from edgewise.graph.sample import sampled_numbers
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
@@ -144,6 +145,7 @@ def features_of_question(
             question.check_slopes()
             if lowered is None or lowered.front is not None:  # else the program, which is the function, was compared
                 question.check_feature_slopes()
+                _warn_of_kink(question, chosen)
         parted = estimated_blocks(question, max(budget // _KEPT, 1), batch_size)
         with progress_bar(progress, len(question.index), f"features by {chosen.name}") as advance:
             for positions in blocks(question, max(budget // _KEPT, 1), batch_size) if lowered else parted:
@@ -198,6 +200,13 @@ def _is_zero(found: FeatureSet) -> bool:
     """Whether no node has a score."""
     rows = found.features
     return rows is not None and not bool((rows.left if isinstance(rows, FeatureFactors) else rows.score).any())
+
+
+def _warn_of_kink(question: PosedQuestion, method: FeatureMethod) -> None:
+    """Gradients at a kink of the model are no slopes; products with features of 0 are right all the same."""
+    kink = question.feature_kink() if method.name == "gradient" or question.is_at_kink else None
+    if kink is not None and (method.name == "gradient" or not kink.products_hold):
+        warnings.warn(kink.sentence, KinkWarning, stacklevel=2)
 
 
 def _check(

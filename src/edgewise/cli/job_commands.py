@@ -190,5 +190,9 @@ def _show(job: "ew.jobs.Job", status: "JobStatus", *, json: bool) -> None:
         terminal.print_json({"command": "job", "folder": str(job.path), **status._asdict()})
         return
     typer.echo(f"{job.path}: {status}")
-    for index, reason in list(job.failed.items())[: terminal.SHOWN_TARGETS] if status.failed else ():
-        terminal.print_rows("failed", ["target", "why"], [[[str(index), reason]]])
+    failed = list(job.failed.items())[: terminal.SHOWN_TARGETS] if status.failed else []
+    if failed:
+        from edgewise.cli.job_data import target_names
+
+        called = target_names(job)
+        terminal.print_rows("failed", ["target", "why"], [[[called(index), reason] for index, reason in failed]])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgewise.arrays import plain_index
 from edgewise.engines import Engine
 from edgewise.graph.copies import Copies
 from edgewise.graph.neighbour_sample import Bounds
@@ -107,6 +108,13 @@ class PosedQuestion(SlopeChecks, ABC):
     @abstractmethod
     def of(self, index: Any, target: Any) -> "PosedQuestion":
         """The same question about other targets, with what was proved."""
+
+    def at(self, positions: Tensor) -> "PosedQuestion":
+        """The same question about some of its own targets, about the columns that were asked for."""
+        listed: Any = plain_index(self.index[positions])
+        types = self.types
+        index = types.asked(listed) if types is not None and types.explained else listed
+        return self.of(index, self.target.column[positions.to(self.target.column.device)].cpu())
 
     def as_set(self) -> "PosedQuestion":
         """The same question, answered as a set even if it is about one target."""

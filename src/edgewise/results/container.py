@@ -11,7 +11,7 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ About = dict[str, Any]
 VERSION = 2
 """Of what is in a file. 0: no number is written (Edgewise 0.1.0), layers are calls. 1: layers are those of the depth. 2: there
 is a digest, and entries are in order."""
-TEXTS = ("about", "node_names")
+TEXTS = ("about", "node_names", "node_ids")
 """Members of a `.npz` that are JSON, as bytes: numpy would pickle an object."""
 _DEFLATE = 1032  # no byte of a compressed member unpacks to more
 _SLACK = 1024
@@ -126,9 +126,15 @@ def from_jsonable(value: Any) -> Any:
 # --- `.npz` -------------------------------------------------------------------------------------------------------------
 
 
-def write_npz(file: Any, arrays: Arrays, about: About, node_names: Sequence[str] | None = None) -> None:
-    """Arrays as they are, the text about them, and perhaps the names of nodes; the digest covers all of it."""
-    named = {} if node_names is None else {"node_names": _as_bytes(list(node_names))}
+def _listed(texts: Any) -> Any:
+    """Names of all nodes as a list; of a typed graph a list for each type."""
+    return {kind: list(some) for kind, some in texts.items()} if isinstance(texts, Mapping) else list(texts)
+
+
+def write_npz(file: Any, arrays: Arrays, about: About, node_names: Any = None, node_ids: Any = None) -> None:
+    """Arrays as they are, the text about them, and perhaps names and ids of nodes; the digest covers all of it."""
+    texts = {"node_names": node_names, "node_ids": node_ids}
+    named = {name: _as_bytes(_listed(given)) for name, given in texts.items() if given is not None}
     everything = {**arrays, **named}
     np.savez_compressed(file, about=_as_bytes(with_digest(everything, about)), **everything)  # type: ignore[arg-type]
 
@@ -162,7 +168,8 @@ class NpzFile:
         with zipfile.ZipFile(self.path) as archive:
             arrays = {name: _array(archive, name, claim) for name, claim in self.claims.items() if name != "about"}
         check_digest(arrays, self.about)
-        arrays.pop("node_names", None)
+        for name in ("node_names", "node_ids"):
+            arrays.pop(name, None)
         return arrays
 
 

@@ -21,6 +21,7 @@ from edgewise.results.feature_scores import FeatureSet
 from edgewise.results.feature_table import write_feature_table
 from edgewise.results.soundness import check_array, check_entries, check_entry_shapes, check_number, check_range
 from edgewise.results.typed_features import FeatureTable
+from edgewise.results.typed_tables import NodeNames
 
 FEATURE_FORMAT = "edgewise-features-1"
 """Written into every file: what kind of file it is."""
@@ -30,8 +31,10 @@ _PLAIN = ("method", "num_features", "num_attributes")
 _MOST = 2**40  # features, or attributes
 
 
-def save_features(found: FeatureSet, path: str | Path) -> None:
-    """Write a set to a `.npz` or a `.parquet` file."""
+def save_features(
+    found: FeatureSet, path: str | Path, node_names: NodeNames = None, node_ids: NodeNames = None
+) -> None:
+    """Write a set to a `.npz` or a `.parquet` file, with names and ids of the nodes where they are known."""
     path = Path(path)
     if path.suffix not in (".npz", ".parquet"):
         raise FileError(
@@ -46,11 +49,11 @@ def save_features(found: FeatureSet, path: str | Path) -> None:
     arrays = {name: getattr(found, name) for name in _TENSORS}
     arrays |= {} if found.n_id is None else {"n_id": found.n_id}
     if path.suffix == ".parquet":
-        write_whole(path, lambda file: write_feature_table(file, found, _numbers(arrays), about))
+        write_whole(path, lambda file: write_feature_table(file, found, _numbers(arrays), about, node_names, node_ids))
         return
     for name in _ROWS:
         arrays |= _arrays(name, getattr(found, name))
-    write_whole(path, lambda file: write_npz(file, _numbers(arrays), about))
+    write_whole(path, lambda file: write_npz(file, _numbers(arrays), about, node_names, node_ids))
 
 
 def _numbers(arrays: Mapping[str, Tensor]) -> Arrays:

@@ -38,14 +38,16 @@ def pyarrow() -> Any:
 # --- Writing ------------------------------------------------------------------------------------------------------------
 
 
-def write_parquet(file: Any, arrays: Arrays, about: About, node_names: NodeNames = None) -> None:
+def write_parquet(
+    file: Any, arrays: Arrays, about: About, node_names: NodeNames = None, node_ids: NodeNames = None
+) -> None:
     """The rows, readable by any data frame, and the rest as metadata."""
     arrow = pyarrow()
     rest = {name: packed(array) for name, array in arrays.items() if name not in _ROWS}
     if "edges_start" in arrays:
         rest[_CHECK] = packed(row_sums(arrays["edges_start"], arrays["edges_place"], arrays["edges_score"]))
     content = {"about": with_digest(arrays, about), "arrays": rest}
-    table = arrow.table(named_columns(_typed(score_columns(arrays, about["level"]), about), node_names))
+    table = arrow.table(named_columns(_typed(score_columns(arrays, about["level"]), about), node_names, node_ids))
     told = json.dumps({**content, "digest": _digest(content)})
     arrow.parquet.write_table(table.replace_schema_metadata({"edgewise": told}), file, write_page_checksum=True)
 

@@ -50,18 +50,24 @@ _PLAIN = ("method", "level", "num_layers", "own_missing", "settings")
 _FEW = 5
 
 
-def save(explained: ExplanationSet, path: str | Path, node_names: NodeNames = None, job: str | None = None) -> None:
+def save(
+    explained: ExplanationSet,
+    path: str | Path,
+    node_names: NodeNames = None,
+    job: str | None = None,
+    node_ids: NodeNames = None,
+) -> None:
     """Write a set to a file; its ending, `.npz` or `.parquet`, says how.
 
     With `node_names` (of the one graph of nodes or links; of a typed graph by node type) the rows of a `.parquet` also carry
-    the names of the nodes. `job` is the key of the job that a shard belongs to.
+    the names of the nodes, with `node_ids` their ids. `job` is the key of the job that a shard belongs to.
     """
     path = Path(path)
     writers: dict[str, Callable[..., None]] = {".npz": write_npz, ".parquet": write_parquet}
     if path.suffix not in writers:
         raise FileError(f"The name must end in .npz or .parquet, got {path.name!r}. Use save('all.npz'), for example.")
     arrays, about = _arrays(explained), _about(explained) | ({} if job is None else {"job": job})
-    write_whole(path, lambda file: writers[path.suffix](file, arrays, about, node_names))
+    write_whole(path, lambda file: writers[path.suffix](file, arrays, about, node_names, node_ids))
 
 
 @checked

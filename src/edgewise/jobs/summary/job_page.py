@@ -99,6 +99,8 @@ class JobPage:
         classes = f"<article><h2>By {word}</h2>{bin_table(self._classes())}</article>"
         doubts = [f"<li class='care'>{count:,} {escape(words)}</li>" for count, words in self.doubts.counts()]
         nothing = "<li class='good'>No target stands out by what is known about it.</li>"
+        if self.labels is None and word == "class":
+            doubts = [*(doubts or [nothing]), "<li>Predictions were not compared with labels.</li>"]
         trust = f"<article><h2>What stands out</h2><ul>{''.join(doubts) or nothing}</ul></article>"
         return f"<section><div class='cards'>{classes}{trust}{self._failures()}</div></section>"
 
