@@ -10,9 +10,9 @@ import torch
 
 import edgewise as ew
 from command_line import MINE, call, network, ring, workshop
+from edgewise.folder_lock import FolderLock
 from edgewise.jobs import plan
 from edgewise.jobs.job_folder import read_manifest
-from edgewise.jobs.lock import FolderLock
 
 pytest.importorskip("pyarrow")
 import altered_files

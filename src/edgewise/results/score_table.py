@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from edgewise.archives import require
 from edgewise.errors import missing_extra
-from edgewise.results.container import About, Arrays, packed, require, unpacked, version_of, with_digest
+from edgewise.results.container import About, Arrays, packed, unpacked, version_of, with_digest
 from edgewise.results.soundness import type_tables
 from edgewise.results.typed_tables import BETWEEN, NodeNames, named_columns, typed_columns, union_columns
 
