@@ -169,7 +169,8 @@ def check_tables(found: Manifest) -> None:
         all(isinstance(key, kind) for key, kind in keys) and len({key for key, _ in keys}) == len(keys), "its types"
     )
     counts = {table.key: table.count for table in found.nodes}
-    _require(bool(counts) and (found.typed or (list(counts) == [""] and len(found.edges) == 1)), "its types")
+    plain = list(counts) == [""] and [table.key for table in found.edges] == [("", "", "")]
+    _require(bool(counts) and (all(counts) if found.typed else plain), "its types")
     for table in (*found.nodes, *found.edges):
         rows = all(one.shape[:1] == (table.count,) for one in table.attributes.values())
         _require(rows and table.count >= 0, "the lengths of its attributes")
