@@ -81,7 +81,8 @@ def read_head(file: Any, name: str, kinds: str = NUMBERS) -> Claim:
         ) from error
     plain = all(isinstance(size, int) and size >= 0 for size in shape)
     require(plain, f"{name} has a negative size: {shape}")
-    require(not dtype.hasobject and dtype.kind in kinds and dtype.itemsize, f"{name} holds {dtype}, not numbers")
+    require(not dtype.hasobject, f"{name} holds objects, which would have to be unpickled; save numbers and texts")
+    require(dtype.kind in kinds and dtype.itemsize, f"{name} holds {dtype}, not numbers")
     return Claim(dtype, shape, bool(by_column))
 
 

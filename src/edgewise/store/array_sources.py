@@ -16,7 +16,7 @@ from torch_geometric.data import Data, HeteroData, data, storage
 
 from edgewise.archives import NUMBERS, Claim, NpzArchive, read_head, refuse_bomb
 from edgewise.errors import FileError, InputError
-from edgewise.graph.inputs import in_words
+from edgewise.graph.inputs import in_words, odd_kind
 from edgewise.store.array_files import pieces
 from edgewise.store.store_builder import StoreWriter, TableWriter
 
@@ -51,10 +51,17 @@ def write_data(writer: StoreWriter, graph: Data | HeteroData) -> None:
     if graph.get("edge_index") is None:
         raise InputError("`data.edge_index` must be a tensor [2, edges], got None.")
     for name in graph.keys():  # noqa: SIM118 (Data is not a dict)
-        value = graph[name]
-        of_edges = name == "edge_index" or (isinstance(value, Tensor) and graph.is_edge_attr(name))
-        _write_attribute(edges if of_edges else nodes, name, value, notes=writer.notes)
+        of_edges = name == "edge_index" or _is_of_edges(graph, name)
+        _write_attribute(edges if of_edges else nodes, name, graph[name], notes=writer.notes)
     nodes.num_nodes = graph.num_nodes
+
+
+def _is_of_edges(graph: Data, name: str) -> bool:
+    """Whether a tensor has a row for each edge; what PyG cannot count is refused."""
+    value = graph[name]
+    if isinstance(value, Tensor) and not _is_plain(value):
+        raise _not_dense(f"data.{name}", value)
+    return isinstance(value, Tensor) and bool(graph.is_edge_attr(name))
 
 
 def _write_table(writer: StoreWriter, table: TableWriter, found: Any) -> None:
@@ -76,13 +83,21 @@ def _write_attribute(table: Any, name: str, value: Any, *, notes: dict[str, Any]
         _note(notes, name, value)
         return
     if not _is_plain(value) or value.dim() == 0:
-        raise InputError(f"`{table.where}.{name}` must be a dense tensor of numbers, got {in_words(value)}.")
+        raise _not_dense(f"{table.where}.{name}", value)
     _write_tensor(table, name, value.detach().cpu())
 
 
+def _not_dense(name: str, value: Tensor) -> InputError:
+    return InputError(f"`{name}` must be a dense tensor of numbers, got {in_words(value)}.")
+
+
 def _is_plain(value: Tensor) -> bool:
-    odd = value.is_nested or value.is_meta or value.is_quantized or value.layout != torch.strided
-    return not odd and value.dtype != torch.bfloat16 and not value.is_complex()
+    return (
+        not odd_kind(value)
+        and value.layout == torch.strided
+        and value.dtype != torch.bfloat16
+        and not value.is_complex()
+    )
 
 
 def _write_tensor(table: Any, name: str, value: Tensor) -> None:
@@ -154,11 +169,15 @@ def refuse_packed(path: Path) -> None:
 
 def bytes_of(found: Any) -> Iterator[int]:
     """The bytes of all tensors in nested containers, as many as their shapes say: one number may stand for millions."""
-    if isinstance(found, Tensor):
-        yield 0 if found.is_nested else found.numel() * found.element_size()
-    elif isinstance(found, (Mapping, list, tuple)):
-        for item in found.values() if isinstance(found, Mapping) else found:
-            yield from bytes_of(item)
+    left = [found]
+    while left:
+        one = left.pop()
+        if isinstance(one, Tensor):
+            yield 0 if one.is_nested else one.numel() * one.element_size()
+        elif isinstance(one, (Data, HeteroData)):
+            left += one.to_dict().values()
+        elif isinstance(one, (Mapping, list, tuple)):
+            left += one.values() if isinstance(one, Mapping) else one
 
 
 # --- `.npz` -------------------------------------------------------------------------------------------------------------
