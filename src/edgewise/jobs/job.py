@@ -121,7 +121,7 @@ class Job:
         digest = _digests(journal_of(self.path).path).get(path.name)
         if digest is None or not is_file(path):
             return None
-        part = _read(path.resolve(), digest, self.key)
+        part = _read(path.resolve(), digest, self.key, _state(path))
         try:
             fits = torch.equal(part.index, self.index[good_positions(shard, part.settings)])
         except FileError as error:
@@ -180,6 +180,8 @@ class Job:
                 continue
             try:
                 frame = arrow.parquet.read_table(self._file(shard), columns=wanted, filters=filters).to_pandas()
+            except OSError as error:
+                raise _altered(self._file(shard)) from error
             except (ValueError, TypeError, KeyError, arrow.ArrowException) as error:
                 raise SettingError(
                     f"`filters` must be like [('index', '==', 42)] and `columns` names of columns: {error}."
@@ -235,10 +237,16 @@ class Job:
 
 def _digests(journal: Path) -> dict[str, str]:
     """The finished files of a job and their digests; the journal is read again when it has changed."""
-    if not is_file(journal):
-        return {}
-    state = journal.stat()
-    return _digests_at(journal.resolve(), (state.st_ino, state.st_size, state.st_mtime_ns))
+    return _digests_at(journal.resolve(), _state(journal)) if is_file(journal) else {}
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """What changes when a file does."""
+    try:
+        state = path.stat()
+    except OSError as error:  # gone in this moment
+        raise _altered(path) from error
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 @lru_cache(maxsize=_KEPT)
@@ -247,7 +255,7 @@ def _digests_at(journal: Path, _state: tuple[int, ...]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=_KEPT)
-def _read(path: Path, digest: str, key: str) -> ExplanationSet:
+def _read(path: Path, digest: str, key: str, _state: tuple[int, ...]) -> ExplanationSet:
     """A shard, if it is the one that the journal knows."""
     part, owner = load_part(path) if digest_of(path) == digest else (None, None)
     if owner != key or not isinstance(part, ExplanationSet):
