@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.archives import Claim, require
 from edgewise.errors import FileError
 from edgewise.files import write_whole
-from edgewise.results.container import VERSION, About, Arrays, Claim, as_jsonable, from_jsonable, require, write_npz
+from edgewise.results.container import VERSION, About, Arrays, as_jsonable, from_jsonable, write_npz
 from edgewise.results.entries import Entries
 from edgewise.results.explanation import Settings
 from edgewise.results.feature_factors import FeatureFactors, FeatureRows
@@ -139,7 +140,7 @@ def features_from(arrays: Arrays, about: About) -> FeatureSet:
     check_range("target", arrays["target"], 0, 2**48)
     for name, width in _widths(about).items():
         _check_rows(arrays, name, width)
-    tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+    tensors = {name: torch.from_numpy(np.require(array, requirements=["C", "W"])) for name, array in arrays.items()}
     names = about["feature_names"]
     fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
     fields |= {name: about[name] for name in _PLAIN} | {name: _rows(name, tensors) for name in _ROWS}

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from edgewise.results.container import About, Arrays, check_digest, packed, require, unpacked, with_digest
+from edgewise.archives import require
+from edgewise.results.container import About, Arrays, check_digest, packed, unpacked, with_digest
 from edgewise.results.feature_factors import stored_row
 from edgewise.results.feature_scores import FeatureSet
 from edgewise.results.score_table import index_columns, pyarrow

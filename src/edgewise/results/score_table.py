@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from edgewise.archives import open_parquet, require
 from edgewise.errors import missing_extra
-from edgewise.results.container import About, Arrays, packed, require, unpacked, version_of, with_digest
+from edgewise.inner_paths import parsed
+from edgewise.results.container import About, Arrays, packed, unpacked, version_of, with_digest
 from edgewise.results.soundness import type_tables
 from edgewise.results.typed_tables import BETWEEN, NodeNames, named_columns, typed_columns, union_columns
 
@@ -149,8 +151,9 @@ class ScoreTable:
     """A `.parquet` whose metadata has been read; `rows` finds the scores by their keys."""
 
     def __init__(self, path: Path) -> None:
-        self.file = pyarrow().parquet.ParquetFile(path, page_checksum_verification=True)
-        told = json.loads((self.file.schema_arrow.metadata or {}).get(b"edgewise", b"null"))
+        pyarrow()
+        self.file = open_parquet(path, page_checksum_verification=True)
+        told = parsed((self.file.schema_arrow.metadata or {}).get(b"edgewise", b"null"), "its metadata")
         require(told is not None, "it is a parquet file without explanations; write one with explain(...).save(path)")
         require(isinstance(told, dict) and isinstance(told.get("arrays"), dict), "its metadata is not that of a result")
         require(isinstance(told.get("about"), dict), "its text `about` is not a table")

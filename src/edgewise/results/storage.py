@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.archives import Claim, require
 from edgewise.contract import checked
 from edgewise.errors import EdgewiseError, FileError, IncompleteWarning, MissingExtraError
 from edgewise.files import is_file, write_whole
@@ -21,12 +22,10 @@ from edgewise.results.container import (
     VERSION,
     About,
     Arrays,
-    Claim,
     NpzFile,
     as_jsonable,
     check_digest,
     from_jsonable,
-    require,
     version_of,
     write_npz,
 )
@@ -232,7 +231,7 @@ def _brought_up(about: About) -> About:
 
 def _assemble(arrays: Arrays, about: About) -> ExplanationSet:
     """The set, from what `_arrays` and `_about` made of it."""
-    tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+    tensors = {name: torch.from_numpy(np.require(array, requirements=["C", "W"])) for name, array in arrays.items()}
     plain: dict[str, Any] = {name: from_jsonable(about[name]) for name in _PLAIN}
     plain["settings"] = Settings(plain["settings"])
     graphs: Any = GraphList(tensors["edge_index"], tensors["graph_edges"], tensors["graph_nodes"])
