@@ -53,6 +53,10 @@ class GraphForward(ABC):
     def receivers_of(self, graph: Data, table: Any, flow: str) -> Tensor:
         """`[rows]`: the nodes of the graph that may receive its messages."""
 
+    @abstractmethod
+    def column_groups(self, graph: Data) -> list[Tensor]:
+        """The columns of the graph, those of each `edge_index` that the model is given together."""
+
     def typed_tensors(self, graph: Data) -> TypedTensors | None:
         """The tensors by node type and edge type, if there are types."""
         return None

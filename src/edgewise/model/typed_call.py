@@ -159,6 +159,10 @@ class TypedForward(GraphForward):
         """The columns of an edge type."""
         return self.part(graph).columns[table]
 
+    def column_groups(self, graph: Data) -> list[Tensor]:
+        """The columns of each edge type."""
+        return list(self.part(graph).columns.values())
+
     def receivers_of(self, graph: Data, table: EdgeType, flow: str) -> Tensor:
         """The nodes of the type that its edges point to."""
         return self.part(graph).nodes[table[2] if flow == "source_to_target" else table[0]]
