@@ -18,11 +18,13 @@ from edgewise.graph.inputs import check_devices
 from edgewise.graph.joined_graphs import MOST_KEPT
 from edgewise.model.bit_sums import bit_sums
 from edgewise.model.call import Forward, ModelCall, check_kind, check_model
+from edgewise.model.contents import Photographer, same, same_tensor
 from edgewise.model.fingerprint import Fingerprint
 from edgewise.model.global_state import refuse_autocast, thread_kept
+from edgewise.model.reach import CodeReach
 from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, make_twin, unwrapped, usable_model
-from edgewise.question.joined_tensors import JoinedTensors, same
+from edgewise.question.joined_tensors import JoinedTensors
 
 _LARGE = 2**22
 """Numbers of a tensor that is remembered by a checksum instead of a copy."""
@@ -102,7 +104,7 @@ class Subject:
     ) -> None:
         self.user_model = model
         check_kind(model)
-        self._mark = Fingerprint(model, whole=held)
+        self._mark = Fingerprint(model, forward, whole=held)
         moved = _on_device(unwrapped(model), device)
         check_devices(moved, example)
 
@@ -116,6 +118,7 @@ class Subject:
             if self._mark.moved():
                 raise _stale(self._mark.moved()) from error
             raise
+        self._mark.forgive_own_changes()
         self.example = example
         """The graph on which `first` was recorded."""
         self.call, self.loan = ModelCall(self.twin.model, forward, each_graph), Loan(self.twin, self._mark)
@@ -198,6 +201,7 @@ class DataMark:
         self._held = held
         if not held:
             return
+        self._photographer = Photographer(CodeReach([]))
         self._cut = None if cut is None or cut.is_whole else cut
         watched = [_watched(graph) for graph in graphs]
         self._is_long = len(graphs) > 1 and sum(map(_nbytes, watched)) > MOST_KEPT
@@ -228,7 +232,7 @@ class DataMark:
     def _kept(self, graph: Data, key: str, value: Any) -> Any:
         """A copy of what is compared later; a checksum where a copy would be too large."""
         if not isinstance(value, Tensor):
-            return value
+            return self._photographer.frozen(value)
         part = self._gathered(key)  # the cut has its own copy already
         part = self._part(graph, key, value) if part is None else part
         if part.layout == torch.strided and (self._is_long or part.numel() >= _LARGE):
@@ -244,10 +248,10 @@ class DataMark:
 
     def _is_same(self, before: Any, graph: Data, key: str, value: Any) -> bool:
         if not isinstance(value, Tensor):
-            return same(before, value)
+            return same(before, value, self._photographer.reach)
         part = self._part(graph, key, value)
         if isinstance(before, Tensor):
-            return same(before, part)
+            return same_tensor(before, part)
         return part.layout == torch.strided and before == _checksum(part)
 
     def _part(self, graph: Data, key: str, value: Tensor) -> Tensor:
@@ -266,8 +270,7 @@ class DataMark:
 
 def _watched(graph: Data) -> list[tuple[str, Any]]:
     """The attributes whose contents are compared."""
-    kinds = (Tensor, int, float, str, bool)
-    return [(key, value) for key, value in graph.to_dict().items() if isinstance(value, kinds)]
+    return list(graph.to_dict().items())
 
 
 def _nbytes(watched: list[tuple[str, Any]]) -> int:
