@@ -400,25 +400,6 @@ def test_a_pass_can_be_differentiated_whatever_mode_the_caller_is_in(mode):
     assert gradient.any()
 
 
-class Forgetful(Net):
-    """Dropout that nobody switches off, and a draw of Python's own."""
-
-    def between(self, x):
-        return nn.functional.dropout(super().between(x), 0.5) * (1 + random.random())
-
-
-@pytest.mark.parametrize("copyable", [True, False])
-def test_a_model_that_draws_in_eval_mode_is_told_and_leaves_no_trace(copyable):
-    model, data, _ = problem(Forgetful)
-    model.keep = None if copyable else Raises()
-    before = Footprint(model, data)
-    twin, _ = usable_model(model, runner(data))
-    before.assert_unchanged()
-    assert "random" in twin.draws
-    assert any("bernoulli" in name or "dropout" in name for name in twin.draws)
-    assert usable_model(problem()[0], runner(data))[0].draws == ()
-
-
 def test_lazy_layers_are_refused_by_name():
     model = nn.ModuleDict({"head": Linear(-1, 3)})
     with pytest.raises(ModelError, match=r"head\.weight without a shape"):

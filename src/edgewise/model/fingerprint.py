@@ -46,7 +46,7 @@ class Fingerprint:
                 for name, module in self._modules.items()
             }
             if whole:
-                self._photograph(_own_function(forward))
+                self._photograph(own_function(forward))
         self._parameters = KeptTensors(
             [
                 (before, module._parameters, key)
@@ -158,7 +158,7 @@ def _in_words(root: Any, found: Difference) -> str:
     return ": ".join([word, *(" ".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in found.way)])
 
 
-def _own_function(forward: Any) -> Any:
+def own_function(forward: Any) -> Any:
     """The user's own function inside ours."""
     while type(forward).__module__.startswith("edgewise."):
         forward = getattr(forward, "forward", None) or getattr(forward, "own", None)

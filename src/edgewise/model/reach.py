@@ -54,6 +54,7 @@ _LEAVES = frozenset(
     )
 )
 _OF_INSTALLED = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, bool, int, float, complex, str)
+_DEAD_ENDS = _LEAVES - {types.BuiltinFunctionType}
 _FUNCTIONS = (types.FunctionType, property, staticmethod, classmethod, partialmethod, cached_property)
 Parts = dict[Any, Any]
 
@@ -71,18 +72,20 @@ class CodeReach:
         self._frames = frozenset(kinds - {*nn.Module.__mro__})
         self._own = {kind.__module__.partition(".")[0] for kind in kinds} - sys.stdlib_module_names
         self._users: dict[str, bool] = {}
+        self.reached: list[Any] = []
+        """Everything that was found on the way, plain values and tensors left out."""
         self.names: set[str] = set()
         self.has_all_names = False
         self._find_names([*kinds, *(part for module in self._modules.values() for part in state_of(module)), *roots])
 
     def _find_names(self, roots: list[Any]) -> None:
         """Look through all that can be reached until no name is new."""
-        size = -1
+        size, seen = -1, dict[int, Any]()
         while size != (size := len(self.names) + self.has_all_names):
             waiting, seen = list(roots), {}
             while waiting:
                 value = waiting.pop()
-                if type(value) in _LEAVES or id(value) in seen:
+                if type(value) in _DEAD_ENDS or id(value) in seen:
                     continue
                 seen[id(value)] = value
                 if type(value) is types.FunctionType and self.is_users(value.__globals__.get("__name__")):
@@ -90,6 +93,7 @@ class CodeReach:
                     self.names |= found.names
                     self.has_all_names |= found.looks_up
                 waiting.extend((self.parts_of(value) or {}).values())
+        self.reached = list(seen.values())
 
     def is_users(self, module: Any) -> bool:
         """Whether code of a module of this name is a user's."""

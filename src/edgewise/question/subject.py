@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import RLock, get_ident
 from typing import Any
 
@@ -19,12 +20,14 @@ from edgewise.graph.joined_graphs import MOST_KEPT
 from edgewise.model.bit_sums import bit_sums
 from edgewise.model.call import Forward, ModelCall, check_kind, check_model
 from edgewise.model.contents import Photographer, same, same_tensor
-from edgewise.model.fingerprint import Fingerprint
+from edgewise.model.fingerprint import Fingerprint, own_function
+from edgewise.model.generators import generators_of
 from edgewise.model.global_state import refuse_autocast, thread_kept
 from edgewise.model.reach import CodeReach
 from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, make_twin, unwrapped, usable_model
 from edgewise.question.joined_tensors import JoinedTensors
+from edgewise.question.repeatability import check_repeatable
 
 _LARGE = 2**22
 """Numbers of a tensor that is remembered by a checksum instead of a copy."""
@@ -110,7 +113,12 @@ class Subject:
 
         def run(ours: nn.Module) -> Trace:
             self.layers = check_model(ours)
-            return record(ModelCall(ours, forward, each_graph), self.layers, example)
+            call = ModelCall(ours, forward, each_graph)
+            trace = record(call, self.layers, example)
+            call = replace(call, changes_input=trace.changes_input)
+            generators = generators_of(ours, own_function(forward))
+            check_repeatable(lambda: call.own_output(example), trace.output, generators)
+            return trace
 
         try:
             self.twin, self.first = usable_model(moved, run, tensors=forward is not None)
