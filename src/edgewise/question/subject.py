@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from threading import RLock, get_ident
+from threading import RLock, get_ident, local
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 from edgewise.arguments import shown
 from edgewise.cores import stop_if_asked
 from edgewise.errors import EdgewiseError, SettingError, StaleQuestionError
+from edgewise.forks import kept_over_forks, let_fork
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
 from edgewise.graph.joined_graphs import MOST_KEPT
@@ -33,6 +34,23 @@ _LARGE = 2**22
 """Numbers of a tensor that is remembered by a checksum instead of a copy."""
 
 
+class _Taken(local):
+    number = 0
+
+
+_taken = _Taken()
+"""How many loans this thread has taken."""
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    _taken.number += 1
+    try:
+        yield
+    finally:
+        _taken.number -= 1
+
+
 class Loan:
     """The model that is run: a twin of the user's, or the user's own if it could not be copied. Loans may nest.
 
@@ -43,6 +61,8 @@ class Loan:
     def __init__(self, twin: Twin, mark: Fingerprint) -> None:
         self._twin, self._mark, self._depth, self._lock = twin, mark, 0, RLock()
         self._helpers: set[int] = set()
+        self._is_torn = False
+        kept_over_forks(self)
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -51,7 +71,14 @@ class Loan:
             stop_if_asked()
             yield
             return
-        with self._lock:
+        if not _taken.number:
+            let_fork()
+        with self._lock, _counted():
+            if self._is_torn:
+                raise StaleQuestionError(
+                    "Another thread was using this question when this process was forked, so that its model was left in the "
+                    "middle of a pass. Ask again: ew.Question(model, data, …)."
+                )
             if self._depth:
                 yield
                 return
@@ -70,6 +97,18 @@ class Loan:
             finally:
                 self._depth = 0
             self._check()
+
+    def held_still(self, seconds: float) -> bool:
+        """Wait until no other thread runs the model, and let none do so; False if that takes longer."""
+        return self._lock.acquire(timeout=seconds)
+
+    def let_go(self) -> None:
+        """After `held_still`."""
+        self._lock.release()
+
+    def tear(self) -> None:
+        """In a forked process: the thread that was running the model is not there to end its pass."""
+        self._lock, self._depth, self._is_torn = RLock(), 0, True
 
     @property
     def is_shared(self) -> bool:
