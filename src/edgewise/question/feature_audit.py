@@ -4,8 +4,8 @@ A frozen encoder under `no_grad` stops gradients on their way to the features, b
 features are moved themselves, in a copy of the model in float64, along one random direction d: x + t · d.
 
 At a kink autograd's derivative is a convention: sign(x) · log1p(|x|) has slope 1 at x = 0, and autograd says 0. That looks
-like a gradient that `detach` stopped, but a stop is everywhere: beside the features, a little way off in every number, gradients and
-differences agree again if it is a kink (`kink_of_features`).
+like a gradient that `detach` stopped, but a stop is everywhere: beside the features, a little way off in every number,
+gradients and differences agree again if it is a kink (`kink_of_features`).
 """
 
 import copy
