@@ -57,7 +57,8 @@ def preflight(question: PosedQuestion, way: str) -> str:
             continue  # what it costs is what it chooses
         for level in method.levels:
             cost = seconds * _passes(name, level, question, edges, way)
-            if why := _refusal(question, name, level, cost / max(len(question.index), 1)):
+            at_once = method.stepwise and question.lowering is None  # such a refusal takes no time
+            if why := _refusal(question, name, level, 0.0 if at_once else cost / max(len(question.index), 1)):
                 refused.setdefault(why, []).append(f"{name} ({level})")
                 continue
             rows.append((name, level, _short(cost), _megabytes(question, edges)))

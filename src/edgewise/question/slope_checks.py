@@ -10,7 +10,7 @@ from edgewise.question.equality import Audit
 
 if TYPE_CHECKING:
     from edgewise.model.trace import Trace
-    from edgewise.question.feature_kinks import FeatureKink
+    from edgewise.question.feature_audit import FeatureKink
     from edgewise.question.gradient_audit import AuditedSlope
     from edgewise.question.posed_question import PosedQuestion
 
@@ -63,7 +63,7 @@ class SlopeChecks:
 
     def feature_kink(self) -> "FeatureKink | None":
         """A kink at the features, where gradients by them are no slopes; looked for once."""
-        from edgewise.question.feature_kinks import kink_of_features
+        from edgewise.question.feature_audit import kink_of_features
 
         if self._feature_kink is None:
             with torch.inference_mode(mode=False):

@@ -32,7 +32,7 @@ def trust_lines(asked: PageAbout, found: Findings, position: int, words: Wording
         lines.append(
             [
                 "note",
-                "“Without it” means that the model ignores the edge and all else stays the same. Those lines are exact.",
+                "“Without it” means that the model ignores the edge, and all else stays the same: these are its own answers.",
             ]
         )
     return lines
@@ -83,9 +83,9 @@ def _proofs(found: Findings) -> Lines:
     if found.report is None or not found.report.whole.flips.kept.known:
         return []
     share, targets = found.report.whole.flips.kept.value, found.report.question.targets
-    told = "all edges keep" if share == 1 else f"{math.floor(1000 * share) / 10:g}% of the edges keep"
-    many = " of these targets" if targets > 1 else ""
-    text = f"It is proved that {told}{many} their side, for or against, at any strength of that edge alone."
+    told = "all edges" if share == 1 else f"{math.floor(1000 * share) / 10:g}% of the edges"
+    many = f" of these {targets} targets" if targets > 1 else ""
+    text = f"It is proved that {told}{many} keep their side, for or against, at any strength of that edge alone."
     return [["note", text]]
 
 
