@@ -233,36 +233,48 @@ def build(path: Path, data: Any, *, names: Sequence[str] | None = None, both_way
         raise FileError(f"{str(path)!r} is not the name of a folder. Use 'graph.store', for example.")
     if not is_folder(path.parent):
         raise FileError(f"There is no folder {path.parent}. Make it first: mkdir -p {path.parent}")
-    _refuse_taken(path)
     try:
-        with _unfinished(path) as fresh:
-            writer = StoreWriter(fresh)
-            try:
-                _write(writer, data)
-                if names is not None:
-                    writer.nodes().call(names)
-                writer.finish(both_ways=both_ways)
-            finally:
-                writer.abandon()
-            _flush(fresh)
-            _refuse_taken(path)
-            fresh.rename(path)
-            sync_folder(path.parent)
+        if os.path.lexists(_around(path)) or not os.path.lexists(path):
+            with _unfinished(path) as fresh:
+                return _built(fresh, path, data, names, both_ways=both_ways)
     except OSError as error:
         raise disk_error(path, error, "Nothing was left there.") from error
+    raise _taken(path)
+
+
+def _built(fresh: Path, path: Path, data: Any, names: Sequence[str] | None, *, both_ways: bool) -> list[str]:
+    """Write a store into a fresh folder, and give it its name."""
+    if os.path.lexists(path):  # a link that leads nowhere, too
+        raise _taken(path)
+    writer = StoreWriter(fresh)
+    try:
+        _write(writer, data)
+        if names is not None:
+            writer.nodes().call(names)
+        writer.finish(both_ways=both_ways)
+    finally:
+        writer.abandon()
+    _flush(fresh)
+    if os.path.lexists(path):
+        raise _taken(path)
+    fresh.rename(path)
+    sync_folder(path.parent)
     return writer.said
 
 
-def _refuse_taken(path: Path) -> None:
-    """Refuse a path where something is already, a link that leads nowhere, too."""
-    if os.path.lexists(path):
-        raise FileError(f"{path} is there already. Use another folder, or remove it first.")
+def _taken(path: Path) -> FileError:
+    return FileError(f"{path} is there already. Use another folder, or remove it first.")
+
+
+def _around(path: Path) -> Path:
+    """The hidden folder beside a store in which it is written."""
+    return inside(path.parent, f".{path.name}.unfinished")
 
 
 @contextmanager
 def _unfinished(path: Path) -> Iterator[Path]:
     """A fresh folder for a store that will be at a path, in a hidden folder that nobody else works in; both go at the end."""
-    around = inside(path.parent, f".{path.name}.unfinished")
+    around = _around(path)
     lock = FolderLock.take(around)
     try:
         fresh = inside(around, "store")
