@@ -148,7 +148,7 @@ def test_what_a_killed_build_has_left_is_removed_by_the_next_one(tmp_path, monke
 
     assert in_child(dying)[0] == 9
     assert [path.name for path in tmp_path.iterdir()] == [".graph.store.unfinished"]
-    assert list((tmp_path / ".graph.store.unfinished" / "store").rglob("*.npy"))
+    assert list((tmp_path / ".graph.store.unfinished" / "whole").rglob("*.npy"))
     assert ew.GraphStore.build(tmp_path / "graph.store", data).num_nodes == 30
     assert [path.name for path in tmp_path.iterdir()] == ["graph.store"]
 

@@ -7,9 +7,7 @@ process that was killed has left there is removed by the next one.
 
 import os
 import re
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,8 @@ from torch_geometric.data import Data, HeteroData
 from edgewise.disk import disk_error
 from edgewise.errors import FileError, InputError
 from edgewise.files import is_file, is_folder, sync_folder
-from edgewise.folder_lock import FolderLock
-from edgewise.inner_paths import inside, reading
+from edgewise.folder_lock import hidden_beside, unfinished_beside
+from edgewise.inner_paths import reading
 from edgewise.store.array_files import ArrayWriter, filled_array, pieces
 from edgewise.store.edge_order import find_loops, order_edges
 from edgewise.store.manifest import FILE, ArrayRecord, Manifest, TableRecord
@@ -234,8 +232,8 @@ def build(path: Path, data: Any, *, names: Sequence[str] | None = None, both_way
     if not is_folder(path.parent):
         raise FileError(f"There is no folder {path.parent}. Make it first: mkdir -p {path.parent}")
     try:
-        if os.path.lexists(_around(path)) or not os.path.lexists(path):
-            with _unfinished(path) as fresh:
+        if os.path.lexists(hidden_beside(path)) or not os.path.lexists(path):
+            with unfinished_beside(path) as fresh:
                 return _built(fresh, path, data, names, both_ways=both_ways)
     except OSError as error:
         raise disk_error(path, error, "Nothing was left there.") from error
@@ -266,29 +264,6 @@ def _taken(path: Path) -> FileError:
     return FileError(f"{path} is there already. Use another folder, or remove it first.")
 
 
-def _around(path: Path) -> Path:
-    """The hidden folder beside a store in which it is written."""
-    return inside(path.parent, f".{path.name}.unfinished")
-
-
-@contextmanager
-def _unfinished(path: Path) -> Iterator[Path]:
-    """A fresh folder for a store that will be at a path, in a hidden folder that nobody else works in; both go at the end."""
-    around = _around(path)
-    lock = FolderLock.take(around)
-    try:
-        fresh = inside(around, "store")
-        if fresh.exists():  # of a process that was killed
-            shutil.rmtree(fresh)
-        fresh.mkdir()
-        yield fresh
-    finally:
-        shutil.rmtree(around / "store", ignore_errors=True)
-        lock.remove()
-        with suppress(OSError):  # somebody has come in already, or something else is there
-            around.rmdir()
-
-
 def _write(writer: StoreWriter, data: Any) -> None:
     """Let the data write itself, by what it is."""
     from edgewise.store.array_sources import write_data, write_npz, write_torch
@@ -306,7 +281,7 @@ def _write(writer: StoreWriter, data: Any) -> None:
     if is_folder(path):
         if is_file(path / FILE):
             raise FileError(f"{path} is a store already: ew.GraphStore({str(path)!r}).")
-        with reading(path, "tables of nodes and edges"):
+        with reading(path, "tables of nodes and edges", writing=True):
             write_tables(writer, path)
         return
     if not is_file(path):
@@ -314,7 +289,7 @@ def _write(writer: StoreWriter, data: Any) -> None:
     writers = {".npz": write_npz, ".pt": write_torch}
     if path.suffix not in writers:
         raise FileError(f"{path} must be an .npz, a .pt, or a folder with tables of nodes and edges.")
-    with reading(path, "a graph"):
+    with reading(path, "a graph", writing=True):
         writers[path.suffix](writer, path)
 
 
