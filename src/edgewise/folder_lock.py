@@ -2,8 +2,11 @@
 
 import json
 import os
+import shutil
 import socket
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -68,6 +71,32 @@ class FolderLock:
         """Remove the file and release the lock: the last thing before the folder is removed."""
         self.path.unlink(missing_ok=True)
         self.release()
+
+
+def hidden_beside(path: Path) -> Path:
+    """The folder in which a folder is made that will be at a path."""
+    return inside(path.parent, f".{path.name}.unfinished")
+
+
+@contextmanager
+def unfinished_beside(path: Path) -> Iterator[Path]:
+    """A fresh folder that can be renamed to a path, inside a hidden one in which nobody else works; both go at the end.
+
+    What a process that was killed has left in there is removed.
+    """
+    around = hidden_beside(path)
+    lock = FolderLock.take(around)
+    try:
+        fresh = inside(around, "whole")
+        if fresh.exists():
+            shutil.rmtree(fresh)
+        fresh.mkdir()
+        yield fresh
+    finally:
+        shutil.rmtree(around / "whole", ignore_errors=True)
+        lock.remove()
+        with suppress(OSError):  # somebody has come in already, or something else is there
+            around.rmdir()
 
 
 def owner_of(folder: Path) -> str | None:

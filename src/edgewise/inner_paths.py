@@ -86,13 +86,18 @@ def _foreign(path: Path) -> str:
 
 
 @contextmanager
-def reading(path: Path, what: str) -> Iterator[None]:
-    """Turn whatever goes wrong while a stranger's file is read into an error of ours; a full disk is not the file's fault."""
+def reading(path: Path, what: str, *, writing: bool = False) -> Iterator[None]:
+    """Turn whatever goes wrong while a stranger's file is read into an error of ours.
+
+    With `writing` a file of ours is written in the block as well, and what the system says about it is not the file's fault.
+    """
     try:
         yield
-    except (EdgewiseError, OSError):
+    except EdgewiseError:
         raise
     except Exception as error:  # a damaged file can make any part of a reader fail, each in its own way
+        if writing and isinstance(error, OSError) and error.errno is not None:
+            raise
         said = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])[:160]
         raise FileError(f"{path} cannot be read as {what} ({said}). It may be cut short, or altered.") from error
 

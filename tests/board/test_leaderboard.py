@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import torch
@@ -197,3 +198,22 @@ def test_degrees_are_those_of_the_ends(workplace, monkeypatch):
 def test_walks_are_compared_without_their_loops():
     assert without_loops((4, 4, 2, 4, 2, 1)) == (4, 2, 1)
     assert without_loops((1, 2, 3, 1)) == (1,)
+
+
+def test_two_runs_write_the_same_bytes_and_times_beside_them(workplace, monkeypatch):
+    plug("my_graphs", monkeypatch, workplace)
+    ask = {"data": ["red_neighbours"], "methods": ["gradient"], "networks": 2, "targets": 3}
+    first, again = (ew.leaderboard(folder, **ask) for folder in ("first", "again"))
+    timed = {"times.parquet", "cost.html", "lock"}
+    files = {
+        folder: {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+        for folder in ("first", "again")
+    }
+    assert files["first"].keys() == files["again"].keys()
+    differing = {name for name in files["first"] if files["first"][name] != files["again"][name]}
+    assert {name for name in differing if not name.startswith("times/")} <= timed
+    assert {"results.parquet", "index.html", "board.json", "networks/red_neighbours-0000.jsonl"} <= set(files["first"])
+    read = Board.read("first/results.parquet")
+    assert read.seconds == first.seconds
+    assert read.seconds != again.seconds
+    assert "seconds" not in next(first.rows())

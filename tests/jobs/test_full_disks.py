@@ -148,8 +148,22 @@ def test_what_a_killed_build_has_left_is_removed_by_the_next_one(tmp_path, monke
 
     assert in_child(dying)[0] == 9
     assert [path.name for path in tmp_path.iterdir()] == [".graph.store.unfinished"]
-    assert list((tmp_path / ".graph.store.unfinished" / "store").rglob("*.npy"))
+    assert list((tmp_path / ".graph.store.unfinished" / "whole").rglob("*.npy"))
     assert ew.GraphStore.build(tmp_path / "graph.store", data).num_nodes == 30
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.store"]
+
+
+def test_a_kill_after_the_last_step_leaves_nothing_that_the_next_build_does_not_remove(tmp_path, monkeypatch):
+    data = large_graph(30)
+
+    def dying():
+        monkeypatch.setattr("edgewise.store.store_builder.sync_folder", lambda at: at == tmp_path and os._exit(9))
+        ew.GraphStore.build(tmp_path / "graph.store", data)
+
+    assert in_child(dying)[0] == 9
+    assert ew.GraphStore(tmp_path / "graph.store").num_nodes == 30
+    with pytest.raises(ew.FileError, match="is there already"):
+        ew.GraphStore.build(tmp_path / "graph.store", data)
     assert [path.name for path in tmp_path.iterdir()] == ["graph.store"]
 
 

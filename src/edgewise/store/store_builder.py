@@ -7,9 +7,7 @@ process that was killed has left there is removed by the next one.
 
 import os
 import re
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,8 @@ from torch_geometric.data import Data, HeteroData
 from edgewise.disk import disk_error
 from edgewise.errors import FileError, InputError
 from edgewise.files import is_file, is_folder, sync_folder
-from edgewise.folder_lock import FolderLock
-from edgewise.inner_paths import inside, reading
+from edgewise.folder_lock import hidden_beside, unfinished_beside
+from edgewise.inner_paths import reading
 from edgewise.store.array_files import ArrayWriter, filled_array, pieces
 from edgewise.store.edge_order import find_loops, order_edges
 from edgewise.store.manifest import FILE, ArrayRecord, Manifest, TableRecord
@@ -233,48 +231,37 @@ def build(path: Path, data: Any, *, names: Sequence[str] | None = None, both_way
         raise FileError(f"{str(path)!r} is not the name of a folder. Use 'graph.store', for example.")
     if not is_folder(path.parent):
         raise FileError(f"There is no folder {path.parent}. Make it first: mkdir -p {path.parent}")
-    _refuse_taken(path)
     try:
-        with _unfinished(path) as fresh:
-            writer = StoreWriter(fresh)
-            try:
-                _write(writer, data)
-                if names is not None:
-                    writer.nodes().call(names)
-                writer.finish(both_ways=both_ways)
-            finally:
-                writer.abandon()
-            _flush(fresh)
-            _refuse_taken(path)
-            fresh.rename(path)
-            sync_folder(path.parent)
+        if os.path.lexists(hidden_beside(path)) or not os.path.lexists(path):
+            with unfinished_beside(path) as fresh:
+                return _built(fresh, path, data, names, both_ways=both_ways)
     except OSError as error:
         raise disk_error(path, error, "Nothing was left there.") from error
+    raise _taken(path)
+
+
+def _built(fresh: Path, path: Path, data: Any, names: Sequence[str] | None, *, both_ways: bool) -> list[str]:
+    """Write a store into a fresh folder, and give it its name."""
+    if os.path.lexists(path):  # a link that leads nowhere, too
+        raise _taken(path)
+    writer = StoreWriter(fresh)
+    try:
+        _write(writer, data)
+        if names is not None:
+            writer.nodes().call(names)
+        writer.finish(both_ways=both_ways)
+    finally:
+        writer.abandon()
+    _flush(fresh)
+    if os.path.lexists(path):
+        raise _taken(path)
+    fresh.rename(path)
+    sync_folder(path.parent)
     return writer.said
 
 
-def _refuse_taken(path: Path) -> None:
-    """Refuse a path where something is already, a link that leads nowhere, too."""
-    if os.path.lexists(path):
-        raise FileError(f"{path} is there already. Use another folder, or remove it first.")
-
-
-@contextmanager
-def _unfinished(path: Path) -> Iterator[Path]:
-    """A fresh folder for a store that will be at a path, in a hidden folder that nobody else works in; both go at the end."""
-    around = inside(path.parent, f".{path.name}.unfinished")
-    lock = FolderLock.take(around)
-    try:
-        fresh = inside(around, "store")
-        if fresh.exists():  # of a process that was killed
-            shutil.rmtree(fresh)
-        fresh.mkdir()
-        yield fresh
-    finally:
-        shutil.rmtree(around / "store", ignore_errors=True)
-        lock.remove()
-        with suppress(OSError):  # somebody has come in already, or something else is there
-            around.rmdir()
+def _taken(path: Path) -> FileError:
+    return FileError(f"{path} is there already. Use another folder, or remove it first.")
 
 
 def _write(writer: StoreWriter, data: Any) -> None:
@@ -294,7 +281,7 @@ def _write(writer: StoreWriter, data: Any) -> None:
     if is_folder(path):
         if is_file(path / FILE):
             raise FileError(f"{path} is a store already: ew.GraphStore({str(path)!r}).")
-        with reading(path, "tables of nodes and edges"):
+        with reading(path, "tables of nodes and edges", writing=True):
             write_tables(writer, path)
         return
     if not is_file(path):
@@ -302,7 +289,7 @@ def _write(writer: StoreWriter, data: Any) -> None:
     writers = {".npz": write_npz, ".pt": write_torch}
     if path.suffix not in writers:
         raise FileError(f"{path} must be an .npz, a .pt, or a folder with tables of nodes and edges.")
-    with reading(path, "a graph"):
+    with reading(path, "a graph", writing=True):
         writers[path.suffix](writer, path)
 
 

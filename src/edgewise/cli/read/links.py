@@ -20,6 +20,7 @@ from edgewise.cli.read.graphs import Graphs
 from edgewise.errors import FileError, InputError
 from edgewise.files import is_file
 from edgewise.graph.type_table import EdgeType
+from edgewise.inner_paths import read_bytes, reading
 from edgewise.question.pair_index import read_pairs, read_typed_pairs
 
 Positions = Callable[[str, Graphs], list[int]]
@@ -111,9 +112,9 @@ def _lines(text: str) -> list[str]:
     path = Path(text).expanduser()
     if not is_file(path):
         raise FileError(f"There is no file {path} with links.")
-    lines = [
-        re.split(r"[,;:\s]+", line.strip()) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
-    ]
+    with reading(path, "pairs of nodes"):
+        text = read_bytes(path).decode("utf-8-sig")
+    lines = [re.split(r"[,;:\s]+", line.strip()) for line in text.splitlines() if line.strip()]
     lines = [ends for ends in lines if not ends[0].startswith("#")]
     if lines and all(end.lower() in _HEADS for end in lines[0]):
         lines = lines[1:]  # the heading of a table
