@@ -239,6 +239,21 @@ def test_calls_inside_autocast_are_refused(model, data, door):
     assert torch.equal(inside.scores, ew.explain(model, data, 0).scores)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "name", ["explain", "walks", "features", "compare", "check", "counterfactual", "Question", "Score"]
+)
+def test_models_of_few_digits_are_refused_at_the_question(model, data, name, dtype):
+    data.x = data.x.to(dtype)
+    with pytest.raises(ew.ModelError, match=r"few digits .* model\.float\(\)"):
+        getattr(ew, name)(model.to(dtype), data, index=0)
+
+
+def test_outputs_of_few_digits_are_refused_at_the_question(model, data):
+    with pytest.raises(ew.ModelError, match=r"few digits .*\.float\(\)"):
+        ew.explain(model, data, index=0, forward=lambda model, data: model(data.x, data.edge_index).bfloat16())
+
+
 def test_autocast_in_the_models_own_forward_belongs_to_the_model(data):
     class Rounded(zoo.Chain):
         def forward(self, x, edge_index):

@@ -12,6 +12,7 @@ from torch_geometric import utils as pyg_utils
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GCNConv, GraphConv, MessagePassing, RGCNConv, SAGEConv
 
+import edgewise as ew
 from edgewise.errors import ModelError
 from edgewise.model.identity import follow
 from footprint import Footprint
@@ -753,3 +754,21 @@ def test_another_thread_that_predicts_meanwhile_is_neither_followed_nor_disturbe
     _, calls = follow(model, layers_of(model), run, data)
     assert len(calls) == 1
     assert torch.equal(found[0], expected)
+
+
+class Near(nn.Module):
+    """The edges of a molecule model: atoms that are near each other, and how near."""
+
+    def forward(self, pos, batch):
+        near = (torch.cdist(pos, pos) < 1.5) & (batch[:, None] == batch) & ~torch.eye(len(pos), dtype=torch.bool)
+        ends = near.nonzero().t()
+        return ends, (pos[ends[0]] - pos[ends[1]]).norm(dim=-1)
+
+
+def test_edges_that_a_model_computes_are_refused_as_such_also_with_an_argument_for_each():
+    model = pyg.SchNet(hidden_channels=8, num_filters=8, num_interactions=2, num_gaussians=5, interaction_graph=Near())
+    data = graph()
+    data.z, data.pos = torch.arange(1, N + 1), torch.randn(N, 3, generator=torch.Generator().manual_seed(0))
+    forward = lambda model, data: model(data.z, data.pos, data.batch)  # noqa: E731
+    with pytest.raises(ModelError, match="edges between different nodes that the model added"):
+        ew.explain(model.eval(), data, task="graph", mode="regression", forward=forward)

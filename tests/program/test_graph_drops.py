@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv, global_add_pool, global_max_pool, global_mean_pool
+from torch_geometric.nn import (
+    GATConv,
+    GCNConv,
+    GINConv,
+    GPSConv,
+    SAGEConv,
+    global_add_pool,
+    global_max_pool,
+    global_mean_pool,
+)
 
 import edgewise as ew
 from checks import assert_close, assert_same_scores
@@ -107,3 +116,38 @@ def test_graphs_without_edges_and_messages_that_change_nothing(pool):
             fast, slow, _ = both(model, data, level)
             for one, other in zip(fast, slow, strict=True):
                 assert_close(one.scores, other.scores, 1e-9)
+
+
+class Attending(nn.Module):
+    """One message layer beside attention among all nodes of a graph, and what carries its input around both."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = GPSConv(4, GCNConv(4, 4), heads=2), nn.Linear(4, 2)
+
+    def forward(self, x, edge_index, batch):
+        return self.head(global_mean_pool(self.conv(x, edge_index, batch), batch))
+
+
+def test_a_residual_that_reaches_the_readout_is_run_with_the_model():
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    model = Attending().double().eval()
+    graphs = [
+        Data(
+            x=torch.randn(6, 4, generator=generator, dtype=torch.float64),
+            edge_index=torch.randint(0, 6, (2, 14), generator=generator),
+        )
+        for _ in range(3)
+    ]
+    found = ew.explain(model, graphs, task="graph", method="occlusion")
+    score = Score(model, graphs, task="graph")
+    whole = score(score.ones())
+    for edge, owner, column in zip(range(len(score.owner)), score.owner.tolist(), score.edge_id.tolist(), strict=True):
+        weight = score.ones()
+        weight[:, edge] = 0
+        lost = (whole - score(weight))[owner].item()
+        first = sum(graph.num_edges for graph in graphs[:owner])
+        column = column - first if column >= graphs[owner].num_edges else column
+        assert found[owner].scores[column].item() == pytest.approx(lost, abs=1e-9)
+    assert "occlusion" in str(ew.compare(model, graphs[0], task="graph"))

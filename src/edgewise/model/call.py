@@ -23,6 +23,7 @@ from edgewise.model.node_tables import NodeParameter, standing_in
 from edgewise.model.norms import norms_of_each_graph
 from edgewise.model.shadow import Mark
 
+_COARSE = (torch.bfloat16, torch.float16)
 Forward = Callable[[nn.Module, Data], Tensor]
 
 
@@ -234,6 +235,12 @@ def _as_rows(output: Any, call: str) -> Tensor:
             f"{call} gave {got}; needed is a floating-point tensor [rows] or [rows, classes]. "
             f"Pick it with forward=lambda model, data: model(...)[...]."
         )
+    if output.dtype in _COARSE:
+        raise ModelError(
+            f"{call} gave {output.dtype}, whose few digits hide what a single edge does. Explain the model in float32: "
+            f"model.float(), with data.x.float(). If its forward works under torch.autocast, leave that out, or use "
+            f"forward=lambda model, data: model(...).float()."
+        )
     return output.view(-1, 1) if output.dim() == 1 else output
 
 
@@ -271,6 +278,7 @@ def check_kind(model: Any) -> list[tuple[str, MessagePassing]]:
             f"{type(model).__name__} has lazy layers that have never run, so their weights do not exist yet. Call the model "
             f"once, or load its trained weights."
         )
+    _refuse_coarse(modules)
     layers = [(name or "model", m) for name, m in modules.items() if isinstance(m, MessagePassing)]
     if not layers:
         raise ModelError(
@@ -278,3 +286,15 @@ def check_kind(model: Any) -> list[tuple[str, MessagePassing]]:
             f"it has no messages to weight. Build it from PyG convs such as GCNConv or SAGEConv."
         )
     return layers
+
+
+def _refuse_coarse(modules: dict[str, nn.Module]) -> None:
+    """Refuse parameters of a few digits."""
+    for name, module in modules.items():
+        for key, parameter in module._parameters.items():
+            if parameter is not None and parameter.dtype in _COARSE:
+                raise ModelError(
+                    f"{f'{name}.{key}' if name else key} is {parameter.dtype}, whose few digits hide what a single edge does. "
+                    f"Explain the model in float32: model.float(), or copy.deepcopy(model).float() to keep this one, with "
+                    f"data.x.float()."
+                )

@@ -118,10 +118,23 @@ def without_no_ops(operations: list[Operation]) -> tuple[list[Operation], dict[K
 def before_change(func: Any, args: Any) -> Any:
     """The arguments with a copy of what an operation in place is about to change."""
     name = getattr(func, "__name__", "")
-    in_place = name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))
+    in_place = name == "__setitem__" or name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))
     if in_place and args and isinstance(args[0], Tensor):
         return (args[0].clone(), *args[1:])
     return args
+
+
+def written(tensor: Tensor, index: Any, value: Any) -> Tensor:
+    """What `tensor[index] = value` makes of a tensor, out of place.
+
+    >>> import torch
+    >>> h = torch.tensor([1.0, -2.0])
+    >>> written(h, h < 0, 0.0), h
+    (tensor([1., 0.]), tensor([ 1., -2.]))
+    """
+    tensor = tensor.clone()
+    tensor[index] = value
+    return tensor
 
 
 def shapes_of(result: Any) -> list[tuple[int, ...]]:

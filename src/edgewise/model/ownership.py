@@ -136,6 +136,8 @@ class Propagation:
             mark = self.read(table)
             rows = mark.labels.get((self.module.node_dim % table.dim(), NODE))
             if rows is not None and self._num_rows(side) in (None, len(rows)):
+                if known is not None and len(known) != len(rows):
+                    self._refuse_unknown_rows()
                 known = join(known, rows)
             of_data |= mark.of_nodes or mark.reach > 0
         if known is None and not of_data and self._num_rows(side) in (None, self.columns.num_nodes):
@@ -150,7 +152,7 @@ class Propagation:
 
     def _tables(self, side: int) -> Iterator[Tensor]:
         """What `propagate` was given of one side: `query` belongs to the receivers if messages read `query_i` alone."""
-        values = list(self._of_side(side)) or list(self.kwargs.values())
+        values = list(self._of_side(side)) or list(self._beside_messages())
         for value in values:
             table = value[side] if isinstance(value, (tuple, list)) and len(value) == 2 else value
             if isinstance(table, Tensor) and table.dim() and not self.read(plain(table)).has_edges:
@@ -161,6 +163,11 @@ class Propagation:
         read = self.module.inspector.get_flat_param_names(["message"])
         ends = "ij" if self.module.flow == "source_to_target" else "ji"  # receivers are the second row of edge_index
         return (value for name, value in self.kwargs.items() if f"{name}_{ends[1 - side]}" in read)
+
+    def _beside_messages(self) -> Iterator[Any]:
+        """Arguments that messages do not read as they are: those have a row for each message."""
+        read = self.module.inspector.get_flat_param_names(["message"])
+        return (value for name, value in self.kwargs.items() if name not in read)
 
     def _num_rows(self, side: int) -> int | None:
         return None if self.size is None else self.size[side]

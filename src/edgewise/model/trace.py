@@ -28,6 +28,7 @@ from edgewise.model.data_flow import (
     layers_of_calls,
     shapes_of,
     without_no_ops,
+    written,
 )
 from edgewise.model.feature_products import FeatureProducts
 from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
@@ -226,8 +227,10 @@ class _Recorder(OperationMode):
         before = before_change(func, args)
         result = func(*args, **kwargs)
         self.steps.append(PassStep(func, args, kwargs, result))
-        outputs = keys_of(result)
         name = getattr(func, "__name__", str(func))
+        if name == "__setitem__":
+            func, result = written, args[0]
+        outputs = keys_of(result)
         if not any(key is not None for key in outputs):
             self.reads_values |= name not in ABOUT_SHAPES
             self.reads_sizes |= _asks_for_rows(func, name, args, kwargs or {})

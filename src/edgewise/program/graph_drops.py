@@ -6,6 +6,8 @@ missing message. Any other readout may mix the rows of a graph as it likes: it i
 once for each round of missing messages, one in every graph.
 """
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -54,7 +56,11 @@ class GraphDrops:
         read = {source.value for step in self._readout for source in step.sources if isinstance(source, Ref)}
         self._read = (read | {engine.program.output}) - made
         self.pooling = read_pooling(self._readout, self._owner, target.value(target.truth))
-        self._value = self._number(lowering.known)  # [graphs]
+
+    @cached_property
+    def _value(self) -> Tensor:
+        """`[graphs]`: the explained numbers; only where no residual is carried into the readout."""
+        return self._number(self._all.known)
 
     @staticmethod
     def of(engine: object, target: Target) -> "GraphDrops | ChainDrops | None":
