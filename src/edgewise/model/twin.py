@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from edgewise.errors import ModelError
 from edgewise.model.borrow import borrowed
+from edgewise.model.forks import renewed_in_forks
 from edgewise.model.global_state import ThreadState, push_mode, thread_kept
 from edgewise.model.module_copy import copied_module, unwrapped
 from edgewise.model.module_tree import holds_functions, modules_of, named_modules
@@ -50,6 +51,15 @@ def model_lock(model: nn.Module) -> Any:
         if inner not in _locks:
             _locks[inner] = threading.RLock()
         return _locks[inner]
+
+
+def forget_locks() -> None:
+    """In a forked process: whoever held one is not there to give it back."""
+    global _locks, _locks_lock
+    _locks, _locks_lock = weakref.WeakKeyDictionary(), threading.Lock()
+
+
+renewed_in_forks(forget_locks)
 
 
 @contextmanager

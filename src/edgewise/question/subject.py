@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from threading import RLock, get_ident
+from threading import RLock, get_ident, local
 from typing import Any
 
 import torch
@@ -21,16 +21,34 @@ from edgewise.model.bit_sums import bit_sums
 from edgewise.model.call import Forward, ModelCall, check_kind, check_model
 from edgewise.model.contents import Photographer, same, same_tensor
 from edgewise.model.fingerprint import Fingerprint, own_function
+from edgewise.model.forks import kept_over_forks, let_fork
 from edgewise.model.generators import generators_of
 from edgewise.model.global_state import refuse_autocast, thread_kept
 from edgewise.model.reach import CodeReach
 from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, make_twin, unwrapped, usable_model
 from edgewise.question.joined_tensors import JoinedTensors
-from edgewise.question.repeatability import check_repeatable
+from edgewise.question.repetition import check_repeatable
 
 _LARGE = 2**22
 """Numbers of a tensor that is remembered by a checksum instead of a copy."""
+
+
+class _Taken(local):
+    number = 0
+
+
+_taken = _Taken()
+"""How many loans this thread has taken."""
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    _taken.number += 1
+    try:
+        yield
+    finally:
+        _taken.number -= 1
 
 
 class Loan:
@@ -43,6 +61,8 @@ class Loan:
     def __init__(self, twin: Twin, mark: Fingerprint) -> None:
         self._twin, self._mark, self._depth, self._lock = twin, mark, 0, RLock()
         self._helpers: set[int] = set()
+        self._is_torn = False
+        kept_over_forks(self)
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -51,7 +71,14 @@ class Loan:
             stop_if_asked()
             yield
             return
-        with self._lock:
+        if not _taken.number:
+            let_fork()
+        with self._lock, _counted():
+            if self._is_torn:
+                raise StaleQuestionError(
+                    "Another thread was using this question when this process was forked, so that its model was left in the "
+                    "middle of a pass. Ask again: ew.Question(model, data, …)."
+                )
             if self._depth:
                 yield
                 return
@@ -70,6 +97,18 @@ class Loan:
             finally:
                 self._depth = 0
             self._check()
+
+    def held_still(self, seconds: float) -> bool:
+        """Wait until no other thread runs the model, and let none do so; False if that takes longer."""
+        return self._lock.acquire(timeout=seconds)
+
+    def let_go(self) -> None:
+        """After `held_still`."""
+        self._lock.release()
+
+    def tear(self) -> None:
+        """In a forked process: the thread that was running the model is not there to end its pass."""
+        self._lock, self._depth, self._is_torn = RLock(), 0, True
 
     @property
     def is_shared(self) -> bool:
