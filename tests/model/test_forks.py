@@ -83,6 +83,9 @@ print(sorted(set(map(str, found))))
 LONG = (
     PROBLEM
     + """
+import edgewise.model.forks
+
+edgewise.model.forks._PATIENCE = 0.2
 ask, begun = asked[0], threading.Event()
 
 def explain():

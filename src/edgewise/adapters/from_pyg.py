@@ -15,6 +15,7 @@ from torch_geometric.explain import AttentionExplainer, CaptumExplainer, Explain
 from torch_geometric.explain.config import ExplainerConfig, ModelConfig
 
 from edgewise.adapters.heal import heal
+from edgewise.adapters.own_draws import OwnDraws
 from edgewise.adapters.pyg_call import CalledByPyG, loops_last
 from edgewise.algorithms.registry import Method
 from edgewise.arguments import shown
@@ -22,7 +23,6 @@ from edgewise.contract import checked
 from edgewise.errors import EdgewiseError, ModelError, SettingError
 from edgewise.graph.copies import side_by_side
 from edgewise.model.call import ModelCall
-from edgewise.own_draws import OwnDraws
 from edgewise.question import PosedQuestion
 from edgewise.question.target import predicted_classes, read_index
 from edgewise.score import SparseScores

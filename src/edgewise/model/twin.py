@@ -19,8 +19,8 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from edgewise.errors import ModelError
-from edgewise.forks import renewed_in_forks
 from edgewise.model.borrow import borrowed
+from edgewise.model.forks import renewed_in_forks
 from edgewise.model.global_state import ThreadState, push_mode, thread_kept
 from edgewise.model.module_copy import copied_module, unwrapped
 from edgewise.model.module_tree import holds_functions, modules_of, named_modules

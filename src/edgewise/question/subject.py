@@ -15,7 +15,6 @@ from torch_geometric.data import Data
 from edgewise.arguments import shown
 from edgewise.cores import stop_if_asked
 from edgewise.errors import EdgewiseError, ModelError, SettingError, StaleQuestionError
-from edgewise.forks import kept_over_forks, let_fork
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
 from edgewise.graph.joined_graphs import MOST_KEPT
@@ -23,6 +22,7 @@ from edgewise.model.bit_sums import bit_sums
 from edgewise.model.call import Forward, GraphForward, ModelCall, check_kind, check_model
 from edgewise.model.contents import Photographer, same, same_tensor
 from edgewise.model.fingerprint import Fingerprint, own_function
+from edgewise.model.forks import kept_over_forks, let_fork
 from edgewise.model.generators import generators_of
 from edgewise.model.global_state import refuse_autocast, thread_kept
 from edgewise.model.hooks import Layers
@@ -32,7 +32,7 @@ from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, make_twin, unwrapped, usable_model
 from edgewise.model.typed_call import TypedForward
 from edgewise.question.joined_tensors import JoinedTensors
-from edgewise.question.repeatability import check_repeatable
+from edgewise.question.repetition import check_repeatable
 
 _LARGE = 2**22
 """Numbers of a tensor that is remembered by a checksum instead of a copy."""

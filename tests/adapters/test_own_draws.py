@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from edgewise.own_draws import OwnDraws
+from edgewise.adapters.own_draws import OwnDraws
 
 DRAWS = {
     "rand": lambda: torch.rand(3),
