@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import HeteroConv, SAGEConv
 
 import edgewise as ew
@@ -91,6 +91,7 @@ def test_what_cannot_be_followed_is_named_with_its_module_and_check_says_the_sam
     assert ew.check(followed, data, ("a", 1), forward=forward).statement("Theorem 1").verdict == "holds"
 
 
+@pytest.mark.filterwarnings("ignore::edgewise.errors.LocalityWarning")
 def test_check_asks_about_walks_of_plain_models_too():
     class Scaled(nn.Module):
         def __init__(self):
@@ -104,8 +105,6 @@ def test_check_asks_about_walks_of_plain_models_too():
     torch.manual_seed(0)
     model, data = Scaled().double().eval(), problem(None)[1]
     graph = data["a"].x, torch.randint(8, (2, 14))
-    from torch_geometric.data import Data
-
     plain = Data(x=graph[0], edge_index=graph[1])
     with pytest.raises(ew.ModelError) as refused:
         ew.walks(model, plain, 1)
