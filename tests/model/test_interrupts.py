@@ -23,7 +23,7 @@ amounts = pytest.mark.parametrize("amount", [SHORT, pytest.param(LONG, marks=pyt
 # Where an interrupt hurts most: at the first step of what opens, closes or restores something.
 DELICATE = {
     *("__enter__", "__exit__", "__init__", "put_back", "start", "stop", "push_mode", "close_frames", "clear_frames"),
-    *("give_back", "prepare", "_restore", "_set_torch_states", "_check", "moved", "taken", "lent", "borrowed"),
+    *("give_back", "prepare", "_restore", "_check", "moved", "taken", "lent", "borrowed"),
 }
 
 
@@ -51,7 +51,7 @@ CALLS = {
     "check": lambda model, data: ew.check(model, data, [0]),
 }
 calls = pytest.mark.parametrize("call", CALLS)
-kinds = pytest.mark.parametrize("own", [None, Unique()], ids=["copied", "borrowed"])
+kinds = pytest.mark.parametrize("own", [None, Unique()], ids=["copied", "built anew"])
 
 
 def problem(own):

@@ -1,8 +1,8 @@
 """A twin of the user's model: what we hook, put into eval mode and run, so that the model itself is never touched.
 
 A twin is a copy of the module tree. Its parameters are aliases that share the memory of the user's and require no gradient; its
-buffers and all other tensors are copies, because a forward pass may write into them. A model that cannot be copied, or that
-reaches past its copy to the original (a closure over `self`), is borrowed instead, one thread at a time, and the twin says why.
+buffers and all other tensors are copies, because a forward pass may write into them. A model that reaches past its copy to the
+original (a closure over `self`) is borrowed instead, one thread at a time, and the twin says why.
 """
 
 import threading
