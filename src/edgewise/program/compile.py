@@ -14,7 +14,7 @@ compares its output with the model's before it is used.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -288,7 +288,15 @@ def compile_program(
         raise Unsupported("some calls happen outside the layers")
     steps = sorted(compiler.steps, key=_depth)  # stable: what came first stays first
     kinds = None if trace.typed is None else trace.typed.kinds
+    if any(isinstance(step, MessageStep) and step.receiver is not None and step.part is None for step in steps):
+        steps = _on_all_columns(steps, data)
     return Program(tuple(steps), compiler.known[trace.output_key], trace.num_layers, kinds)
+
+
+def _on_all_columns(steps: list[RowStep | MessageStep], data: Data) -> list[RowStep | MessageStep]:
+    """The steps of a chain in which a call reads two tables, as calls on parts of the graph: those may do that."""
+    everywhere = CallPart(torch.ones(data.edge_index.size(1), dtype=torch.bool, device=data.edge_index.device))
+    return [replace(step, part=everywhere) if isinstance(step, MessageStep) else step for step in steps]
 
 
 def _depth(step: RowStep | MessageStep) -> tuple[int, bool]:
