@@ -78,6 +78,7 @@ class GraphQuestion(PosedQuestion):
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.asked = replace(self.asked, target=target)
+        other.forget_slopes()
         other.index, other.single = read_index(index, len(self.graphs), "graph")
         other._engines, other._recorded = {}, {}
         other._choose(other._run_all())

@@ -128,6 +128,10 @@ class PosedQuestion(SlopeChecks, ABC):
         """The same without a look whether every copy gives its target's output."""
         return self.copies(positions)
 
+    def audited_copies(self, positions: Tensor) -> list[Copies]:
+        """Where the model is run to compare all these targets at once, under weights that a column has in every copy."""
+        return self.plain_copies(positions)
+
     def whole_copies(self, positions: Tensor) -> list[Copies]:
         """The whole graph that is run, for each target."""
         return self.plain_copies(positions)
