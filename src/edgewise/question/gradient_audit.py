@@ -265,9 +265,10 @@ def _moved(question: PosedQuestion, engine: Any, step: Any, *, is_random: bool) 
     return 1 + of_edges, 1 + of_own * _scored(question).double()
 
 
-def are_true(values: Tensor, question: PosedQuestion, positions: Tensor) -> bool:
-    """Whether numbers are those of the targets, up to the rounding of float32."""
-    target = as_logit(sub_target(question, positions))
+def are_true(values: Tensor, question: PosedQuestion, positions: Tensor, *, as_asked: bool = False) -> bool:
+    """Whether numbers are those of the targets, up to the rounding of float32; `as_asked`: not their logits."""
+    target = sub_target(question, positions)
+    target = target if as_asked else as_logit(target)
     truth = target.value(target.truth)
     return bool(((values - truth).abs() <= 1e-3 * truth.abs().clamp(min=1e-3)).all())
 

@@ -41,6 +41,8 @@ class GraphQuestion(PosedQuestion):
     """Whole graphs, a target each."""
 
     task = "graph"
+    _runs_itself = False
+    """Whether no program may stand in for the model."""
 
     def __init__(self, model: Any, data: Any, index: Any, asked: Asked) -> None:
         self.asked, self._data = asked, data
@@ -78,10 +80,21 @@ class GraphQuestion(PosedQuestion):
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.asked = replace(self.asked, target=target)
-        other.forget_slopes()
+        other.forget_audits()
         other.index, other.single = read_index(index, len(self.graphs), "graph")
         other._engines, other._recorded = {}, {}
         other._choose(other._run_all())
+        return other
+
+    def through_model(self) -> "GraphQuestion | None":
+        """The same question without programs."""
+        if self._runs_itself or not self._together or not self.is_lowered:
+            return None
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.__dict__.pop("is_lowered", None)
+        other._runs_itself, other._engines, other._recorded = True, {}, {}
+        other.forget_audits()
         return other
 
     def check_fresh(self) -> None:
@@ -266,6 +279,8 @@ class GraphQuestion(PosedQuestion):
     def _lowered(self, trace: Trace, copies: Copies, engine: CopiesEngine) -> Engine | None:
         """The lowered twin of an engine, if it gives the model's output; the first one also at random weights."""
         reasons: list[str] = []
+        if self._runs_itself:
+            return None
         lowered = lower_graphs(trace, copies, reasons)
         if lowered is None:
             self.not_lowered = "; ".join(reasons)

@@ -64,7 +64,7 @@ class LinkQuestion(PosedQuestion):
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.asked = replace(self.asked, target=target)
-        other.forget_slopes()
+        other.forget_audits()
         other.index, other.single = read_pairs(index, self._data.get(PAIRS), self._graph.num_nodes)
         other.encoder = None if self.encoder is None else self.encoder.of(other.index.unique(), 0)
         other._run(self.output)

@@ -68,7 +68,7 @@ class NodeQuestion(PosedQuestion):
         other.__dict__.update(self.__dict__)
         other._engine = None
         other.asked = replace(self.asked, target=target)
-        other.forget_slopes()
+        other.forget_audits()
         index = seeds(self._data) if index is None else index
         other.index, other.single = read_index(index, self._num_targets(self.cut.num_nodes), "node")
         if self.cut.is_whole:
@@ -95,6 +95,18 @@ class NodeQuestion(PosedQuestion):
         other.node_model = NodeModel(self.subject, self._graph, asked, self.node_model.known)
         other._read_off()
         other._choose()
+        return other
+
+    def through_model(self) -> "NodeQuestion | None":
+        """The same question without its program."""
+        if self.lowering is None:
+            return None
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.node_model = self.node_model.without_program()
+        other._engine = None
+        other.forget_audits()
+        other._read_off()
         return other
 
     def check_fresh(self) -> None:

@@ -140,6 +140,10 @@ class PosedQuestion(SlopeChecks, ABC):
     def engine(self, positions: Tensor) -> Engine:
         """How to run the model for the targets at some positions of `index`."""
 
+    def through_model(self) -> "PosedQuestion | None":
+        """The same question where the model itself is run, and no program; None if it is already, or cannot be."""
+        return None
+
     @abstractmethod
     def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Numbers of nodes and edges of the targets' graphs: one number if all live in one graph."""

@@ -30,6 +30,7 @@ class SlopeChecks:
     borrowed: Any
     _slope: str | None = None
     _feature_slope: str | None = None
+    _looked: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def _itself(self) -> "PosedQuestion":
@@ -60,9 +61,15 @@ class SlopeChecks:
         if self._feature_slope:
             raise ModelError(self._feature_slope)
 
-    def forget_slopes(self) -> None:
-        """Other targets have slopes of their own."""
-        self._slope = self._feature_slope = None
+    def first_look(self, what: str, how: str) -> bool:
+        """Whether a primitive was not looked at before, for these targets."""
+        is_first = (what, how) not in self._looked
+        self._looked |= {(what, how)}
+        return is_first
+
+    def forget_audits(self) -> None:
+        """Other targets are audited anew."""
+        self._slope, self._feature_slope, self._looked = None, None, frozenset()
 
     def _found(self, look: "Callable[[PosedQuestion, Tensor], Audited]", what: str) -> str:
         """Why gradients cannot be trusted: by a sample of the targets, or by all of them where gradients may stop."""
