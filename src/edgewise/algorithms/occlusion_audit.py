@@ -23,8 +23,8 @@ from edgewise.question.memory import target_bytes
 from edgewise.results.explanation_set import ExplanationSet
 
 _SEED = 20261119
-_OTHERS = 2
-"""Messages of each audited target besides the strongest one, drawn at random."""
+_MESSAGES = 6
+"""Of all audited targets together: of each the strongest one, and at least one that is drawn at random."""
 OFF = 1e-3
 """By which share of the strongest loss of a target a loss may be off."""
 UNITS = 64
@@ -76,6 +76,7 @@ def _runs(question: PosedQuestion, found: ExplanationSet, some: Tensor) -> list[
     entries, runs = found.edges, []
     assert entries is not None
     every = list(range(question.num_layers))
+    is_shared = question.in_one_graph or len(question.index) > 1  # a single graph takes a pass for each
     for position in some.tolist():
         runs.append(_Run(position, [], -1))
         begin, end = (int(part) for part in entries.start[position : position + 2])
@@ -83,7 +84,7 @@ def _runs(question: PosedQuestion, found: ExplanationSet, some: Tensor) -> list[
         if end > begin:
             place = int(entries.place[begin:end][entries.score[begin:end].abs().argmax()])
             runs.append(_Run(position, [place // width] if found.level == "layer" else every, -1, place % width))
-        for draw in range(_OTHERS):
+        for draw in range(max(_MESSAGES // len(some) - 1, 1) if is_shared else 1):
             layer = (int(question.keys(torch.tensor([position]))) + draw) % question.num_layers
             runs.append(_Run(position, [layer] if found.level == "layer" else every, draw))
     return runs
@@ -119,7 +120,11 @@ def _run(question: PosedQuestion, runs: list[_Run]) -> bool:
 def _copies(question: PosedQuestion, runs: list[_Run]) -> Iterator[tuple[list[_Run], Copies]]:
     """The graphs to run, and which runs each of them holds a copy for."""
     positions = torch.tensor([run.position for run in runs])
-    together = float(target_bytes(question, positions).sum()) <= _BYTES
+    size = sum(int(part.sum()) for part in question.sizes(positions))
+    few = (
+        size * question.edge_bytes * (len(runs) if question.in_one_graph else 1) <= _BYTES
+    )  # even if they see everything
+    together = few or float(target_bytes(question, positions).sum()) <= _BYTES
     for part in [runs] if together else [[run] for run in runs]:
         graphs = question.plain_copies(torch.tensor([run.position for run in part]))
         if len(graphs) == 1:

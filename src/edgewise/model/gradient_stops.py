@@ -5,8 +5,9 @@ Where one is met, a gradient may be right for some targets and wrong for others,
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import BuiltinFunctionType
 from typing import Any
 
 import torch
@@ -50,6 +51,21 @@ class GradientStops(TorchFunctionMode):
         return result
 
 
+def named_so(functions: Iterable[Any]) -> bool:
+    """Whether one of some operations stops gradients by its name; code that is not torch's may do anything.
+
+    >>> named_so([torch.relu, torch.Tensor.relu]), named_so([torch.Tensor.detach])
+    (False, True)
+    """
+    names = {getattr(function, "__name__", "") for function in functions}
+    return not NAMES.isdisjoint(names) or "__get__" in names or any(map(_is_foreign, functions))
+
+
+def _is_foreign(function: Any) -> bool:
+    module = getattr(function, "__module__", None) or ""
+    return not (isinstance(function, BuiltinFunctionType) or module.startswith(("torch", "edgewise")) or not module)
+
+
 def may_hide(model: nn.Module) -> bool:
     """Whether a part of a model runs where operations cannot be watched."""
     return any(isinstance(module, torch.jit.ScriptModule) for module in model.modules())
@@ -57,7 +73,8 @@ def may_hide(model: nn.Module) -> bool:
 
 def _stops(name: str, given: tuple[Any, ...], result: Any) -> bool:
     """Whether an operation read what is differentiated and made floating-point numbers that are not."""
-    if name.startswith("new_") or name.endswith("_like") or not any(part.requires_grad for part in _floating(given)):
+    read = given[:1] if name.endswith("_as") else given  # of the other one only the shape or the type
+    if name.startswith("new_") or name.endswith("_like") or not any(part.requires_grad for part in _floating(read)):
         return False
     if isinstance(result, float):
         return True

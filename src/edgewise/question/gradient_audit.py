@@ -21,10 +21,11 @@ from edgewise.engines import CopiesEngine, Engine
 from edgewise.errors import EdgewiseError, ModelError, StaleQuestionError
 from edgewise.graph.copies import Copies
 from edgewise.model.call import check_model
-from edgewise.model.gradient_stops import NAMES, GradientStops, may_hide
+from edgewise.model.gradient_stops import NAMES, GradientStops, may_hide, named_so
 from edgewise.model.twin import make_twin
 from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.execution import LoweredEngine
+from edgewise.program.ir import RowStep
 from edgewise.question.equality import random_weight
 from edgewise.question.link_engine import LinkEngine
 from edgewise.question.posed_question import PosedQuestion, sub_target
@@ -145,6 +146,8 @@ def _gradients(question: PosedQuestion, engine: Engine, positions: Tensor) -> tu
             found = engine.gradients(target)
             if found is not None:
                 return found, False
+            steps = [step.function for step in engine.program.steps if isinstance(step, RowStep)]
+            return _by_autograd(question, engine, target), named_so(steps)
         with GradientStops() as stops:
             found = engine.gradients(target) if isinstance(engine, LinkEngine) else None
             if found is None:
@@ -193,26 +196,22 @@ def _of_model(question: PosedQuestion, positions: Tensor, *, is_random: bool) ->
     model = WeightedModel(call, layers, question.trace.on(dict(layers)))
     target = as_logit(sub_target(question, positions))
 
-    def run(graphs: list[Copies], step: float) -> Tensor:
-        rows = [_of_copies(question, model, copies, step, is_random=is_random) for copies in graphs]
+    def run(engines: list[CopiesEngine], step: float) -> Tensor:
+        rows = [engine.output(*_moved(question, engine, step, is_random=is_random)) for engine in engines]
         return target.value(torch.cat(rows))
 
     with question.loan.taken(), torch.no_grad():
-        graphs = question.audited_copies(positions)
-        first = run(graphs, STEPS[0])
+        engines = _in_double(model, question.audited_copies(positions))
+        first = run(engines, STEPS[0])
         if not are_true(first, question, positions):  # features that are mixed before the first layer
-            graphs = question.whole_copies(positions)
-            first = run(graphs, STEPS[0])
+            engines = _in_double(model, question.whole_copies(positions))
+            first = run(engines, STEPS[0])
         # one step in a pass: copies of a model that is not known operation by operation may change each other's output
-        return torch.stack([first, *(run(graphs, step) for step in STEPS[1:])])
+        return torch.stack([first, *(run(engines, step) for step in STEPS[1:])])
 
 
-def _of_copies(
-    question: PosedQuestion, model: WeightedModel, copies: Copies, step: float, *, is_random: bool
-) -> Tensor:
-    """The rows of some copies, all a step along the direction."""
-    engine = CopiesEngine(model, replace(copies, data=graph_in_double(copies.data)))
-    return engine.output(*_moved(question, engine, step, is_random=is_random))
+def _in_double(model: WeightedModel, graphs: list[Copies]) -> list[CopiesEngine]:
+    return [CopiesEngine(model, replace(copies, data=graph_in_double(copies.data))) for copies in graphs]
 
 
 def _of_engine(question: PosedQuestion, engine: Engine, positions: Tensor, along: Direction) -> Tensor | None:
