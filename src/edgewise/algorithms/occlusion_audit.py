@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise import random_numbers
 from edgewise.engines import CopiesEngine
 from edgewise.errors import ModelError
 from edgewise.graph.copies import Copies
@@ -22,7 +21,8 @@ from edgewise.question.gradient_audit import are_true
 from edgewise.question.memory import target_bytes
 from edgewise.results.explanation_set import ExplanationSet
 
-_SEED = 20261119
+_ODD, _RING = 2_654_435_761, 2**31
+"""A column is drawn by its number times an odd one: the same in any order of targets, and as cheap as can be."""
 _MESSAGES = 6
 """Of all audited targets together: of each the strongest one, and at least one that is drawn at random."""
 OFF = 1e-3
@@ -72,13 +72,14 @@ def occlusion_problem(question: PosedQuestion, found: ExplanationSet) -> str:
 
 
 def _runs(question: PosedQuestion, found: ExplanationSet, some: Tensor) -> list[_Run]:
-    """For each target: the model as it is, without its strongest message, and without others."""
+    """For each target: the model as it is (a graph alone is no copy), without its strongest message, and without others."""
     entries, runs = found.edges, []
     assert entries is not None
     every = list(range(question.num_layers))
     is_shared = question.in_one_graph or len(question.index) > 1  # a single graph takes a pass for each
     for position in some.tolist():
-        runs.append(_Run(position, [], -1))
+        if is_shared:
+            runs.append(_Run(position, [], -1))
         begin, end = (int(part) for part in entries.start[position : position + 2])
         width = found.graph(position)[0].size(1)
         if end > begin:
@@ -100,7 +101,7 @@ def _run(question: PosedQuestion, runs: list[_Run]) -> bool:
         for number, run in enumerate(part):
             mine = (engine.owner == number).nonzero().view(-1)
             if run.draw >= 0 and len(mine):
-                drawn = random_numbers.uniform(_SEED, torch.full_like(mine, run.draw), columns[mine])
+                drawn = (columns[mine] + 1) * (_ODD + 2 * run.draw) % _RING
                 run.column = int(columns[mine[drawn.argmin()]])
             silent = mine[columns[mine] == run.column]
             for layer in run.layers:
@@ -135,7 +136,8 @@ def _copies(question: PosedQuestion, runs: list[_Run]) -> Iterator[tuple[list[_R
 
 def _errors(found: ExplanationSet, runs: list[_Run]) -> Iterator[float]:
     """How far each loss is off, as a share of the strongest loss of its target; no more than is allowed if by rounding."""
-    whole = {run.position: run.value for run in runs if not run.layers}
+    whole = {run.position: float(found.value[run.position]) for run in runs}
+    whole |= {run.position: run.value for run in runs if not run.layers}
     for run in runs:
         score = _score(found, run) if run.layers and run.column >= 0 else None
         if score is None:

@@ -21,6 +21,7 @@ from edgewise.model.trace import Trace, record
 from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.execution import LoweredGraphs
 from edgewise.program.lowering import lower_graphs
+from edgewise.question.audit_sample import audited_positions
 from edgewise.question.equality import NOT_REPEATABLE, Audit, close, random_weight, warn_not_local
 from edgewise.question.freed_memory import FreedMemory
 from edgewise.question.posed_question import Asked, PosedQuestion
@@ -82,7 +83,7 @@ class GraphQuestion(PosedQuestion):
         other.asked = replace(self.asked, target=target)
         other.forget_audits()
         other.index, other.single = read_index(index, len(self.graphs), "graph")
-        other._engines, other._recorded = {}, {}
+        other._engines, other._recorded, other._proved = {}, {}, False
         other._choose(other._run_all())
         return other
 
@@ -262,7 +263,7 @@ class GraphQuestion(PosedQuestion):
         if (
             not self._proved and self._together and len(key) > _PROVED
         ):  # a proof on many would take longer than the method
-            self.engine(positions[torch.linspace(0, len(key) - 1, _PROVED).long()])
+            self.engine(audited_positions(self))
         with self.borrowed():
             if self._together:
                 trace, copies = self._recorded.pop(key) if key in self._recorded else self._record(chosen)
