@@ -24,9 +24,10 @@ def audited_positions(question: "PosedQuestion") -> Tensor:
 
     Special are graphs without edges, those of one node, and those with a node that no edge touches: the first of each.
     """
-    keys = question.keys(torch.arange(len(question.index)))
-    if len(keys) <= 2:
-        return torch.arange(len(keys))
+    everyone = torch.arange(len(question.index))
+    if len(everyone) <= 2:
+        return everyone
+    keys = question.keys(everyone)
     of_graphs = question.task == "graph"
     drawn = random_numbers.uniform(_SEED, keys).argsort()[: _GRAPHS if of_graphs else _NODES]
     chosen = [drawn, keys.argmin().view(1), keys.argmax().view(1)]

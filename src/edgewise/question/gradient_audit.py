@@ -98,13 +98,17 @@ def audit_slopes(question: PosedQuestion, positions: Tensor) -> Audited:
         sums = torch.zeros(2, len(positions), dtype=torch.double, device=question.device)
         for part, step, owner in zip(gradients, along, owners, strict=True):
             moved = part.double() * step.double()
-            sums.index_add_(1, owner, torch.stack([moved.sum(0), moved.abs().sum(0)]))
+            if len(positions) == 1:
+                sums += torch.stack([moved.sum(), moved.abs().sum()]).view(2, 1)
+            else:
+                sums.index_add_(1, owner, torch.stack([moved.sum(0), moved.abs().sum(0)]))
         for place, of_target in zip(left.tolist(), values.t().tolist(), strict=True):
             slope, scale = sums[:, place].tolist()
             found.slopes[place] = compared(slope, scale, of_target, question.target.truth.dtype)
-        left = torch.tensor([i for i in left.tolist() if is_bent(found.slopes[i])], dtype=torch.long)
-        if not len(left):
+        bent = [i for i in left.tolist() if is_bent(found.slopes[i])]
+        if not bent:
             break
+        left = torch.tensor(bent)
     return found
 
 

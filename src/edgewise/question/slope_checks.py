@@ -73,13 +73,13 @@ class SlopeChecks:
 
     def _found(self, look: "Callable[[PosedQuestion, Tensor], Audited]", what: str) -> str:
         """Why gradients cannot be trusted: by a sample of the targets, or by all of them where gradients may stop."""
-        from edgewise.question.memory import estimated_blocks
-
         some = audited_positions(self._itself)
         found = look(self._itself, some)
         problem = self._judged(found.slopes, what)
         if problem or not found.may_stop:
             return problem
+        from edgewise.question.memory import estimated_blocks
+
         for block in estimated_blocks(self._itself, _MEMORY, None):
             left = block[~torch.isin(block, some)]
             problem = self._judged(look(self._itself, left).slopes, what) if len(left) else ""
