@@ -2,22 +2,25 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 
 from edgewise.algorithms.method_settings import read_settings
+from edgewise.algorithms.occlusion_audit import occlusion_problem
 from edgewise.algorithms.registry import Method, find_method
 from edgewise.arguments import one_of, whole_number
 from edgewise.contract import checked
 from edgewise.cores import many_cores, read_threads, spread
+from edgewise.errors import ModelError
 from edgewise.progress import progress_bar
 from edgewise.question import GraphQuestion, PosedQuestion, pose
 from edgewise.question.memory import pieces, read_batch_size, read_memory, room
 from edgewise.random_numbers import torch_threads
 from edgewise.results.builder import SetBuilder
-from edgewise.results.explanation import Explanation
+from edgewise.results.explanation import Explanation, Settings
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.score import CopyScores, RowScores, Score, SparseScores
 
@@ -138,10 +141,15 @@ def explain_question(
     """The same for a question that is posed already."""
     count = read_threads(threads)
     with many_cores(count), torch_threads(_torch_threads(question, count, asked=threads is not None)):
-        return _explained(
-            question, method, level, settings, top=top, memory=memory, batch_size=batch_size, seed=seed, progress=progress,
-            stopped=stopped,
+        answer = partial(
+            _explained, method=method, level=level, settings=settings, top=top, memory=memory, batch_size=batch_size,
+            seed=seed, progress=progress, stopped=stopped,
         )  # fmt: skip
+        found = answer(question)
+        if isinstance(found, PosedQuestion):
+            found = answer(found)
+    assert isinstance(found, ExplanationSet)
+    return found[0] if question.single else found
 
 
 def _explained(
@@ -156,7 +164,7 @@ def _explained(
     seed: int,
     progress: bool,
     stopped: str | None,
-) -> Explanation | ExplanationSet:
+) -> ExplanationSet | PosedQuestion:
     chosen, own_settings = _check(method, level, settings, seed, top, stopped, memory, batch_size, progress=progress)
     if chosen.chooses:
         chosen = chosen_method(question)
@@ -187,7 +195,23 @@ def _explained(
             advance(len(question.index))  # drawn when looked at
     notes = {**question.notes, "seed": seed, "top": top, "way": parts.way, "stopped": stopped}
     found = parts.assemble({**own_settings, **chosen.notes, **notes})
-    return found[0] if question.single else found
+    return _after_audit(question, chosen, found, parts.way)
+
+
+def _after_audit(
+    question: PosedQuestion, method: Method, found: ExplanationSet, way: str
+) -> ExplanationSet | PosedQuestion:
+    """The set, or the question to ask instead: the model itself, if losses by a program are not what it loses."""
+    if method.name != "occlusion" or "lowered" not in way:
+        return found
+    problem = occlusion_problem(question, found)
+    if not problem:
+        return replace(found, settings=Settings({**found.settings, "audit": question.audit.plain()}))
+    log.debug(problem)
+    other = question.through_model()
+    if other is None:
+        raise ModelError(problem)
+    return other
 
 
 def chosen_method(question: PosedQuestion) -> Method:

@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch_geometric.data import Data
 
 from edgewise.algorithms.class_activation import activation_scores
 from edgewise.algorithms.feature_copies import FeatureCopies
+from edgewise.algorithms.feature_loss_audit import feature_losses_hold
 from edgewise.algorithms.feature_methods import FEATURE_METHODS, FeatureEngine, FeatureMethod, feature_rows
 from edgewise.algorithms.feature_program import FeatureProgram
 from edgewise.algorithms.link_feature_program import LinkFeatureProgram
@@ -24,6 +26,7 @@ from edgewise.graph.sample import sampled_numbers
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, estimated_blocks, read_batch_size, read_memory, room
+from edgewise.results.entries import Entries
 from edgewise.results.explanation import Settings
 from edgewise.results.feature_factors import FeatureFactors, FeatureRows, joined_rows
 from edgewise.results.feature_scores import FeatureScores, FeatureSet
@@ -129,8 +132,7 @@ def features_of_question(
     """The same for a question that is posed already."""
     chosen, own = _check(method, settings, seed, top, stopped, memory, batch_size)
     question = _about(question, attribute, chosen)
-    budget, ways = room(question, memory), dict[str, None]()
-    parts: list[list[FeatureRows | None]] = []
+    budget = room(question, memory)
     with torch.inference_mode(mode=False), question.borrowed():
         typed = TypedFeatureCopies(question, budget) if question.types is not None else None
         through = typed or FeatureCopies(question, budget)
@@ -146,22 +148,19 @@ def features_of_question(
             if lowered is None or lowered.front is not None:  # else the program, which is the function, was compared
                 question.check_feature_slopes()
                 _warn_of_kink(question, chosen)
-        parted = estimated_blocks(question, max(budget // _KEPT, 1), batch_size)
-        with progress_bar(progress, len(question.index), f"features by {chosen.name}") as advance:
-            for positions in blocks(question, max(budget // _KEPT, 1), batch_size) if lowered else parted:
-                if chosen.scores_nodes:
-                    parts.append([activation_scores(question, chosen.name, positions, top)])
-                else:
-                    parts.append(feature_rows(engine, chosen, positions, top, own))
-                ways[engine.way] = None
-                log.debug("features by %s of %d targets: %s", chosen.name, len(positions), engine.way)
-                advance(len(positions))
+        scored = partial(_scored, question, chosen, own, top, budget, batch_size, progress=progress)
+        parts, way = scored(engine)
+        if isinstance(lowered, FeatureProgram) and chosen.name == "occlusion":
+            rows = joined_rows([kind[0] for kind in parts if kind[0] is not None])
+            if isinstance(rows, Entries) and not feature_losses_hold(question, rows, lowered.x.size(1)):
+                log.debug("losses by the program are not those of the model, which is run itself")
+                parts, way = scored(through)
     story = {
         **own,
         **question.notes,
         "seed": seed,
         "top": top,
-        "way": ", ".join(ways),
+        "way": way,
         "stopped": stopped,
         "adds_up_to": chosen.adds_up_to,
         "attribute": attribute,
@@ -207,6 +206,27 @@ def _warn_of_kink(question: PosedQuestion, method: FeatureMethod) -> None:
     kink = question.feature_kink() if method.name == "gradient" or question.is_at_kink else None
     if kink is not None and (method.name == "gradient" or not kink.products_hold):
         warnings.warn(kink.sentence, KinkWarning, stacklevel=2)
+
+
+def _scored(
+    question: PosedQuestion, method: FeatureMethod, own: dict[str, Any], top: int | None, budget: int,
+    batch_size: int | None, engine: FeatureEngine, *, progress: bool,
+) -> tuple[list[list[FeatureRows | None]], str]:  # fmt: skip
+    """The scores of all targets, block by block, and how the model was run."""
+    parts: list[list[FeatureRows | None]] = []
+    ways = dict[str, None]()
+    of_model = isinstance(engine, (FeatureCopies, TypedFeatureCopies))
+    parted = (estimated_blocks if of_model else blocks)(question, max(budget // _KEPT, 1), batch_size)
+    with progress_bar(progress, len(question.index), f"features by {method.name}") as advance:
+        for positions in parted:
+            if method.scores_nodes:
+                parts.append([activation_scores(question, method.name, positions, top)])
+            else:
+                parts.append(feature_rows(engine, method, positions, top, own))
+            ways[engine.way] = None
+            log.debug("features by %s of %d targets: %s", method.name, len(positions), engine.way)
+            advance(len(positions))
+    return parts, ", ".join(ways)
 
 
 def _check(

@@ -14,7 +14,7 @@ compares its output with the model's before it is used.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -282,24 +282,35 @@ def compile_program(
         compiler.constants.update(trace.typed.rows)
     needed = _needed(trace, all_layers=not compiler.is_apart)
     compiler.needed_calls = sum(len(trace.operations[number].calls) for number in needed)
-    for number, operation in enumerate(trace.operations):
-        if number not in needed:
-            continue
-        try:
-            if operation.is_layer:
-                add_layer(compiler, operation)
-            else:
-                compiler.add_operation(operation)
-        except Unsupported as reason:
-            reason.operation = operation
-            raise
+    for number in sorted(needed):
+        _add(compiler, trace.operations[number])
     if trace.output_key not in compiler.known:
         raise Unsupported("the output is not made by the last layers in a way that could be followed")
     if sum(len(operation.calls) for operation in trace.operations) != len(trace.calls):
         raise Unsupported("some calls happen outside the layers")
     steps = sorted(compiler.steps, key=_depth)  # stable: what came first stays first
     kinds = None if trace.typed is None else trace.typed.kinds
+    if any(isinstance(step, MessageStep) and step.receiver is not None and step.part is None for step in steps):
+        steps = _on_all_columns(steps, data)
     return Program(tuple(steps), compiler.known[trace.output_key], trace.num_layers, kinds)
+
+
+def _add(compiler: Compiler, operation: Operation) -> None:
+    """An operation of the pass, which a refusal names."""
+    try:
+        if operation.is_layer:
+            add_layer(compiler, operation)
+        else:
+            compiler.add_operation(operation)
+    except Unsupported as reason:
+        reason.operation = operation
+        raise
+
+
+def _on_all_columns(steps: list[RowStep | MessageStep], data: Data) -> list[RowStep | MessageStep]:
+    """The steps of a chain in which a call reads two tables, as calls on parts of the graph: those may do that."""
+    everywhere = CallPart(torch.ones(data.edge_index.size(1), dtype=torch.bool, device=data.edge_index.device))
+    return [replace(step, part=everywhere) if isinstance(step, MessageStep) else step for step in steps]
 
 
 def _depth(step: RowStep | MessageStep) -> tuple[int, bool]:

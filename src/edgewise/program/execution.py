@@ -146,9 +146,7 @@ class LoweredGraphs(LoweredEngine):
         return None if self.chain is None else self.chain.gradients(target)
 
     def double_outputs(self, weight: Tensor, own: Tensor) -> Tensor | None:
-        """The row of the one graph in float64, `[points, columns]`; None for several, or if a number is float32 for good."""
-        if self.num_targets != 1:
-            return None
+        """The rows of the graphs in float64, `[points, graphs, columns]`; None if a number is float32 for good."""
         try:
             program = in_double(self.program)
             prepared = {value: in_double(table) for value, table in self.prepared.items()}
@@ -158,7 +156,7 @@ class LoweredGraphs(LoweredEngine):
         except (RuntimeError, TypeError, ValueError) as reason:
             log.debug("the program does not run in float64: %s", reason)
             return None
-        return torch.cat(rows)
+        return torch.stack(rows)
 
 
 def prepare(program: Program, linear: Linear = functional.linear) -> dict[int, Any]:

@@ -157,7 +157,7 @@ class Program:
 
     @cached_property
     def is_chain(self) -> bool:
-        """Whether there is one call of each depth, on the whole graph."""
+        """Whether there is one call of each depth, on the whole graph and on one table."""
         return len(self.messages) == self.num_calls and all(step.part is None for step in self.messages)
 
     def calls_of(self, depth: int) -> list[MessageStep]:

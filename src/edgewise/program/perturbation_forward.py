@@ -94,12 +94,21 @@ class ForwardChange(Traversal):
         stay = self.pairs.key[self.near(self.pairs.node, step.call)]
         pairs = self.numbering.number(stay, reached, extra)
         if not isinstance(step.layer, AffineLayer):
-            moved = torch.cat([stay, reached]) if isinstance(step.source, Ref) else stay[:0]
+            moved = (
+                torch.cat([stay, reached, self._unheard(missing, extra)]) if isinstance(step.source, Ref) else stay[:0]
+            )
             return self._attended(step, pairs, moved, (missing, extra)), pairs
         change = self._received(step, step.layer, pairs, (source, edge, reached))
         if gone is not None:
             change.index_add_(0, self.numbering.find(extra), gone, alpha=-1)
         return change, pairs
+
+    def _unheard(self, missing: Tensor, at: Tensor) -> Tensor:
+        """The keys in `at` whose missing message has a changed sender: nothing arrives, but attention to all others changes."""
+        if self.slots.of_self or not len(self.pairs):
+            return at[:0]
+        sender = self.all.sender[self.slots.item[missing]]
+        return at[torch.isin(missing * self.num_nodes + sender, self.pairs.key)]
 
     def rows_to_carry(self, step: MessageStep, layer: AffineLayer) -> tuple[Tensor, Tensor, Tensor]:
         """For compiled loops: how each pair changes what it sends, and its own term, `[pairs, out]`; and coefficients `[E]`.

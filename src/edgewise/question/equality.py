@@ -127,19 +127,27 @@ class Audit:
     """Largest deviation of the explained rows from the model's own output."""
     weighted_error: float = 0.0
     """Largest deviation at random weights, as a share of the change that they make."""
-    slope_error: float = 0.0
-    """Largest deviation of a gradient from central differences, as a share of it."""
+    errors: dict[str, float] = field(default_factory=dict)
+    """Largest deviation of each primitive from the model: `"slope"` and `"features"` (gradients beside differences),
+    `"occlusion"` and `"feature_occlusion"` (messages and features that are missing, beside runs without them)."""
     targets: int = 0
-    """For how many targets differences were taken."""
+    """For how many targets."""
     undecided: list[str] = field(default_factory=list)
     """What could not be decided, and why."""
+
+    def note(self, what: str, error: float, targets: int) -> None:
+        """How far a primitive is off at most, and for how many targets it was compared."""
+        if targets:
+            self.errors[what] = max(error, self.errors.get(what, 0.0))
+            self.targets = max(targets, self.targets)
 
     def plain(self) -> dict[str, object]:
         """As `settings["audit"]`."""
         return {
             "value": self.value_error,
             "weighted": self.weighted_error,
-            "slope": self.slope_error,
+            "slope": 0.0,
+            **self.errors,
             "targets": self.targets,
             "undecided": "; ".join(dict.fromkeys(self.undecided)),
         }

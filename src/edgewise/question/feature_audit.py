@@ -11,7 +11,7 @@ gradients and differences agree again if it is a kink (`kink_of_features`).
 import copy
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,53 +21,98 @@ from edgewise import random_numbers
 from edgewise.errors import EdgewiseError, ModelError
 from edgewise.graph.copies import Copies
 from edgewise.model.call import ModelCall
+from edgewise.model.gradient_stops import NAMES, GradientStops, may_hide
 from edgewise.model.twin import make_twin
 from edgewise.model.typed_call import TypedForward
-from edgewise.question.gradient_audit import STEPS, AuditedSlope, as_logit, compared, graph_in_double, is_true
+from edgewise.question.gradient_audit import (
+    STEPS,
+    Audited,
+    AuditedSlope,
+    are_true,
+    as_logit,
+    compared,
+    graph_in_double,
+    is_bent,
+    taken,
+)
 from edgewise.question.posed_question import PosedQuestion, sub_target
 from edgewise.question.target import Target
 
 _SEED = 20261116
+Leaves: TypeAlias = dict[Any, Tensor]
+"""What is moved, by name; of a typed graph by type and name."""
 
 
-def audit_feature_slopes(question: PosedQuestion, position: int = 0) -> AuditedSlope | None:
-    """The slope along the features at one target, both ways; None if the model cannot be run in float64.
+def audit_feature_slopes(question: PosedQuestion, positions: Tensor) -> Audited:
+    """The slopes along the features at some targets, both ways.
 
     Along a random direction first; where that starts at a kink, along the features themselves, too.
     """
-    positions = torch.tensor([position])
     with question.borrowed():
-        copies = question.copies(positions)[0]
-        target = as_logit(sub_target(question, positions))
-        call = replace(question.call, changes_input=False)
-        leaves = {name: value.detach().clone().requires_grad_() for name, value in _features(call, copies.data).items()}
-        fields = list(leaves)
-        with torch.enable_grad():
-            value = target.value(_run(call, copies.data, leaves)[copies.rows]).sum()
-        found: tuple[Tensor | None, ...] = (None,) * len(fields)
-        if value.requires_grad:
-            found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
-        gradients = [torch.zeros_like(i) if g is None else g for i, g in zip(leaves.values(), found, strict=True)]
-        twin = make_twin(question.call.model)
-        slope: AuditedSlope | None = None
-        for along in (_random(leaves), {name: leaf.detach() for name, leaf in leaves.items()}):
-            parts = [g.double() * along[name].double() for g, name in zip(gradients, fields, strict=True)]
-            total, size = (float(sum(p.sum() for p in kind)) for kind in (parts, [p.abs() for p in parts]))
-            try:
-                if twin.borrowed:
-                    raise ModelError(twin.borrowed)
-                double, graph = call.in_double(twin.model.double()), graph_in_double(copies.data)
-                with torch.no_grad():
-                    rows = [_run(double, graph, _stepped(leaves, along, t))[copies.rows] for t in STEPS]
-                values = [float(target.value(row)[0]) for row in rows]
-            except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
-                return slope
-            if not is_true(values[0], question, positions):
-                return slope
-            slope = compared(total, size, values, question.target.truth.dtype)
-            if slope.low == slope.high:
-                break
-        return slope
+        parts = [positions] if question.types is None else list(positions.split(1))
+        graphs = [(part, question.copies(part)) for part in parts]
+        found = [
+            _audited(question, of, one)
+            for part, copies in graphs
+            for of, one in zip([part] if len(copies) == 1 else part.split(1), copies, strict=True)
+        ]
+    return Audited([slope for one in found for slope in one.slopes], any(one.may_stop for one in found))
+
+
+def _audited(question: PosedQuestion, positions: Tensor, copies: Copies) -> Audited:
+    """The same for targets whose copies are one graph."""
+    target = as_logit(sub_target(question, positions))
+    call = replace(question.call, changes_input=False)
+    leaves = {name: value.detach().clone().requires_grad_() for name, value in _features(call, copies.data).items()}
+    with torch.enable_grad(), GradientStops() as stops:
+        value = target.value(_run(call, copies.data, leaves)[copies.rows]).sum()
+    may_stop = stops.seen or may_hide(call.model) or not NAMES.isdisjoint(question.trace.operation_names)
+    given: tuple[Tensor | None, ...] = (None,) * len(leaves)
+    if value.requires_grad:
+        given = taken(value, list(leaves.values()))
+    gradients = {
+        name: torch.zeros_like(i) if g is None else g for (name, i), g in zip(leaves.items(), given, strict=True)
+    }
+    found, left = Audited([None] * len(positions), may_stop), list(range(len(positions)))
+    for along in (_random(leaves), {name: leaf.detach() for name, leaf in leaves.items()}):
+        try:
+            values = _values(question, call, copies, leaves, along, target)
+        except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
+            break
+        if not are_true(values[0], question, positions):
+            break
+        sums = _sums(copies, gradients, along)
+        for place in left:
+            total, size = sums[:, place].tolist()
+            found.slopes[place] = compared(total, size, values[:, place].tolist(), question.target.truth.dtype)
+        left = [place for place in left if is_bent(found.slopes[place])]
+        if not left:
+            break
+    return found
+
+
+def _values(
+    question: PosedQuestion, call: ModelCall, copies: Copies, leaves: Leaves, along: Leaves, target: Target
+) -> Tensor:
+    """`[steps, targets]` in float64: f(x + t · d), for every step t."""
+    twin = make_twin(question.call.model)
+    if twin.borrowed:
+        raise ModelError(twin.borrowed)
+    double, graph = call.in_double(twin.model.double()), graph_in_double(copies.data)
+    with torch.no_grad():
+        return torch.stack([target.value(_run(double, graph, _stepped(leaves, along, t))[copies.rows]) for t in STEPS])
+
+
+def _sums(copies: Copies, gradients: Leaves, along: Leaves) -> Tensor:
+    """`[2, targets]`: the sums of gradient · d over what each target's copy has, and of their magnitudes."""
+    found = torch.zeros(2, copies.num_targets, dtype=torch.double, device=copies.rows.device)
+    owners = {"x": copies.nodes[1], "edge_attr": copies.columns[1]}
+    for name, gradient in gradients.items():
+        moved = (gradient.double() * along[name].double()).view(len(gradient), -1)
+        parts = torch.stack([moved.sum(1), moved.abs().sum(1)])
+        owner = owners[name] if copies.num_targets > 1 else torch.zeros_like(parts[0], dtype=torch.long)
+        found.index_add_(1, owner, parts)
+    return found
 
 
 def _moves(values: object) -> bool:

@@ -1,8 +1,8 @@
-"""Is a gradient the derivative of what the model computes? Central differences in float64 say so, for a target or two.
+"""Is a gradient the derivative of what the model computes? Central differences in float64 say so, for some targets or for all.
 
 A `detach`, a `no_grad` block or a checkpoint in `forward` stops autograd, but not the function. The model is copied in float64
-and run on copies of one target's neighbourhood side by side, each under weights a little further along one random direction
-d: the slope of f(1 + t · d) must be the gradient times d. All five points are one forward pass.
+and run under weights a little further along one random direction d, for all targets at once: the slope of f(1 + t · d) must be
+the gradient times d, target by target.
 
 A lowered model gave the same values as the user's at ω = 1 and at random ω, so its program is the function: its copy in
 float64 is run, and no module of the model.
@@ -11,7 +11,7 @@ float64 is run, and no module of the model.
 import copy
 import logging
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,10 +21,13 @@ from edgewise.engines import CopiesEngine, Engine
 from edgewise.errors import EdgewiseError, ModelError, StaleQuestionError
 from edgewise.graph.copies import Copies
 from edgewise.model.call import check_model
+from edgewise.model.gradient_stops import NAMES, GradientStops, may_hide, named_so
 from edgewise.model.twin import make_twin
 from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.execution import LoweredEngine
+from edgewise.program.ir import RowStep
 from edgewise.question.equality import random_weight
+from edgewise.question.link_engine import LinkEngine
 from edgewise.question.posed_question import PosedQuestion, sub_target
 from edgewise.question.target import Target
 
@@ -36,6 +39,16 @@ _UNITS = 4
 """In the last place of the explained number: a slope that is off by less may be right, as far as anybody can tell."""
 _AGREE = 1e-3
 """By which share of the sum of all |d · gradient| a slope may be off: float32 gradients are no better."""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What was found at some targets."""
+
+    slopes: "list[AuditedSlope | None]"
+    """One for each; None: the model cannot be run in float64."""
+    may_stop: bool
+    """Whether gradients may have stopped on their way: then none can speak for other targets."""
 
 
 @dataclass(frozen=True)
@@ -63,57 +76,101 @@ class AuditedSlope:
         return self.off / self.scale if self.scale > 0 else (0.0 if self.off == 0 else float("inf"))
 
 
-def audit_slopes(question: PosedQuestion, position: int = 0) -> AuditedSlope | None:
-    """The slope at one target, both ways; None if the model cannot be run in float64.
+def audit_slopes(question: PosedQuestion, positions: Tensor) -> Audited:
+    """The slopes at some targets, both ways.
 
     Along a random direction first. Where that runs over a kink (parallel edges that tie in a maximum), also along the
     direction in which all weights change alike: ties stay ties.
     """
-    positions = torch.tensor([position])
     engine = question.engine(positions)
-    gradients = _gradients(question, engine, positions)
-    ids = (engine.edge_id, engine.self_node)
-    like = question.target.truth
-    random = [2 * random_weight(part, question.num_layers, like) - 1 for part in ids]
-    scored = torch.tensor(question.separable, device=like.device).view(-1, 1).to(like.dtype)
-    found: AuditedSlope | None = None
-    for edge, own in (random, (torch.ones_like(part) for part in random)):
-        along = edge, own * scored
+    gradients, may_stop = _gradients(question, engine, positions)
+    left, found = torch.arange(len(positions)), Audited([None] * len(positions), may_stop)
+    for is_random in (True, False):
+        directions = [_direction(question, part, is_random=is_random) for part in (engine.edge_id, engine.self_node)]
+        along = directions[0], directions[1] * _scored(question)
         try:
-            values = (
-                _small_values(question, engine, positions, along)
-                or _lowered_values(question, positions, ids, along)
-                or _values_along(question, positions, ids, along)
-            )
+            values = _values(question, engine, positions, along, left, is_random=is_random)
         except StaleQuestionError:
             raise
         except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
             return found
-        parts = [g.double() * d.double() for g, d in zip(gradients, along, strict=True)]
-        sums = sum(float(p.sum()) for p in parts), sum(float(p.abs().sum()) for p in parts)
-        found = compared(*sums, values, like.dtype)
-        if found.low == found.high:
-            return found
+        owners = (engine.owner, engine.self_owner)
+        sums = torch.zeros(2, len(positions), dtype=torch.double, device=question.device)
+        for part, step, owner in zip(gradients, along, owners, strict=True):
+            moved = part.double() * step.double()
+            if len(positions) == 1:
+                sums += torch.stack([moved.sum(), moved.abs().sum()]).view(2, 1)
+            else:
+                sums.index_add_(1, owner, torch.stack([moved.sum(0), moved.abs().sum(0)]))
+        for place, of_target in zip(left.tolist(), values.t().tolist(), strict=True):
+            slope, scale = sums[:, place].tolist()
+            found.slopes[place] = compared(slope, scale, of_target, question.target.truth.dtype)
+        bent = [i for i in left.tolist() if is_bent(found.slopes[i])]
+        if not bent:
+            break
+        left = torch.tensor(bent)
     return found
 
 
-def _gradients(question: PosedQuestion, engine: Engine, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """∂/∂ω and ∂/∂s at 1, as explanations take them."""
+def taken(value: Tensor, of: list[Tensor]) -> tuple[Tensor | None, ...]:
+    """Autograd's gradients; some checkpoints refuse to be asked for them."""
+    try:
+        return torch.autograd.grad(value, of, allow_unused=True)
+    except RuntimeError as reason:
+        raise ModelError(
+            f"Autograd cannot take gradients through this model: {str(reason).splitlines()[0]} Use method='occlusion', which "
+            f"takes none."
+        ) from reason
+
+
+def is_bent(slope: AuditedSlope | None) -> bool:
+    """Whether differences lie apart: at a kink."""
+    return slope is not None and slope.low != slope.high
+
+
+def _direction(question: PosedQuestion, ids: Tensor, *, is_random: bool) -> Tensor:
+    """`[L, ids]`: by how much weights change along a direction, the same for a copy as for the original."""
+    like = question.target.truth
+    if not is_random:
+        return like.new_ones(question.num_layers, len(ids))
+    return 2 * random_weight(ids, question.num_layers, like) - 1
+
+
+def _scored(question: PosedQuestion) -> Tensor:
+    """`[L, 1]`: 1 where own terms have a score."""
+    like = question.target.truth
+    return torch.tensor(question.separable, device=like.device).view(-1, 1).to(like.dtype)
+
+
+def _gradients(question: PosedQuestion, engine: Engine, positions: Tensor) -> tuple[tuple[Tensor, Tensor], bool]:
+    """∂/∂ω and ∂/∂s at 1, as explanations take them; and whether a gradient may have stopped on its way."""
     target = as_logit(sub_target(question, positions))
     with question.borrowed():
         if isinstance(engine, LoweredEngine):
             found = engine.gradients(target)
             if found is not None:
-                return found
-        like = question.target.truth
-        edge = like.new_ones(question.num_layers, engine.edge_id.numel()).requires_grad_()
-        own = like.new_ones(question.num_layers, engine.self_node.numel()).requires_grad_()
-        value = target.value(engine.output(edge, own)).sum()
-        if not value.requires_grad:
-            return torch.zeros_like(edge), torch.zeros_like(own)
-        gradients = torch.autograd.grad(value, [edge, own], allow_unused=True)
-        of_edge, of_own = (torch.zeros_like(w) if g is None else g for w, g in zip((edge, own), gradients, strict=True))
-        return of_edge, of_own
+                return found, False
+            steps = [step.function for step in engine.program.steps if isinstance(step, RowStep)]
+            return _by_autograd(question, engine, target), named_so(steps)
+        with GradientStops() as stops:
+            found = engine.gradients(target) if isinstance(engine, LinkEngine) else None
+            if found is None:
+                found = _by_autograd(question, engine, target)
+        return found, stops.seen or may_hide(question.call.model) or not NAMES.isdisjoint(
+            question.trace.operation_names
+        )
+
+
+def _by_autograd(question: PosedQuestion, engine: Engine, target: Target) -> tuple[Tensor, Tensor]:
+    like = question.target.truth
+    edge = like.new_ones(question.num_layers, engine.edge_id.numel()).requires_grad_()
+    own = like.new_ones(question.num_layers, engine.self_node.numel()).requires_grad_()
+    value = target.value(engine.output(edge, own)).sum()
+    if not value.requires_grad:
+        return torch.zeros_like(edge), torch.zeros_like(own)
+    gradients = taken(value, [edge, own])
+    of_edge, of_own = (torch.zeros_like(w) if g is None else g for g, w in zip(gradients, (edge, own), strict=True))
+    return of_edge, of_own
 
 
 def as_logit(target: Target) -> Target:
@@ -121,89 +178,102 @@ def as_logit(target: Target) -> Target:
     return replace(target, of="logit")
 
 
-def _values_along(
-    question: PosedQuestion, positions: Tensor, ids: tuple[Tensor, Tensor], along: Direction
-) -> list[float]:
-    """f(1 + t · d) in float64, for every step t."""
+def _values(
+    question: PosedQuestion, engine: Engine, positions: Tensor, along: Direction, left: Tensor, *, is_random: bool
+) -> Tensor:
+    """`[steps, targets left]`: f(1 + t · d) in float64, for every step t; `left` are places among the positions."""
+    found = _of_engine(question, engine, positions, along)
+    if found is not None:
+        return found[:, left]
+    chosen = positions[left]
+    found = _of_program(question, chosen, is_random=is_random)
+    return _of_model(question, chosen, is_random=is_random) if found is None else found
+
+
+def _of_model(question: PosedQuestion, positions: Tensor, *, is_random: bool) -> Tensor:
+    """By the model itself, on copies of the targets or on the graph that they share."""
     twin = make_twin(question.call.model)
     if twin.borrowed:
         raise ModelError(twin.borrowed)
     call = question.call.in_double(twin.model.double())
     layers = check_model(call.model)
-    trace = question.trace.on(dict(layers))
-    target = as_logit(sub_target(question, positions.repeat(len(STEPS))))
+    model = WeightedModel(call, layers, question.trace.on(dict(layers)))
+    target = as_logit(sub_target(question, positions))
 
-    def run(graphs: list[Copies]) -> list[float]:
-        found: list[Tensor] = []
-        for number, copies in enumerate(graphs):
-            engine = CopiesEngine(
-                WeightedModel(call, layers, trace), replace(copies, data=graph_in_double(copies.data))
-            )
-            steps = torch.tensor(STEPS if len(graphs) == 1 else STEPS[number : number + 1], dtype=torch.float64)
-            edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[0])
-            own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1])
-            found.append(engine.output(edge, own))
-        values: list[float] = target.value(torch.cat(found)).tolist()
-        return values
+    def run(engines: list[CopiesEngine], step: float) -> Tensor:
+        rows = [engine.output(*_moved(question, engine, step, is_random=is_random)) for engine in engines]
+        return target.value(torch.cat(rows))
 
     with question.loan.taken(), torch.no_grad():
-        # one copy in a pass: those of a model that is not known operation by operation may change each other's output
-        values = run(question.plain_copies(positions) * len(STEPS))
-        if not is_true(values[0], question, positions):  # features that are mixed before the first layer
-            values = run(question.whole_copies(positions) * len(STEPS))
-    return values
+        engines = _in_double(model, question.audited_copies(positions))
+        first = run(engines, STEPS[0])
+        if not are_true(first, question, positions):  # features that are mixed before the first layer
+            engines = _in_double(model, question.whole_copies(positions))
+            first = run(engines, STEPS[0])
+        # one step in a pass: copies of a model that is not known operation by operation may change each other's output
+        return torch.stack([first, *(run(engines, step) for step in STEPS[1:])])
 
 
-def _small_values(question: PosedQuestion, engine: Engine, positions: Tensor, along: Direction) -> list[float]:
-    """The same through the engine of one target with few neighbours; empty for others."""
+def _in_double(model: WeightedModel, graphs: list[Copies]) -> list[CopiesEngine]:
+    return [CopiesEngine(model, replace(copies, data=graph_in_double(copies.data))) for copies in graphs]
+
+
+def _of_engine(question: PosedQuestion, engine: Engine, positions: Tensor, along: Direction) -> Tensor | None:
+    """The same through the engine that has the gradients, if it knows how to run in float64; None for others."""
     if not isinstance(engine, LoweredEngine):
-        return []
+        return None
     steps = torch.tensor(STEPS, dtype=torch.float64).view(-1, 1, 1)
     with question.borrowed(), torch.no_grad():
         rows = engine.double_outputs(*(1 + steps * part.double().cpu() for part in along))
         if rows is None:
-            return []
-        found: list[float] = as_logit(sub_target(question, positions.repeat(len(STEPS)))).value(rows).tolist()
-    return found if is_true(found[0], question, positions) else []
+            return None
+        found = _numbers(question, rows.view(-1, rows.size(-1)), positions)
+    return found if are_true(found[0], question, positions) else None
 
 
-def _lowered_values(
-    question: PosedQuestion, positions: Tensor, ids: tuple[Tensor, Tensor], along: Direction
-) -> list[float]:
+def _of_program(question: PosedQuestion, positions: Tensor, *, is_random: bool) -> Tensor | None:
     """The same through the program of a lowered model, for all steps in one pass.
 
-    Empty if the model is not lowered, or if its program does not give the target's number in float64.
+    None if the model is not lowered, or if its program does not give the targets' numbers in float64.
     """
-    repeated, steps = positions.repeat(len(STEPS)), torch.tensor(STEPS, dtype=torch.float64)
+    repeated = positions.repeat(len(STEPS))
     try:
         with question.borrowed(), torch.no_grad():
             engine = question.double_engine(repeated)
             if engine is None:
-                return []
-            edge = _moved(steps, engine.owner, question.columns(engine.edge_id), ids[0], along[0])
-            own = _moved(steps, engine.self_owner, question.nodes(engine.self_node), ids[1], along[1])
-            found: list[float] = as_logit(sub_target(question, repeated)).value(engine.output(edge, own)).tolist()
+                return None
+            owners = (engine.owner, engine.self_owner)
+            steps = torch.tensor(STEPS, dtype=torch.float64, device=engine.owner.device)
+            step = [steps[owner // len(positions)] for owner in owners]
+            found = _numbers(question, engine.output(*_moved(question, engine, step, is_random=is_random)), positions)
     except (RuntimeError, TypeError, ValueError) as reason:  # a number is float32 for good: the model is run instead
         log.debug("the program does not run in float64: %s", reason)
-        return []
-    return found if is_true(found[0], question, positions) else []
+        return None
+    return found if are_true(found[0], question, positions) else None
 
 
-def is_true(value: float, question: PosedQuestion, positions: Tensor) -> bool:
-    """Whether a number is the target's, up to the rounding of float32."""
-    target = as_logit(sub_target(question, positions))
-    truth = float(target.value(target.truth)[0])
-    return abs(value - truth) <= 1e-3 * max(abs(truth), 1e-3)
+def _numbers(question: PosedQuestion, rows: Tensor, positions: Tensor) -> Tensor:
+    """`[steps, targets]`: the explained numbers of rows that come step by step."""
+    target = as_logit(sub_target(question, positions.repeat(len(STEPS))))
+    return target.value(rows).view(len(STEPS), -1)
 
 
-def _moved(steps: Tensor, owner: Tensor, item: Tensor, ids: Tensor, along: Tensor) -> Tensor:
-    """1 + t · d for every copy, `[L, copies]`: t is its owner's step, d `[L, ids]` the direction of what it copies."""
-    if len(ids) == 0:
-        return torch.ones(len(along), len(item), dtype=torch.float64, device=owner.device)
-    known, order = ids.sort()
-    place = torch.searchsorted(known, item).clamp(max=len(known) - 1)
-    step = steps.to(owner.device)[owner] * (known[place] == item)  # an edge of the rim keeps its weight
-    return 1 + step * along.double()[:, order[place]]
+def _moved(question: PosedQuestion, engine: Any, step: Any, *, is_random: bool) -> Direction:
+    """1 + t · d for every copy of an edge and of an own term; `step` is t, or t of each copy of either."""
+    step = step if isinstance(step, list) else [step, step]
+    ids = (question.columns(engine.edge_id), question.nodes(engine.self_node))
+    of_edges, of_own = (
+        t * _direction(question, part, is_random=is_random).double() for t, part in zip(step, ids, strict=True)
+    )
+    return 1 + of_edges, 1 + of_own * _scored(question).double()
+
+
+def are_true(values: Tensor, question: PosedQuestion, positions: Tensor, *, as_asked: bool = False) -> bool:
+    """Whether numbers are those of the targets, up to the rounding of float32; `as_asked`: not their logits."""
+    target = sub_target(question, positions)
+    target = target if as_asked else as_logit(target)
+    truth = target.value(target.truth)
+    return bool(((values - truth).abs() <= 1e-3 * truth.abs().clamp(min=1e-3)).all())
 
 
 def graph_in_double(graph: Data) -> Data:

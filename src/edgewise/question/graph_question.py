@@ -21,6 +21,7 @@ from edgewise.model.trace import Trace, record
 from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.execution import LoweredGraphs
 from edgewise.program.lowering import lower_graphs
+from edgewise.question.audit_sample import audited_positions
 from edgewise.question.equality import NOT_REPEATABLE, Audit, close, random_weight, warn_not_local
 from edgewise.question.freed_memory import FreedMemory
 from edgewise.question.labels import SOME, joined_labels, sample
@@ -42,6 +43,8 @@ class GraphQuestion(PosedQuestion):
     """Whole graphs, a target each."""
 
     task = "graph"
+    _runs_itself = False
+    """Whether no program may stand in for the model."""
 
     def __init__(self, model: Any, data: Any, index: Any, asked: Asked) -> None:
         self.asked, self._data = asked, data
@@ -79,9 +82,21 @@ class GraphQuestion(PosedQuestion):
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.asked = replace(self.asked, target=target)
+        other.forget_audits()
         other.index, other.single = read_index(index, len(self.graphs), "graph")
-        other._engines, other._recorded = {}, {}
+        other._engines, other._recorded, other._proved = {}, {}, False
         other._choose(other._run_all())
+        return other
+
+    def through_model(self) -> "GraphQuestion | None":
+        """The same question without programs."""
+        if self._runs_itself or not self._together or not self.is_lowered:
+            return None
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.__dict__.pop("is_lowered", None)
+        other._runs_itself, other._engines, other._recorded = True, {}, {}
+        other.forget_audits()
         return other
 
     def check_fresh(self) -> None:
@@ -261,7 +276,7 @@ class GraphQuestion(PosedQuestion):
         if (
             not self._proved and self._together and len(key) > _PROVED
         ):  # a proof on many would take longer than the method
-            self.engine(positions[torch.linspace(0, len(key) - 1, _PROVED).long()])
+            self.engine(audited_positions(self))
         with self.borrowed():
             if self._together:
                 trace, copies = self._recorded.pop(key) if key in self._recorded else self._record(chosen)
@@ -278,6 +293,8 @@ class GraphQuestion(PosedQuestion):
     def _lowered(self, trace: Trace, copies: Copies, engine: CopiesEngine) -> Engine | None:
         """The lowered twin of an engine, if it gives the model's output; the first one also at random weights."""
         reasons: list[str] = []
+        if self._runs_itself:
+            return None
         lowered = lower_graphs(trace, copies, reasons)
         if lowered is None:
             self.not_lowered = "; ".join(reasons)

@@ -65,7 +65,8 @@ class LinkQuestion(PosedQuestion):
         """The same question about other pairs."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.asked, other._slope = replace(self.asked, target=target), self.slope_problem()
+        other.asked = replace(self.asked, target=target)
+        other.forget_audits()
         other.index, other.single = read_pairs(index, self._data.get(PAIRS), self._graph.num_nodes)
         other.encoder = None if self.encoder is None else self.encoder.of(other.index.unique(), 0)
         other._run(self.output)

@@ -241,6 +241,11 @@ def _bytes(question: PosedQuestion, positions: Tensor) -> Tensor:
     return _bytes_of(question, nodes, edges)
 
 
+def target_bytes(question: PosedQuestion, positions: Tensor) -> Tensor:
+    """About what a pass of the model takes for each target."""
+    return _bytes(question, positions)
+
+
 def _bytes_of(question: PosedQuestion, nodes: Tensor, edges: Tensor, passes: float = _PASSES_OF_THE_MODEL) -> Tensor:
     """An estimate for graphs of so many nodes and edges, on which the model itself runs."""
     features = question.graphs[0].x[:1].numel()

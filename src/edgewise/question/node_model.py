@@ -1,5 +1,6 @@
 """A model on one graph (or a cut of one), recorded and proved: the ways in which it can be run for many of its nodes."""
 
+import copy
 import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -234,6 +235,12 @@ class NodeModel:
         found = getattr(self, "_probe_output", None)
         same = isinstance(rows, Tensor) and found is not None and found.data_ptr() == rows.data_ptr()
         return same and all(torch.equal(*both) for both in zip(weights, self._random_weights, strict=True))
+
+    def without_program(self) -> "NodeModel":
+        """The same model, run as it is."""
+        other = copy.copy(self)
+        other.lowering, other.program, other.kept = None, None, {}
+        return other
 
     # --- through the model --------------------------------------------------------------------------------------------
 

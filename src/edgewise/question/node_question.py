@@ -93,7 +93,8 @@ class NodeQuestion(PosedQuestion):
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._engine = None
-        other.asked, other._slope = replace(self.asked, target=target), self.slope_problem()
+        other.asked = replace(self.asked, target=target)
+        other.forget_audits()
         index = seeds(self._data) if index is None else index
         other.index, other.single = read_index(index, self._num_targets(self.cut.num_nodes), "node")
         if self.cut.is_whole:
@@ -120,6 +121,18 @@ class NodeQuestion(PosedQuestion):
         other.node_model = NodeModel(self.subject, self._graph, asked, self.node_model.known)
         other._read_off()
         other._choose()
+        return other
+
+    def through_model(self) -> "NodeQuestion | None":
+        """The same question without its program."""
+        if self.lowering is None:
+            return None
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.node_model = self.node_model.without_program()
+        other._engine = None
+        other.forget_audits()
+        other._read_off()
         return other
 
     def check_fresh(self) -> None:
@@ -320,6 +333,12 @@ class NodeQuestion(PosedQuestion):
     def whole_copies(self, positions: Tensor) -> list[Copies]:
         """The whole cut for each target."""
         return self.node_model.wholes(self.places(positions))
+
+    def audited_copies(self, positions: Tensor) -> list[Copies]:
+        """The cut itself, once for all targets; of a few targets their neighbourhoods."""
+        if len(positions) <= _FEW:
+            return self.plain_copies(positions)
+        return [replace(self.whole_copies(positions[:1])[0], rows=self.places(positions))]
 
     def plain_copies(self, positions: Tensor) -> list[Copies]:
         """The same without a look whether every copy gives its target's output."""

@@ -139,6 +139,10 @@ class PosedQuestion(SlopeChecks, ABC):
         """The same without a look whether every copy gives its target's output."""
         return self.copies(positions)
 
+    def audited_copies(self, positions: Tensor) -> list[Copies]:
+        """Where the model is run to compare all these targets at once, under weights that a column has in every copy."""
+        return self.plain_copies(positions)
+
     def whole_copies(self, positions: Tensor) -> list[Copies]:
         """The whole graph that is run, for each target."""
         return self.plain_copies(positions)
@@ -146,6 +150,10 @@ class PosedQuestion(SlopeChecks, ABC):
     @abstractmethod
     def engine(self, positions: Tensor) -> Engine:
         """How to run the model for the targets at some positions of `index`."""
+
+    def through_model(self) -> "PosedQuestion | None":
+        """The same question where the model itself is run, and no program; None if it is already, or cannot be."""
+        return None
 
     @abstractmethod
     def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:

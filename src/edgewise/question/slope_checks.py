@@ -4,18 +4,24 @@ import math
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch import Tensor
 
 from edgewise.errors import ModelError
+from edgewise.question.audit_sample import audited_positions
 from edgewise.question.equality import Audit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from edgewise.model.trace import Trace
     from edgewise.question.feature_audit import FeatureKink
-    from edgewise.question.gradient_audit import AuditedSlope
+    from edgewise.question.gradient_audit import Audited, AuditedSlope
     from edgewise.question.posed_question import PosedQuestion
 
 SLOPE_TOLERANCE = 1e-2
 """By which share of its parts a gradient along a random direction may be off."""
+_MEMORY = 2**28
+"""Bytes of a block, where all targets are audited."""
 
 
 class SlopeChecks:
@@ -27,6 +33,9 @@ class SlopeChecks:
     _slope: str | None = None
     _feature_slope: str | None = None
     _feature_kink: "tuple[FeatureKink | None] | None" = None
+    _failed: tuple[int, ...] = ()
+    """Positions of targets whose gradients are not what differences say."""
+    _looked: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def _itself(self) -> "PosedQuestion":
@@ -39,17 +48,13 @@ class SlopeChecks:
             raise ModelError(self.slope_problem())
 
     def slope_problem(self) -> str:
-        """Why gradients cannot be trusted; empty if they can. Looked at once, for the first target that is asked about."""
-        if self._slope is None:
-            self._slope = self._find_slope()
-        return self._slope
-
-    def _find_slope(self) -> str:
-        """Why gradients cannot be trusted; empty if they can, or if that could not be decided."""
+        """Why gradients cannot be trusted; empty if they can. Looked at once, for some targets or for all."""
         from edgewise.question.gradient_audit import audit_slopes
 
-        with torch.inference_mode(mode=False), self.borrowed():
-            return self._judged(audit_slopes(self._itself))
+        if self._slope is None:
+            with torch.inference_mode(mode=False), self.borrowed():
+                self._slope = self._found(audit_slopes, "slope")
+        return self._slope
 
     def check_feature_slopes(self) -> None:
         """Refuse gradients by features that are not the derivative of what the model computes; looked at once."""
@@ -57,17 +62,20 @@ class SlopeChecks:
 
         if self._feature_slope is None:
             with torch.inference_mode(mode=False):
-                self._feature_slope = self._judged(audit_feature_slopes(self._itself))
+                self._feature_slope = self._found(audit_feature_slopes, "features")
         if self._feature_slope and self.feature_kink() is None:
             raise ModelError(self._feature_slope)
 
     def feature_kink(self) -> "FeatureKink | None":
-        """A kink at the features, where gradients by them are no slopes; looked for once."""
+        """A kink at the features of the targets that do not pass, where gradients are no slopes; looked for once."""
         from edgewise.question.feature_audit import kink_of_features
 
         if self._feature_kink is None:
             with torch.inference_mode(mode=False):
-                self._feature_kink = (kink_of_features(self._itself),)
+                kinks = [kink_of_features(self._itself, position) for position in self._failed or (0,)]
+            known = [kink for kink in kinks if kink is not None]
+            worst = next((kink for kink in known if not kink.products_hold), known[0] if known else None)
+            self._feature_kink = (worst if len(known) == len(kinks) else None,)  # a stop elsewhere is no kink
             if self._feature_kink[0] is not None:
                 self.audit.undecided.append("the slope at a kink: some features are at one")
         return self._feature_kink[0]
@@ -77,17 +85,49 @@ class SlopeChecks:
         """Whether a kink is known."""
         return self._feature_kink is not None and self._feature_kink[0] is not None
 
-    def _judged(self, slope: "AuditedSlope | None") -> str:
-        """Why gradients cannot be trusted, by a slope that was found in two ways; empty if they can."""
-        if slope is None or slope.undecided:
-            self.audit.undecided.append(
-                "the slope: the model cannot be run in float64" if slope is None else slope.undecided
-            )
+    def first_look(self, what: str, how: str) -> bool:
+        """Whether a primitive was not looked at before, for these targets."""
+        is_first = (what, how) not in self._looked
+        self._looked |= {(what, how)}
+        return is_first
+
+    def forget_audits(self) -> None:
+        """Other targets are audited anew."""
+        self._slope, self._feature_slope, self._looked = None, None, frozenset()
+        self._feature_kink, self._failed = None, ()
+
+    def _found(self, look: "Callable[[PosedQuestion, Tensor], Audited]", what: str) -> str:
+        """Why gradients cannot be trusted: by a sample of the targets, or by all of them where gradients may stop."""
+        some = audited_positions(self._itself)
+        found = look(self._itself, some)
+        problem = self._judged(found.slopes, some, what)
+        if problem or not found.may_stop:
+            return problem
+        from edgewise.question.memory import estimated_blocks
+
+        for block in estimated_blocks(self._itself, _MEMORY, None):
+            left = block[~torch.isin(block, some)]
+            problem = self._judged(look(self._itself, left).slopes, left, what) if len(left) else ""
+            if problem:
+                break
+        return problem
+
+    def _judged(self, slopes: "list[AuditedSlope | None]", positions: Tensor, what: str) -> str:
+        """Why gradients cannot be trusted, by slopes that were found in two ways; empty if they can."""
+        known: dict[int, AuditedSlope] = {}
+        for position, slope in zip(positions.tolist(), slopes, strict=True):
+            if slope is None or slope.undecided:
+                why = "the slope: the model cannot be run in float64" if slope is None else slope.undecided
+                self.audit.undecided.append(why)
+            else:
+                known[position] = slope
+        errors = {position: _error(slope) for position, slope in known.items()}
+        worst = max(errors.values(), default=0.0)
+        self.audit.note(what, worst, len(errors))
+        self._failed = tuple(position for position, error in errors.items() if error > SLOPE_TOLERANCE)
+        if not self._failed:
             return ""
-        self.audit.targets, self.audit.slope_error = 1, slope.error
-        if slope.error <= SLOPE_TOLERANCE:
-            return ""
-        if not math.isfinite(slope.gradient):
+        if not all(math.isfinite(slope.gradient) for slope in known.values()):
             return (
                 "Gradients of this model are infinite or no numbers here, as those of a root, a power or a logarithm at 0 are. "
                 "Use method='occlusion', which takes none."
@@ -96,5 +136,10 @@ class SlopeChecks:
         named = ", ".join(dict.fromkeys(stops)) or "no_grad, detach or a checkpoint"
         return (
             f"Gradients of this model are not the derivative of what it computes: {named} in forward stops them (off by "
-            f"{slope.error:.1%}). Use method='occlusion', or stopped='keep' for autograd's number."
+            f"{worst:.1%}). Use method='occlusion', or stopped='keep' for autograd's number."
         )
+
+
+def _error(slope: "AuditedSlope") -> float:
+    """How far a slope is off, as a share of its parts; a gradient that is no number is off by more than all of them."""
+    return slope.error if math.isfinite(slope.gradient) and math.isfinite(slope.error) else math.inf

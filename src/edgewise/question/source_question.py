@@ -63,6 +63,7 @@ class SourceQuestion(StoredResults, NodeQuestion):
     def of(self, index: Any, target: Any = None) -> "SourceQuestion":
         """The same question about other nodes."""
         other = self._other(index, target)
+        other.forget_audits()
         if self.cut.is_whole:
             self.node_model.prove_everywhere()
         else:

@@ -1,0 +1,93 @@
+"""Places at which a gradient may stop: operations that read what is differentiated, and make numbers that are not.
+
+A `detach`, a `no_grad` block, `.data`, a checkpoint or a number taken out of torch (`float(h)`) leaves the output as it is.
+Where one is met, a gradient may be right for some targets and wrong for others, so that none can speak for the rest.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import BuiltinFunctionType
+from typing import Any
+
+import torch
+import torch_geometric
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+_PYG = str(Path(torch_geometric.__file__).parent)
+NAMES = frozenset({"detach", "detach_", "data", "no_grad", "checkpoint", "item", "tolist", "numpy"})
+"""Operations that stop gradients, as a recorded pass names them."""
+_TAKEN = (torch.autograd.grad, torch.autograd.backward, Tensor.backward)
+"""Gradients being taken: what they are is no longer on its way."""
+
+
+class GradientStops(TorchFunctionMode):
+    """Watches operations while gradients are recorded; `seen` says whether one may have stopped a gradient.
+
+    PyG's own softmax subtracts a detached maximum, which changes nothing, whatever it is: that is no stop.
+
+    >>> weight = torch.ones(2, requires_grad=True)
+    >>> with GradientStops() as plain:
+    ...     _ = (weight * 3).relu().sum()
+    >>> with GradientStops() as partly:
+    ...     _ = torch.where(weight > 0, (weight * 3).detach(), weight)
+    >>> plain.seen, partly.seen
+    (False, True)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if (
+            not self.seen
+            and func not in _TAKEN
+            and _stops(getattr(func, "__name__", ""), (*args, *(kwargs or {}).values()), result)
+        ):
+            self.seen = not (func is Tensor.detach and sys._getframe(1).f_code.co_filename.startswith(_PYG))
+        return result
+
+
+def named_so(functions: Iterable[Any]) -> bool:
+    """Whether one of some operations stops gradients by its name; code that is not torch's may do anything.
+
+    >>> named_so([torch.relu, torch.Tensor.relu]), named_so([torch.Tensor.detach])
+    (False, True)
+    """
+    names = {getattr(function, "__name__", "") for function in functions}
+    return not NAMES.isdisjoint(names) or "__get__" in names or any(map(_is_foreign, functions))
+
+
+def _is_foreign(function: Any) -> bool:
+    module = getattr(function, "__module__", None) or ""
+    return not (isinstance(function, BuiltinFunctionType) or module.startswith(("torch", "edgewise")) or not module)
+
+
+def may_hide(model: nn.Module) -> bool:
+    """Whether a part of a model runs where operations cannot be watched."""
+    return any(isinstance(module, torch.jit.ScriptModule) for module in model.modules())
+
+
+def _stops(name: str, given: tuple[Any, ...], result: Any) -> bool:
+    """Whether an operation read what is differentiated and made floating-point numbers that are not."""
+    read = given[:1] if name.endswith("_as") else given  # of the other one only the shape or the type
+    if name.startswith("new_") or name.endswith("_like") or not any(part.requires_grad for part in _floating(read)):
+        return False
+    if isinstance(result, float):
+        return True
+    if name in ("tolist", "numpy", "__array__"):
+        return True
+    return any(not part.requires_grad for part in _floating((result,)))
+
+
+def _floating(parts: Any) -> Iterator[Tensor]:
+    """The floating-point tensors among some values and in lists of them."""
+    for part in parts:
+        if isinstance(part, Tensor):
+            if part.is_floating_point():
+                yield part
+        elif isinstance(part, (tuple, list)):
+            yield from _floating(part)
