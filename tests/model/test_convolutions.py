@@ -7,6 +7,9 @@ import copy
 
 import pytest
 import torch
+from torch import nn
+from torch_geometric import nn as pyg
+from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
 import edgewise as ew
@@ -180,3 +183,30 @@ def test_every_convolution_with_every_option_is_right_or_refused():
     found = {title: verdict(title, seed=1) for title in CONVOLUTIONS}
     assert sum(word == "right" for word in found.values()) >= 1000
     assert {title.partition("(")[0] for title, word in found.items() if word == "refused"} <= {"ARMAConv"}
+
+
+def test_stacks_of_arma_layers_are_explained_by_gradients_as_by_occlusion():
+    class Stacked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = (pyg.ARMAConv(4, 4, num_stacks=3, num_layers=2) for _ in range(2))
+
+        def forward(self, x, edge_index):
+            return self.second(self.first(x, edge_index), edge_index)
+
+    torch.manual_seed(0)
+    model, generator = Stacked().double().eval(), torch.Generator().manual_seed(0)
+    x = torch.randn(30, 4, generator=generator, dtype=torch.float64)
+    data = Data(x=x, edge_index=torch.randint(0, 30, (2, 70), generator=generator))
+    score = ew.Score(model, data, index=[2])
+    weight = score.ones()
+    step, whole = 1e-6, float(score(weight))
+    found = {
+        method: ew.explain(model, data, index=2, method=method, level="layer") for method in ("gradient", "occlusion")
+    }
+    for number in range(weight.size(1)):
+        for less, method in ((step, "gradient"), (1.0, "occlusion")):
+            changed = weight.clone()
+            changed[1, number] -= less
+            slope = (whole - float(score(changed))) / less
+            assert abs(slope - float(found[method].scores[1, score.edge_id[number]])) < 1e-5

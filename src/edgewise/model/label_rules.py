@@ -153,9 +153,14 @@ def _sorted(call: AtenCall) -> Labels:
 
 
 def _product(call: AtenCall) -> Labels:
-    """A matrix product has the rows of its left factor."""
-    left = call.inputs[1] if call.kind.name in ("addmm", "baddbmm", "addmv") else call.first
-    return {key: vector for key, vector in call.mark(left).labels.items() if key[0] < left.dim() - 1}
+    """A matrix product has the rows of its left factor, and the columns of its right one."""
+    first = 1 if call.kind.name in ("addmm", "baddbmm", "addmv") else 0
+    left, right = call.inputs[first : first + 2]
+    labels = {key: vector for key, vector in call.mark(left).labels.items() if key[0] < left.dim() - 1}
+    if right.dim() > 1 and call.kind.name != "linear":
+        column, last = right.dim() - 1, call.outputs[0].dim() - 1
+        labels.update({(last, kind): vector for (a, kind), vector in call.mark(right).labels.items() if a == column})
+    return labels
 
 
 def _reduced(call: AtenCall) -> Labels:
