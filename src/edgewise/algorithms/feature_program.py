@@ -28,7 +28,7 @@ from edgewise.program.reverse import find_slopes
 from edgewise.question import NodeQuestion, PosedQuestion, sub_target
 from edgewise.question.block_growth import growing_blocks
 from edgewise.question.equality import close, random_weight, tolerance
-from edgewise.question.locality import features_stay_apart
+from edgewise.question.row_origins import RowOrigins
 
 _TABLE = 2**25
 """Entries of the table that numbers (change, node) pairs."""
@@ -88,7 +88,7 @@ class FeatureProgram:
         question = self.question
         if any(c.shape != constants[0].shape or not torch.equal(c, constants[0]) for c in constants):
             return False
-        if not features_stay_apart(question.subject.first, question.subject.example):
+        if not RowOrigins.of(question.subject.first, question.subject.example).is_apart:
             return False
         self.front = FeatureFront(replace(question.call, changes_input=False, head=None), question.node_model.graph)
         everyone = torch.arange(len(x), device=x.device)

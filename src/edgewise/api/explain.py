@@ -106,7 +106,8 @@ def explain(
     own: dict[str, Any] = {"seed": seed, "top": top, "progress": progress, "stopped": stopped}
     _check(method, level, settings, **own, **sizes)
     with many_cores(read_threads(threads)):
-        question = pose(model, data, index, **asked, roomy=memory is None, held=False)
+        budget = None if memory is None else read_memory(memory)
+        question = pose(model, data, index, **asked, roomy=memory is None, memory=budget, held=False)
     return explain_question(question, method=method, level=level, threads=threads, **own, **sizes, **settings)
 
 

@@ -90,7 +90,7 @@ class Question:
         memory: Any = None,
         batch_size: int | None = None,
     ) -> None:
-        read_memory(memory)
+        budget = None if memory is None else read_memory(memory)
         posed = pose(
             model,
             data,
@@ -104,6 +104,7 @@ class Question:
             device=device,
             without_itself=without_itself,
             roomy=memory is None,
+            memory=budget,
         )
         self._fill(posed, memory, read_batch_size(batch_size))
 

@@ -19,6 +19,7 @@ from edgewise.errors import EdgewiseError, ModelError
 from edgewise.model.data_flow import TypedTensors
 from edgewise.model.head import Head, HeadInput, logits_of
 from edgewise.model.module_tree import named_modules
+from edgewise.model.node_tables import NodeParameter, standing_in
 from edgewise.model.norms import norms_of_each_graph
 from edgewise.model.shadow import Mark
 
@@ -57,6 +58,10 @@ class GraphForward(ABC):
         """The tensors by node type and edge type, if there are types."""
         return None
 
+    def store_of(self, graph: Data, kind: str) -> Any:
+        """The attributes of the nodes of a type in the graph that is run."""
+        return graph
+
     @abstractmethod
     def in_double(self) -> "GraphForward":
         """The same with features in float64."""
@@ -84,6 +89,8 @@ class ModelCall:
     """The last operation, if it makes probabilities: what goes into it is what the call gives."""
     stated: str = ""
     """`"prob"` or `"log_prob"`: what the model is said to return where its head cannot be seen."""
+    node_tables: tuple[NodeParameter, ...] = ()
+    """Parameters with a row for each node, in whose places the rows of the nodes that are run are put."""
 
     def __call__(self, data: Data) -> Tensor:
         """The logits (or values), `[rows, columns]`."""
@@ -124,7 +131,10 @@ class ModelCall:
         if self.changes_input:
             data = with_own_x(data)
         try:
-            with norms_of_each_graph(self.model, data) if self.each_graph else nullcontext():
+            with (
+                norms_of_each_graph(self.model, data) if self.each_graph else nullcontext(),
+                standing_in(self.model, self._rows_of_tables(data)) if self.node_tables else nullcontext(),
+            ):
                 output = self.forward(self.model, data) if self.forward else _call(self.model, data)
         except EdgewiseError:
             raise
@@ -133,6 +143,16 @@ class ModelCall:
                 f"The model raised {type(error).__name__} when called as {self.describe(data)}: {error}. {self._hint(data)}"
             ) from error
         return _as_rows(output, self.describe(data))
+
+    def _rows_of_tables(self, data: Data) -> dict[NodeParameter, Tensor]:
+        """What the graph that is run carries for the parameters with a row for each node."""
+        forward = self.forward
+        stores = {
+            table: forward.store_of(data, table.kind) if isinstance(forward, GraphForward) else data
+            for table in self.node_tables
+        }
+        rows = {table: store.get(table.attribute) for table, store in stores.items()}
+        return {table: found for table, found in rows.items() if found is not None}
 
     def _hint(self, data: Data) -> str:
         """What is most likely to help."""

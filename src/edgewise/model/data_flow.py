@@ -135,11 +135,15 @@ _IN_A_ROW = (pyg.SGConv, pyg.SSGConv, pyg.TAGConv, pyg.APPNP, pyg.ChebConv)
 """Layers that call `propagate` several times, each time on what the last one gave."""
 
 
-def origins(model: nn.Module, data: Data) -> set[Key]:
-    """Keys of the tensors that exist before the pass: parameters, buffers and the data."""
+def fixed_tensors(model: nn.Module) -> set[Key]:
+    """Keys of parameters and buffers."""
     tables = [table for module in modules_of(model) for table in (module._parameters, module._buffers)]
-    tensors = [tensor for table in tables for tensor in table.values() if tensor is not None]
-    return set(keys_of([*tensors, *(v for v in data.to_dict().values() if isinstance(v, Tensor))]))
+    return set(keys_of([tensor for table in tables for tensor in table.values() if tensor is not None]))
+
+
+def data_tensors(data: Data) -> set[Key]:
+    """Keys of the tensors of a graph."""
+    return set(keys_of([value for value in data.to_dict().values() if isinstance(value, Tensor)]))
 
 
 def layers_of_calls(operations: list[Operation], known: set[Key], output: list[Key]) -> list[int] | None:

@@ -1,5 +1,6 @@
 """One recorded forward pass: the message-passing calls in the order in which they really happen."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,10 +20,11 @@ from edgewise.model.data_flow import (
     Residual,
     TypedTensors,
     before_change,
+    data_tensors,
     find_skips,
+    fixed_tensors,
     keys_of,
     layers_of_calls,
-    origins,
     shapes_of,
     without_no_ops,
 )
@@ -62,6 +64,12 @@ class Trace:
 
     reads_values: bool = False
     """Whether the model's own code looked at numbers (`if h.max() > 1`), so that on others it may do something else."""
+
+    reads_sizes: bool = False
+    """Whether its own code asked how many rows there are: it may do something else on a graph of another size."""
+
+    fixed: frozenset[Key] = frozenset()
+    """Keys of parameters and buffers."""
 
     products: FeatureProducts | None = None
     """What linear maps made of the features, for whoever needs it again on the same graph."""
@@ -172,6 +180,33 @@ _ABOUT_SHAPES = frozenset(
     ("size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "__len__", "__get__", "get_device")
 ) | frozenset(("is_floating_point", "is_complex", "is_contiguous", "is_signed"))
 """Questions to a tensor whose answers do not depend on its numbers."""
+_ABOUT_ROWS = frozenset(("size", "__len__", "numel", "nelement"))
+
+
+_NOT_THE_USERS = ("torch", "torch_geometric", "edgewise", "contextlib")
+
+
+def _asks_for_rows(func: Any, name: str, args: Any, kwargs: Any) -> bool:
+    """Whether the user's code asks a tensor how many rows it has (or perhaps does: `x.shape`)."""
+    if name == "__get__":
+        asks = getattr(getattr(func, "__self__", None), "__name__", "") == "shape"
+    elif name == "size" and (len(args) > 1 or "dim" in kwargs):
+        asks = kwargs.get("dim", args[-1]) % args[0].dim() == 0
+    else:
+        asks = name in _ABOUT_ROWS
+    return asks and _asked_by().split(".")[0] not in _NOT_THE_USERS
+
+
+def _asked_by() -> str:
+    """The module whose code asks a tensor: the first outside torch, beyond the recorder itself."""
+    frame: Any = sys._getframe(2)
+    recorder = {__name__, OperationMode.__module__}
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module not in recorder and not module.startswith("torch."):
+            return module
+        frame = frame.f_back
+    return ""
 
 
 class _Recorder(OperationMode):
@@ -184,7 +219,7 @@ class _Recorder(OperationMode):
         self.keep: list[Any] = []
         self.jumping = 0
         self.first_call = 0
-        self.reads_values = False
+        self.reads_values = self.reads_sizes = False
 
     def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
         inputs = keys_of((args, kwargs))
@@ -194,6 +229,7 @@ class _Recorder(OperationMode):
         name = getattr(func, "__name__", str(func))
         if not any(key is not None for key in outputs):
             self.reads_values |= name not in _ABOUT_SHAPES
+            self.reads_sizes |= _asks_for_rows(func, name, args, kwargs or {})
         else:
             self.keep.append((args, kwargs, result))
             self.operations.append(
@@ -281,7 +317,8 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
     operations, same = without_no_ops(recorder.operations)
     output_keys = [same.get(key, key) for key in keys_of(output)]
     typed = call.typed_tensors(data)
-    known = origins(call.model, data) | {key for key, _ in (typed.tensors if typed else ())}
+    fixed = fixed_tensors(call.model)
+    known = fixed | data_tensors(data) | {key for key, _ in (typed.tensors if typed else ())}
     numbers = layers_of_calls(operations, known, output_keys)
     ours = isinstance(call.forward, GraphForward)  # the model gets other tensors than those of the graph
     owners = None if numbers is None or ours else plain_owners(log.calls, operations, data, log.names)
@@ -307,5 +344,7 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         tables=tables,
         typed=typed,
         reads_values=recorder.reads_values,
+        reads_sizes=recorder.reads_sizes,
+        fixed=frozenset(fixed),
         products=products,
     )

@@ -63,6 +63,16 @@ class TypedForward(GraphForward):
         other._double, other._last = True, None
         return other
 
+    def store_of(self, graph: Data, kind: str) -> Any:
+        """The attributes of a node type in the part."""
+        return self.part(graph).data[kind]
+
+    def carry(self, rows: Mapping[tuple[str, str], Tensor]) -> None:
+        """Hand out further attributes of nodes with each part: `{("user", "name"): rows of all users}`."""
+        self.data, self._last = copy.copy(self.data), None
+        for (kind, name), values in rows.items():
+            self.data[kind][name] = values
+
     def with_values(self, values: Mapping[tuple[Any, str], Tensor]) -> "TypedForward":
         """The same with other values in the part that is run: `{("user", "x"): features}`."""
         other = copy.copy(self)

@@ -63,6 +63,7 @@ def pose(
     without_itself: bool = False,
     bounds: Bounds | None = None,
     roomy: bool = False,
+    memory: int | None = None,
     held: bool = True,
 ) -> PosedQuestion:
     """The question, checked and proved before any long work; `held=False` if it answers once and is then forgotten."""
@@ -70,7 +71,7 @@ def pose(
     refuse_autocast()
     if without_itself and task != "link":
         raise SettingError(f"`without_itself` must be left out for a {task} task: it takes links out. Use task='link'.")
-    asked = Asked(target, mode, of, check_output(output), forward, device, without_itself, bounds, roomy, held)
+    asked = Asked(target, mode, of, check_output(output), forward, device, without_itself, bounds, roomy, memory, held)
     index = named_part(data.data if isinstance(data, GraphStore) else data, index, task)
     with one_thread(), thread_kept(), torch.inference_mode(mode=False):  # what is kept must be usable for gradients
         if isinstance(data, GraphStore) or is_pyg_stores(data):

@@ -34,6 +34,7 @@ from edgewise.question.equality import (
 from edgewise.question.known_model import rim_of
 from edgewise.question.link_engine import Decoder, LinkEngine, decoder_of, encoded, shared_scores
 from edgewise.question.node_model import NodeModel
+from edgewise.question.row_origins import RowOrigins
 from edgewise.question.subject import Subject
 
 _FEW = 16
@@ -64,11 +65,15 @@ class LinkModel:
         self.device = graph.edge_index.device
         self._calls = sum(operation.is_layer for operation in subject.first.operations)
         self.audit, self._probed = Audit(), False
-        trace = subject.recorded(with_pairs(graph, pairs))
+        recorded = with_pairs(graph, pairs)
+        trace = subject.recorded(recorded)
         self.output, trace = (
             (asked, asked.shorten(trace)) if isinstance(asked, ModelOutput) else read_output(trace, *asked)
         )
         self._check_rows(trace.output)
+        is_plain = not isinstance(subject.call.forward, GraphForward)
+        self.origins = RowOrigins.of_pairs(trace, recorded) if is_plain else None
+        """Where the rows come from that pairs are scored by; None for typed graphs, which are never cut."""
         self.trace = trace.without_tensors()
         self.call = replace(self.output.apply(subject.call), changes_input=trace.changes_input)
         self.weighted = WeightedModel(self.call, subject.layers, self.trace)

@@ -29,7 +29,7 @@ def patched_encoder(encoder: NodeQuestion, pairs: Tensor, links: LinkColumns) ->
         return None
     patched = patched_graph(graph, model.in_edges, pairs, links, hops)
     asked = (encoder.asked.output, encoder.asked.mode)
-    found = NodeModel(model.subject, patched.data, asked, None, patched.pairs.unique())
+    found = NodeModel(model.subject, patched.data, asked, None, patched.pairs.unique(), is_part=True)
     if found.lowering is None or not is_proved(found, model.subject.first, model.subject.example):
         return None
     return patched, found

@@ -11,9 +11,9 @@ from torch_geometric.data import Data
 
 from edgewise.arrays import index_keys
 from edgewise.engines import Engine
-from edgewise.errors import EdgewiseError, StaleQuestionError
+from edgewise.errors import EdgewiseError, ModelError, StaleQuestionError
 from edgewise.graph.copies import Copies
-from edgewise.graph.cut import columns_into, cut_tiny, first_strangers, whole, worth_cutting
+from edgewise.graph.cut import Cut, columns_into, cut_tiny, first_strangers, whole, worth_cutting
 from edgewise.graph.inputs import check_one_graph, check_values, read_structure
 from edgewise.graph.pair_copies import LinkColumns, with_pairs, without_link
 from edgewise.graph.pair_patches import PatchedGraph
@@ -23,9 +23,11 @@ from edgewise.program.lowering import Lowering
 from edgewise.question.equality import close
 from edgewise.question.link_model import LinkModel
 from edgewise.question.link_patches import patched_encoder
+from edgewise.question.locality import LARGEST_UNKNOWN, NotConfirmedError
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.pair_index import read_pairs
 from edgewise.question.posed_question import Asked, PosedQuestion
+from edgewise.question.row_origins import RowOrigins
 from edgewise.question.subject import DataMark, Subject, on_device
 from edgewise.question.target import choose_target
 
@@ -53,9 +55,8 @@ class LinkQuestion(PosedQuestion):
         (self._graph,) = on_device([_without_labels(structure)], asked.device)
         self._kept = {}
         self._sources = [data.edge_index if type(data.edge_index) is Tensor else structure.edge_index]
-        example = self._example()
-        check_values(example)
-        self.subject = Subject(model, self._forward(asked), asked.device, example, held=asked.held)
+        self.subject = self._recorded(model)
+        self._graph = self.subject.carrying(self._graph)
         self.encoder = self._find_encoder(model)
         self._run((asked.output, asked.mode))
 
@@ -80,15 +81,29 @@ class LinkQuestion(PosedQuestion):
 
     # --- what is run ----------------------------------------------------------------------------------------------------
 
-    def _example(self) -> Data:
+    def _recorded(self, model: Any) -> Subject:
+        """The subject, recorded on the graph or on a few columns of a large one, unless it does not run there."""
+        example, part = self._example()
+        asked, forward = self.asked, self._forward(self.asked)
+        check_values(example)
+        try:
+            return Subject(model, forward, asked.device, example, held=asked.held, part=part)
+        except ModelError:
+            if part is None or self._graph.edge_index.size(1) > LARGEST_UNKNOWN:
+                raise
+        check_values(self._graph)
+        pair = self.index[:1].to(self._graph.edge_index.device)
+        return Subject(model, forward, asked.device, with_pairs(self._graph, pair), held=asked.held)
+
+    def _example(self) -> tuple[Data, Cut | None]:
         """The graph, or of a large one a few columns, on which the layers are found."""
         graph, pair = self._graph, self.index[:1].to(self._graph.edge_index.device)
         if not worth_cutting(graph):
-            return with_pairs(graph, pair)
+            return with_pairs(graph, pair), None
         marked = torch.zeros(graph.num_nodes, dtype=torch.bool, device=pair.device)
         marked[pair.view(-1)] = True
         cut = cut_tiny(graph, pair.view(-1), columns_into(marked, graph.edge_index[1]), self._strangers())
-        return with_pairs(cut.data, cut.places(pair))
+        return with_pairs(cut.data, cut.places(pair)), cut
 
     def _strangers(self) -> tuple[Tensor, Tensor]:
         """A few nodes and columns that are shown to the model, whoever is asked about."""
@@ -108,7 +123,7 @@ class LinkQuestion(PosedQuestion):
         asked = self._asked_of_encoder(shared)
         try:
             return NodeQuestion(model, _without_labels(self._data), self.index.unique(), asked, self.subject)
-        except StaleQuestionError:
+        except (StaleQuestionError, NotConfirmedError):
             raise
         except EdgewiseError:
             return None  # if it is the user's mistake, the model itself says so
@@ -138,7 +153,36 @@ class LinkQuestion(PosedQuestion):
         if self.patches is None:
             encoder = None if self.encoder is None else self.encoder.node_model
             self.link_model = LinkModel(self.subject, encoder, graph, pairs, asked, links)
+        if not self._is_confirmed(pairs):
+            self.encoder = None
+            self._run(asked)
+            return
         self._read_off()
+
+    def _is_confirmed(self, pairs: Tensor) -> bool:
+        """Whether the scores of pairs on a cut are those on the whole graph: by proof, or by one pass over it."""
+        if self.encoder is None or self.cut.is_whole:
+            return True
+        first, found = RowOrigins.of_pairs(self.subject.first, self.subject.example), self.link_model.origins
+        proved = found is not None and found.is_apart and first.is_apart and first.agree(found)
+        if proved and not self.subject.first.reads_sizes:
+            return True
+        graph = self._whole_graph(proved=proved)
+        if graph is None:
+            return True
+        with self.subject.loan.taken(), torch.no_grad():
+            here = self.link_model.call(with_pairs(self.cut.data, pairs))
+            try:
+                there = self.link_model.call(with_pairs(graph, self.index.to(pairs.device)))
+            except ModelError:
+                return False
+        self.locality = "confirmed"
+        return close(here, there)
+
+    def _whole_graph(self, *, proved: bool) -> Data | None:
+        """The graph for a pass that confirms; None if it is too large and nothing but a look at sizes is in the way."""
+        assert self.encoder is not None
+        return self.encoder.confirming_graph(proved=proved)
 
     def _patched(
         self, pairs: Tensor, links: LinkColumns, asked: tuple[str | None, str | None] | ModelOutput

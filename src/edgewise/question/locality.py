@@ -1,8 +1,8 @@
 """Whether nothing outside the cut matters: proved from the program, or confirmed by one pass over the whole graph.
 
-Proved: every operation on features is known to work row by row, every layer is known, and the program that was read off a
-tiny cut is the program of the cut itself, constants included (`x * (100 / x.size(0))` has another constant on each). Anything
-else is only tested: the whole graph is run once and must give the same values, if it fits into memory.
+Proved: every operation on features is known to work row by row, no row is known by its number (`row_origins.py`), every layer
+is known, and the program that was read off a tiny cut is the program of the cut itself, constants included (`x * (100 /
+x.size(0))` has another constant on each). Anything else is confirmed: one pass over the whole graph must give the same values.
 """
 
 import warnings
@@ -15,19 +15,20 @@ from torch_geometric.data import Data
 from edgewise.errors import LocalityWarning, ModelError
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_values
-from edgewise.model.data_flow import Key, keys_of
 from edgewise.model.trace import Trace
 from edgewise.program.compile import compile_program
 from edgewise.program.hop import CallPart
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.base import Unsupported
 from edgewise.program.mirror import mirrored
-from edgewise.program.operations import row_arguments, turns_columns
 from edgewise.question.equality import close
 from edgewise.question.node_model import NodeModel
+from edgewise.question.row_origins import RowOrigins
 
-_LARGEST_PASS = 4 * 2**30
-"""Bytes of messages of a pass over the whole graph that is still worth a confirmation."""
+LARGEST_PASS = 4 * 2**30
+"""Bytes of messages of a pass over the whole graph that is made for a confirmation, unless a budget of memory is given."""
+LARGEST_UNKNOWN = 2**23
+"""Edges of a graph that a model is run on although it did not run on a part of it."""
 
 
 def is_proved(model: NodeModel, tiny: Trace, graph: Data) -> bool:
@@ -37,8 +38,11 @@ def is_proved(model: NodeModel, tiny: Trace, graph: Data) -> bool:
         or model.trace.operation_names != tiny.operation_names
         or model.trace.flows != tiny.flows
         or not _sizes_differ(model, tiny, graph)  # a constant made of a size would look the same
-        or not features_stay_apart(tiny, graph)
+        or model.origins is None
     ):
+        return False
+    origins = RowOrigins.of(tiny, graph)
+    if not (origins.is_apart and model.origins.is_apart and origins.agree(model.origins)):
         return False
     try:
         trace = model.output.shorten(tiny)
@@ -57,33 +61,6 @@ def _sizes_differ(model: NodeModel, tiny: Trace, graph: Data) -> bool:
     assert kinds is not None
     sizes = ((len(a), len(b)) for a, b in zip(tiny.typed.kinds.nodes, kinds.nodes, strict=True))
     return all(a != b or b == whole for (a, b), whole in zip(sizes, tiny.typed.whole, strict=True))
-
-
-def features_stay_apart(trace: Trace, graph: Data) -> bool:
-    """Whether what is computed from the data before the first layer works row by row: no mean over all nodes, say.
-
-    What comes after the first layer is checked when the program is read off.
-    """
-    tensors = _data_tensors(graph) if trace.typed is None else trace.typed.tensors
-    tainted: dict[Key, int] = {key: len(value) for key, value in tensors if value.dim() > 0}
-    tainted[trace.input_key] = graph.num_nodes  # the pass had a copy of x
-    made: set[Key] = set()
-    for operation in trace.operations:
-        reads = [key for key in operation.inputs if key in tainted]
-        if operation.is_layer or any(key in made for key in operation.inputs if key is not None):
-            made.update(operation.outputs)
-        elif reads:
-            rows = row_arguments(operation.function, operation.args, operation.kwargs or {})
-            if rows is None and not turns_columns(operation.function, operation.args, operation.kwargs or {}):
-                return False
-            sizes = [shape[0] if shape else 0 for shape in operation.shapes]
-            tainted.update(zip(operation.outputs, sizes, strict=False))
-    return True
-
-
-def _data_tensors(graph: Data) -> list[tuple[Key, Tensor]]:
-    tensors = [value for value in graph.to_dict().values() if isinstance(value, Tensor)]
-    return list(zip(keys_of(tensors), tensors, strict=True))
 
 
 def same_program(a: Program, b: Program) -> bool:
@@ -131,20 +108,40 @@ def _same_leaf(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
+def pass_bytes(model: NodeModel, num_edges: int) -> int:
+    """Of the messages of the widest layer, in a pass over a graph with so many edges."""
+    return num_edges * max(call.message_width for call in model.trace.calls) * model.trace.output.element_size()
+
+
+class NotConfirmedError(ModelError):
+    """The model is not known to be local, and the graph is too large to be run as a whole."""
+
+
+def not_confirmed(model: NodeModel, num_edges: int) -> NotConfirmedError:
+    """The refusal of a model that is not known to be local, on a graph too large to be run as a whole."""
+    return NotConfirmedError(
+        f"Something outside a neighbourhood may change the output: forward mixes nodes, or knows them by their row number (a "
+        f"table by position, torch.arange, noise), or does what is not known to work row by row. One pass over the whole graph "
+        f"would tell, but its messages take {pass_bytes(model, num_edges) / 2**30:.1f} GB. Use memory='…GB' to allow that, or "
+        f"give what belongs to each node as an attribute of the data."
+    )
+
+
+def warn_of_sizes() -> None:
+    """Everything is proved, but the model's own code may do something else on a graph of another size."""
+    warnings.warn(
+        "forward asks how many nodes there are, and may do something else on a part of the graph; the graph is too large to be "
+        "run as a whole for a comparison. Compare a value with your own prediction, or use memory='…GB' to allow that pass.",
+        LocalityWarning,
+        stacklevel=2,
+    )
+
+
 def confirmed(model: NodeModel, graph: Data, cut: Cut, index: Tensor, kept: list[Tensor]) -> str:
-    """`"confirmed"` if the whole graph gives the same values, `"tested"` if it is too large to be run, `""` if it differs.
+    """`"confirmed"` if the whole graph gives the same values, `""` if it differs.
 
     `kept` gets the output of the whole graph, `[N, columns]`: other targets of the same question are compared with it, too.
     """
-    widest = max(call.message_width for call in model.trace.calls)
-    if graph.edge_index.size(1) * widest * model.trace.output.element_size() > _LARGEST_PASS:
-        warnings.warn(
-            "The model is not known to be local, and the graph is too large to be run as a whole, so its neighbourhoods were "
-            "taken to be enough. Compare a value with your own prediction.",
-            LocalityWarning,
-            stacklevel=2,
-        )
-        return "tested"
     targets = index.to(model.device)
     if not kept:
         check_values(graph)

@@ -32,6 +32,7 @@ from edgewise.question.equality import (
     warn_not_local,
 )
 from edgewise.question.known_model import Carried, Known, rim_of
+from edgewise.question.row_origins import RowOrigins
 from edgewise.question.subject import Subject
 
 if TYPE_CHECKING:
@@ -54,7 +55,12 @@ class NodeModel:
         asked: tuple[str | None, str | None],
         known: Known | None = None,
         targets: Tensor | None = None,
+        *,
+        is_part: bool = False,
     ) -> None:
+        self.origins: RowOrigins | None = None
+        """Of a part of a larger graph (`is_part`): where its rows come from."""
+        self._is_part = is_part
         self.targets = targets
         """The only nodes that will be asked about, each once; None: any."""
         self.subject, self.graph, self.layers, self.loan = subject, graph, subject.layers, subject.loan
@@ -76,6 +82,8 @@ class NodeModel:
             self.output, self.trace = read_output(trace, *asked)
         else:
             self.output, self.trace = known.output, known.output.shorten(trace)
+        if self._is_part and known is None:
+            self.origins = RowOrigins.of(self.trace, self.graph)
         self.call = replace(self.output.apply(self.subject.call), changes_input=trace.changes_input)
         self.trace = replace(self.trace, output=self.call.spread(self.trace.output, self.graph))
         if self.trace.products is not None:

@@ -18,7 +18,15 @@ from edgewise.graph.inputs import check_one_graph, check_values, read_structure
 from edgewise.graph.sample import seeds
 from edgewise.question.equality import warn_not_local
 from edgewise.question.known_model import Carried, Known, rim_of
-from edgewise.question.locality import confirmed, is_proved
+from edgewise.question.locality import (
+    LARGEST_PASS,
+    LARGEST_UNKNOWN,
+    confirmed,
+    is_proved,
+    not_confirmed,
+    pass_bytes,
+    warn_of_sizes,
+)
 from edgewise.question.node_model import OTHER_NODES, NodeModel
 from edgewise.question.posed_question import Asked, PosedQuestion
 from edgewise.question.subject import DataMark, Subject, on_device
@@ -35,6 +43,8 @@ class NodeQuestion(PosedQuestion):
     in_one_graph = True
     _engine: tuple[int, Engine] | None = None
     _counts: tuple[Tensor, Tensor] | None = None
+    _cuts = True
+    """Whether the model runs on a part of the graph."""
     _both_ways = False
     """Whether messages turned out to run both ways where the first look saw one."""
 
@@ -53,11 +63,26 @@ class NodeQuestion(PosedQuestion):
         self._grouped: list[InEdges] = []  # shared by all questions that `of` makes of this one, as is the output
         self._true_output: list[Tensor] = []
         self._received: Tensor | None = None
-        example = self._tiny() if worth_cutting(graph) else graph
-        check_values(example)
-        self.subject = Subject.asked_about(model, asked, example, subject)
+        self.subject = self._recorded(model, self._tiny() if worth_cutting(graph) else None, subject)
+        self._graph = self.subject.carrying(graph)
         self._cut_and_prove(None)
         self._choose()
+
+    def _recorded(self, model: Any, tiny: Cut | None, known: Subject | None) -> Subject:
+        """The subject, recorded on a tiny cut; a model that does not run there wants all nodes at once."""
+        if tiny is not None:
+            check_values(tiny.data)
+            try:
+                return Subject.asked_about(model, self.asked, tiny.data, known, tiny)
+            except ModelError:
+                if self._graph.edge_index.size(1) > LARGEST_UNKNOWN:
+                    raise
+        self._cuts = tiny is None
+        check_values(self._graph)
+        found = Subject.asked_about(model, self.asked, self._graph, known)
+        if tiny is not None:
+            warn_not_local("it does not run on a part of the graph", "target is explained on the whole graph")
+        return found
 
     def of(self, index: Any, target: Any = None) -> "NodeQuestion":
         """The same question about other nodes; on the whole graph nothing has to be run again."""
@@ -131,7 +156,7 @@ class NodeQuestion(PosedQuestion):
         asked = (self.asked.output, self.asked.mode)
         few = not self.cut.is_whole or self.index.numel() <= _FEW
         targets = self.cut.places(self.index.to(self.cut.data.edge_index.device)).unique() if few else None
-        self.node_model = NodeModel(self.subject, self.cut.data, asked, known, targets)
+        self.node_model = NodeModel(self.subject, self.cut.data, asked, known, targets, is_part=not self.cut.is_whole)
         if self.cut.is_whole:
             self.locality = "whole graph"
         elif known is None:
@@ -146,13 +171,13 @@ class NodeQuestion(PosedQuestion):
         """What the data of the cut is, to see later whether it has changed."""
         return DataMark([self._data], self.cut, held=self.asked.held)
 
-    def _tiny(self) -> Data:
+    def _tiny(self) -> Cut:
         """A few columns, to find depth and rim on."""
         receiver = self._graph.edge_index[1]
         marked = torch.zeros(self._graph.num_nodes, dtype=torch.bool, device=receiver.device)
         marked[self.index.to(receiver.device)] = True
         self._received = columns_into(marked, receiver)
-        return cut_tiny(self._graph, self.index[:1].to(receiver.device), self._received, self._strangers()).data
+        return cut_tiny(self._graph, self.index[:1].to(receiver.device), self._received, self._strangers())
 
     def _strangers(self) -> tuple[Tensor, Tensor]:
         """A few nodes and columns that are shown to the model, whoever is asked about."""
@@ -160,7 +185,7 @@ class NodeQuestion(PosedQuestion):
 
     def _find_cut(self) -> Cut:
         graph = self._graph
-        if not worth_cutting(graph):
+        if not self._cuts or not worth_cutting(graph):
             return whole(graph)
         targets = self.index.to(graph.edge_index.device)
         first = self.subject.first
@@ -183,14 +208,23 @@ class NodeQuestion(PosedQuestion):
         ):  # the first look had no edges to show it
             self._both_ways = True
             self._cut_and_prove(None)
-        elif is_proved(self.node_model, self.subject.first, self.subject.example):
-            self.locality = "proved"
         else:
-            self._confirm()
+            proved = is_proved(self.node_model, self.subject.first, self.subject.example)
+            if proved and not self.subject.first.reads_sizes:
+                self.locality = "proved"
+            else:
+                self._confirm(proved=proved)
 
-    def _confirm(self) -> None:
-        """Local for these targets by one pass over the whole graph, or else run on the whole graph."""
-        self.locality = confirmed(self.node_model, self._graph, self.cut, self.index, self._true_output)
+    def _confirm(self, *, proved: bool = False) -> None:
+        """Local for these targets by one pass over the whole graph, or else run on the whole graph.
+
+        What is proved but for a look at the number of rows is confirmed where that can be done.
+        """
+        graph = self.confirming_graph(proved=proved)
+        if graph is None:
+            self.locality = "proved"
+            return
+        self.locality = confirmed(self.node_model, graph, self.cut, self.index, self._true_output)
         if not self.locality:
             warn_not_local(
                 "what lies outside a neighbourhood changes the output", "target is explained on the whole graph"
@@ -200,6 +234,16 @@ class NodeQuestion(PosedQuestion):
             self._mark = self._marked()
             self.node_model = NodeModel(self.subject, self._graph, (self.asked.output, self.asked.mode))
             self.locality = "whole graph"
+
+    def confirming_graph(self, *, proved: bool) -> Data | None:
+        """The whole graph for a pass that confirms; too large a one is None where all else is proved, and refused otherwise."""
+        limit = LARGEST_PASS if self.asked.memory is None else self.asked.memory
+        if pass_bytes(self.node_model, self._graph.edge_index.size(1)) <= limit:
+            return self._graph
+        if not proved:
+            raise not_confirmed(self.node_model, self._graph.edge_index.size(1))
+        warn_of_sizes()
+        return None
 
     def _read_off(self) -> None:
         model = self.node_model

@@ -44,7 +44,9 @@ class Asked:
     """Links: whether each pair's own link is taken out of the graph first."""
     bounds: Bounds | None = None  # of neighbourhoods in a graph on disk
     roomy: bool = False
-    """Whether no budget of memory is given: passes over many graphs may then be large, and a recorded one is kept."""
+    """Whether passes over many graphs may be large, and a recorded one is kept: no budget of memory is given."""
+    memory: int | None = None
+    """The budget of memory in bytes, if one is given."""
     held: bool = True
     """Whether it may be asked again later, so that model and data must be remembered to see what has changed."""
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from edgewise.graph.cut import first_strangers
+from edgewise.graph.cut import Cut, first_strangers
 from edgewise.graph.inputs import check_values
 from edgewise.graph.pair_copies import with_pairs
 from edgewise.graph.source import GraphSource, tiny_cut
@@ -28,18 +28,18 @@ class SourceLinkQuestion(StoredResults, LinkQuestion):
         self.asked, self.source, self._data = asked, source, source.data
         self.index, self.single = read_pairs(index, self._data.get(PAIRS), source.num_nodes)
         self._graph, self._kept = source.data, {}
-        example = self._example()
+        example, part = self._example()
         check_values(example)
-        self.subject = Subject(model, self._forward(asked), asked.device, example, held=asked.held)
+        self.subject = Subject(model, self._forward(asked), asked.device, example, held=asked.held, part=part)
         self.encoder = self._find_encoder(model)
         self._run((asked.output, asked.mode))
 
-    def _example(self) -> Data:
+    def _example(self) -> tuple[Data, Cut | None]:
         """A few columns around the first pair."""
         pair = self.index[:1]
         cut = tiny_cut(self.source, pair.view(-1).unique(), _TINY, first_strangers(self._graph))
         (example,) = on_device([with_pairs(cut.data, cut.places(pair))], self.asked.device)
-        return example
+        return example, cut
 
     def _find_encoder(self, model: Any) -> NodeQuestion:
         """The nodes' rows behind the last layer; if that cannot be asked, the graph would have to be in memory: refused."""

@@ -1,6 +1,5 @@
 """Questions about nodes of a graph that is not in memory: what they can see is asked of a source, and nothing else is read."""
 
-import warnings
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -9,13 +8,14 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from edgewise.errors import LocalityWarning, StaleQuestionError
+from edgewise.errors import StaleQuestionError
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_values
 from edgewise.graph.neighbour_sample import Bounds
 from edgewise.graph.source import GraphSource, cut_from, tiny_cut
 from edgewise.program.transfer import Degrees, Transfer, with_degrees
 from edgewise.question.known_model import rim_of
+from edgewise.question.locality import not_confirmed, warn_of_sizes
 from edgewise.question.moved_model import MovedModel
 from edgewise.question.node_model import NodeModel
 from edgewise.question.node_question import NodeQuestion
@@ -54,9 +54,9 @@ class SourceQuestion(StoredResults, NodeQuestion):
         self.asked, self.source, self._data = asked, source, source.data
         self.index, self.single = read_index(index, self._num_targets(source.num_nodes), "node")
         self._kept, self._true_output, self.bounds = {}, [], asked.bounds
-        (example,) = on_device([tiny_cut(source, self.index, _TINY, self._strangers()).data], asked.device)
-        check_values(example)
-        self.subject = Subject.asked_about(model, asked, example, subject)
+        tiny = self._moved(tiny_cut(source, self.index, _TINY, self._strangers()))
+        check_values(tiny.data)
+        self.subject = Subject.asked_about(model, asked, tiny.data, subject, tiny)
         self._cut_and_prove(None)
         self._choose()
 
@@ -194,27 +194,25 @@ class SourceQuestion(StoredResults, NodeQuestion):
         return self._moved(cut)
 
     def _moved(self, cut: Cut) -> Cut:
-        """On the device that was asked for."""
+        """On the device that was asked for, with the rows of its nodes in the model's own tables."""
         (part,) = on_device([cut.data], self.asked.device)
+        if hasattr(self, "subject"):
+            part = self.subject.carrying(part, cut)
         if cut.node_id is None or cut.edge_id is None or part is cut.data:
             return cut
         place = part.edge_index.device
         return replace(cut, data=part, node_id=cut.node_id.to(place), edge_id=cut.edge_id.to(place))
 
-    def _confirm(self) -> None:
-        """One pass over the whole graph, if it is small; otherwise a warning says that it was only tested."""
-        if self.source.num_bytes > _SMALL:
-            warnings.warn(
-                "The model is not known to be local, and the graph is on disk because it is large, so its neighbourhoods were "
-                "taken to be enough. Compare a value with your own prediction.",
-                LocalityWarning,
-                stacklevel=2,
-            )
-            self.locality = "tested"
-            return
+    def confirming_graph(self, *, proved: bool) -> Data | None:
+        """The same for a graph on disk, which is read as a whole if it is small or a budget of memory allows it."""
+        if self.source.num_bytes > (_SMALL if self.asked.memory is None else self.asked.memory):
+            if not proved:
+                raise not_confirmed(self.node_model, self.source.num_edges)
+            warn_of_sizes()
+            return None
         self._graph = self._whole()
-        super()._confirm()
+        return super().confirming_graph(proved=proved)
 
     def _whole(self) -> Data:
         (graph,) = on_device([self.source.whole()], self.asked.device)
-        return graph
+        return self.subject.carrying(graph)

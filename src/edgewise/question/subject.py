@@ -3,6 +3,8 @@
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from threading import RLock, get_ident
 from typing import Any
 
@@ -16,11 +18,14 @@ from edgewise.errors import EdgewiseError, SettingError, StaleQuestionError
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
 from edgewise.graph.joined_graphs import MOST_KEPT
-from edgewise.model.call import Forward, ModelCall, check_kind, check_model
+from edgewise.model.call import Forward, GraphForward, ModelCall, check_kind, check_model
 from edgewise.model.fingerprint import Fingerprint
 from edgewise.model.global_state import refuse_autocast, thread_kept
+from edgewise.model.hooks import Layers
+from edgewise.model.node_tables import NodeParameter, Prepared, find_tables, rows_in, with_tables
 from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, make_twin, unwrapped, usable_model
+from edgewise.model.typed_call import TypedForward
 from edgewise.question.joined_tensors import JoinedTensors, same
 
 _LARGE = 2**22
@@ -86,8 +91,44 @@ class Loan:
             raise _stale(what) from cause
 
 
+def _tables_of(call: ModelCall, layers: Layers, example: Data, part: Cut) -> tuple[NodeParameter, ...]:
+    """The parameters with a row for each node of the graph of which the example is a part."""
+    assert part.node_id is not None
+    forward, pairs = call.forward, example.get("link_pairs")
+    sizes = {"": (part.num_nodes, len(part.node_id))}
+    if isinstance(forward, GraphForward):
+        if type(forward) is not TypedForward:
+            return ()
+        rows = forward.part(example).nodes
+        sizes = {kind: (count, len(rows[kind])) for kind, count in forward.table.nodes}
+
+    def prepared(tables: tuple[NodeParameter, ...]) -> Prepared:
+        carried = _carrying(example, call.model, tables, forward, part)
+        local = [example.edge_index, *([] if pairs is None else [pairs.ends])]
+        if isinstance(forward, TypedForward):
+            typed = forward.part(example)
+            local = [typed.data[kind].edge_index for kind in typed.columns]
+        return partial(replace(call, node_tables=tables).own_output, carried), local
+
+    with torch.no_grad():
+        return find_tables(call.model, layers, prepared, sizes)
+
+
+def _carrying(graph: Data, model: nn.Module, tables: tuple[NodeParameter, ...], forward: Any, part: Cut | None) -> Data:
+    """The graph with the rows of its nodes; of a typed one its `forward` hands them out."""
+    if isinstance(forward, TypedForward):
+        forward.carry({(table.kind, table.attribute): rows_in(model, table) for table in tables})
+        return graph
+    return with_tables(graph, model, tables, None if part is None else part.node_id)
+
+
 class Subject:
     """A model that is explained: checked, copied onto the device that was asked for, and remembered as it was."""
+
+    tables: tuple[NodeParameter, ...]
+    """Its parameters with a row for each node."""
+    example: Data
+    """The graph on which `first` was recorded."""
 
     def __init__(
         self,
@@ -98,7 +139,9 @@ class Subject:
         *,
         each_graph: bool = False,
         held: bool = True,
+        part: Cut | None = None,
     ) -> None:
+        """`part` says which part of a larger graph the example is."""
         self.user_model = model
         check_kind(model)
         self._mark = Fingerprint(model, whole=held)
@@ -106,8 +149,10 @@ class Subject:
         check_devices(moved, example)
 
         def run(ours: nn.Module) -> Trace:
-            self.layers = check_model(ours)
-            return record(ModelCall(ours, forward, each_graph), self.layers, example)
+            self.layers, call = check_model(ours), ModelCall(ours, forward, each_graph)
+            self.tables = () if part is None else _tables_of(call, self.layers, example, part)
+            self.example = example if part is None else _carrying(example, ours, self.tables, forward, part)
+            return record(replace(call, node_tables=self.tables), self.layers, self.example)
 
         try:
             self.twin, self.first = usable_model(moved, run, tensors=forward is not None)
@@ -115,24 +160,29 @@ class Subject:
             if self._mark.moved():
                 raise _stale(self._mark.moved()) from error
             raise
-        self.example = example
-        """The graph on which `first` was recorded."""
-        self.call, self.loan = ModelCall(self.twin.model, forward, each_graph), Loan(self.twin, self._mark)
+        self.call = ModelCall(self.twin.model, forward, each_graph, node_tables=self.tables)
+        self.loan = Loan(self.twin, self._mark)
 
     def called_as(self, forward: Forward, example: Data) -> "Subject":
         """The same model, on the same loan, called in another way."""
         other = copy.copy(self)
-        other.call, other.example = ModelCall(self.twin.model, forward), example
+        other.call, other.example = ModelCall(self.twin.model, forward, node_tables=self.tables), example
         with self.loan.taken():
             other.first = record(other.call, self.layers, example)
         return other
 
     @staticmethod
-    def asked_about(model: nn.Module, asked: Any, example: Data, known: "Subject | None") -> "Subject":
+    def asked_about(
+        model: nn.Module, asked: Any, example: Data, known: "Subject | None", part: Cut | None = None
+    ) -> "Subject":
         """The subject of a question; `known` is what another question has of the same model, called as this one asks."""
         if known is not None:
-            return known.called_as(asked.forward, example)
-        return Subject(model, asked.forward, asked.device, example, held=asked.held)
+            return known.called_as(asked.forward, known.carrying(example, part))
+        return Subject(model, asked.forward, asked.device, example, held=asked.held, part=part)
+
+    def carrying(self, graph: Data, part: Cut | None = None) -> Data:
+        """The graph (or a part of it) with the rows of its nodes in the parameters that have one for each."""
+        return _carrying(graph, self.twin.model, self.tables, self.call.forward, part) if self.tables else graph
 
     def recorded(self, graph: Data) -> Trace:
         """A pass on a graph, written down; the first one is not made again."""
