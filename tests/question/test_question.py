@@ -71,6 +71,15 @@ def test_the_same_question_of_other_targets_gives_their_scores():
         assert mine.target == theirs.target
 
 
+def test_one_class_for_all_targets_is_kept_for_others_and_classes_of_their_own_are_not():
+    model, data = problem()
+    one = ew.Question(model, data, [0, 1], target=2)
+    assert one.of([3, 4]).target.tolist() == one.of(3).of([3, 4]).target.tolist() == [2, 2]
+    assert one.of([3, 4], target=1).target.tolist() == [1, 1]
+    each = ew.Question(model, data, [0, 1], target=[2, 2]).of([3, 4])
+    assert_close(each.value, ew.Question(model, data, [3, 4]).value, 1e-12)
+
+
 def test_the_same_question_of_other_targets_on_a_large_graph_gives_their_scores():
     model, data = large_model(), large_graph()
     ask = ew.Question(model, data, [7])
