@@ -196,7 +196,7 @@ def own_term(module: MessagePassing, *, adds_loops: bool) -> OwnTerm | None:
 
 def _keeps_forward(module: MessagePassing, types: tuple[type, ...]) -> bool:
     """Whether `forward` is that of one of the layer types itself."""
-    return any(type(module).forward is kind.forward for kind in types)
+    return type(module).forward in [getattr(kind, "forward", None) for kind in types]
 
 
 def _scale_receiver(x: Any, scale: Any) -> Any:
