@@ -57,6 +57,7 @@ _WHERE = {
     "MissingExtraError": "edgewise.errors",
     "StaleQuestionError": "edgewise.errors",
     "IncompleteWarning": "edgewise.errors",
+    "KinkWarning": "edgewise.errors",
     "LocalityWarning": "edgewise.errors",
     "OutputWarning": "edgewise.errors",
 }
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from edgewise.errors import FileError as FileError
     from edgewise.errors import IncompleteWarning as IncompleteWarning
     from edgewise.errors import InputError as InputError
+    from edgewise.errors import KinkWarning as KinkWarning
     from edgewise.errors import LocalityWarning as LocalityWarning
     from edgewise.errors import MissingExtraError as MissingExtraError
     from edgewise.errors import ModelError as ModelError

@@ -116,10 +116,10 @@ def shown(value: Any, longest: int = 80) -> str:
     >>> shown("3"), shown(None), shown([1] * 100)
     ("'3'", 'None', 'list [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...')
     """
-    shape = getattr(value, "shape", None)
-    if isinstance(shape, tuple) and hasattr(value, "dtype"):
-        return f"a {type(value).__name__} of shape {list(shape)}, {value.dtype}"
     try:
+        shape = getattr(value, "shape", None)
+        if isinstance(shape, tuple) and hasattr(value, "dtype"):
+            return f"a {type(value).__name__} of shape {list(shape)}, {value.dtype}"
         plain = value is None or isinstance(value, (bool, int, float, str))
         text = " ".join((repr(value) if plain else f"{type(value).__name__} {value!r}").split())
     except Exception:  # a stranger's `__repr__` may fail

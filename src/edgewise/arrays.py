@@ -160,9 +160,14 @@ def read_tensor(given: Any) -> Tensor:
     tensor([3, 4])
     """
     try:
-        return torch.as_tensor(given).detach().cpu()
+        masked = np.ma.is_masked(given) if isinstance(given, np.ma.MaskedArray) else hasattr(given, "_masked_mask")
+        found = torch.as_tensor(given).detach().cpu()
+        odd = masked or found.is_nested or found.is_quantized or found.layout != torch.strided
     except Exception as error:
         raise TypeError(f"{shown(given)} cannot be read as numbers") from error
+    if odd:
+        raise TypeError(f"{shown(given)} cannot be read as plain numbers")
+    return found
 
 
 def chosen_positions(item: Any, size: int) -> Tensor:
@@ -178,6 +183,8 @@ def chosen_positions(item: Any, size: int) -> Tensor:
     try:
         if isinstance(item, slice):
             return torch.tensor(range(size)[item], dtype=torch.long)
+        if isinstance(item, range) and item[size:]:
+            raise IndexError(item)  # more numbers than there are positions
         asked = read_tensor(list(item) if isinstance(item, (range, tuple, set)) else item)
         if asked.dim() == 1 and (asked.numel() == 0 or not (asked.is_floating_point() or asked.is_complex())):
             return everyone[asked if asked.dtype == torch.bool else asked.long()]

@@ -51,6 +51,10 @@ class OutputWarning(UserWarning):
     """What the model returns looks like probabilities, but nothing says so."""
 
 
+class KinkWarning(UserWarning):
+    """The model has a kink at the very features that are explained: a gradient there is autograd's convention."""
+
+
 class IncompleteWarning(UserWarning):
     """A table of results was filtered: some targets are not in it."""
 

@@ -27,7 +27,7 @@ class _Chain(nn.Module):
 
 
 def path_model(gains: list[float]) -> tuple[nn.Module, Data]:
-    """A model that multiplies by one gain per layer, and the path 0 → 1 → … whose first node has feature 1.
+    """A model that multiplies by one gain per layer, and the path 0 → 1 → … whose first node has feature 1, its last label 1.
 
     >>> model, data = path_model([2.0, 3.0])
     >>> model(data.x, data.edge_index).view(-1)                  # only node 2 receives the feature in both layers
@@ -36,7 +36,8 @@ def path_model(gains: list[float]) -> tuple[nn.Module, Data]:
     nodes = len(gains) + 1
     x = torch.zeros(nodes, 1)
     x[0] = 1.0
-    data = Data(x=x, edge_index=torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)]))
+    labels = (torch.arange(nodes) == nodes - 1).long()
+    data = Data(x=x, edge_index=torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)]), y=labels)
     return _Chain(gains), data
 
 
@@ -50,7 +51,8 @@ def triangle_model() -> tuple[nn.Module, Data]:
     >>> model(data.x, data.edge_index).view(-1).tolist()
     [-1.0, 1.0, 6.0]
     """
-    data = Data(x=torch.tensor([[1.0], [0.0], [1.0]]), edge_index=torch.tensor([[0, 1, 0], [1, 2, 2]]))
+    x, edge_index = torch.tensor([[1.0], [0.0], [1.0]]), torch.tensor([[0, 1, 0], [1, 2, 2]])
+    data = Data(x=x, edge_index=edge_index, y=torch.tensor([0, 1, 1]))
     return _Chain([2.0, 3.0], roots=[1.0, -1.0]), data
 
 

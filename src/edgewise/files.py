@@ -5,15 +5,17 @@ Nothing here needs torch or numpy, so the command line's help can import it.
 
 import glob
 import hashlib
+import io
 import os
 import platform
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
+from edgewise.disk import disk_error
 from edgewise.errors import FileError
 
 fcntl: Any
@@ -31,9 +33,9 @@ _PACKAGES = ("torch", "torch_geometric", "numpy")
 def write_whole(path: Path, write: Callable[[Any], None]) -> None:
     """Write a file so that one with the final name is always complete, also after a crash of the machine.
 
-    `write` gets an open binary file under a temporary name in the same folder; only when it returns is the file flushed to the
-    disk and renamed. If it fails, the temporary file is removed, and an older file with the final name stays as it was. What a
-    process that was killed has left behind is removed by the next one that writes the same file.
+    `write` gets an open binary file under a temporary name in the same folder; only when it returns, and every byte is on the
+    disk, is the file renamed. If it fails, the temporary file is removed, and an older file with the final name stays as it
+    was. What a process that was killed has left behind is removed by the next one that writes the same file.
     """
     try:
         remove_stale(path)
@@ -45,18 +47,61 @@ def write_whole(path: Path, write: Callable[[Any], None]) -> None:
         ) from error
     try:
         with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-            os.chmod(name, 0o666 & ~_umask())  # mkstemp makes files that only their owner can read
+            whole = WholeFile(file)
+            write(whole)
+            whole.settle()
             os.replace(name, path)
         sync_folder(path.parent)
     except OSError as error:
-        raise FileError(
-            f"{path} could not be written: {error.strerror or error}. No incomplete file was left."
-        ) from error
+        raise disk_error(path, error) from error
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+class WholeFile(io.BufferedIOBase):
+    """An open file that every byte goes to through Python, which says so when the disk is full; C code may not.
+
+    It counts how far was written, and `settle` compares that with what the disk has.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._end = file, 0
+
+    def write(self, data: Any) -> int:
+        """Write some bytes."""
+        done: int = self._file.write(data)
+        self._end = max(self._end, self._file.tell())
+        return done
+
+    def settle(self) -> None:
+        """Everything to the disk; an error if not everything got there."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        if (size := os.fstat(self._file.fileno()).st_size) != self._end:
+            raise OSError(None, f"the disk has {size} of {self._end} bytes")
+
+    def flush(self) -> None:
+        """What is written so far to the system."""
+        if not self._file.closed:
+            self._file.flush()
+
+    def tell(self) -> int:
+        """The place where the next bytes go."""
+        place: int = self._file.tell()
+        return place
+
+    def seek(self, place: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a place: archives fill in their heads at the end."""
+        found: int = self._file.seek(place, whence)
+        return found
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
 
 
 def is_file(path: Path) -> bool:
@@ -89,7 +134,11 @@ def can_be_written(path: Path) -> bool:
 def _temporary(path: Path) -> tuple[int, str]:
     """A new file beside the final one, locked as long as it is open: so others see that somebody writes it."""
     while True:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_UNFINISHED, dir=path.parent)
+        name = str(path.parent / f".{path.name}.{token_hex(4)}{_UNFINISHED}")
+        try:
+            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        except FileExistsError:
+            continue
         lock(handle)
         if os.fstat(handle).st_nlink:
             return handle, name
@@ -98,11 +147,9 @@ def _temporary(path: Path) -> tuple[int, str]:
 
 def remove_stale(path: Path) -> None:
     """Remove temporary files of a path whose writer is gone: nobody holds their lock."""
-    if fcntl is None:
-        return
     for stale in path.parent.glob(f".{glob.escape(path.name)}.*{_UNFINISHED}"):
         try:
-            handle = os.open(stale, os.O_RDWR)
+            handle = os.open(stale, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         except OSError:
             continue
         try:
@@ -112,19 +159,20 @@ def remove_stale(path: Path) -> None:
             os.close(handle)
 
 
-def lock(handle: int) -> bool:
-    """Lock an open file for this process, until it is closed; False if another process has the lock.
+def lock(handle: int) -> bool | None:
+    """Lock an open file for this process, until it is closed: whether we have it now.
 
-    The system frees the locks of a process that ends, however it ends. Where there are no such locks, everybody gets one.
+    False if another process has it; None where the system, or the file system, has no such locks. The system frees the locks
+    of a process that ends, however it ends.
     """
     if fcntl is None:
-        return True
+        return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks
-        return True
+        return None
     return True
 
 
@@ -150,13 +198,6 @@ def digest_of(*files: Path) -> str:
             for block in iter(lambda: content.read(2**20), b""):
                 whole.update(block)
     return whole.hexdigest()
-
-
-def _umask() -> int:
-    """The permissions that new files do not get; the system offers no way to read it without setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 @cache

@@ -209,6 +209,8 @@ class Score:
                 f"`{name}` must have shape [{self.num_layers} layers, {columns} copies], got {list(weight.shape)}. "
                 f"Use {start} as a start, or tie the layers with weight.expand({self.num_layers}, -1)."
             )
+        if bool(weight.detach().sum().isnan()) and bool(weight.isnan().any()):
+            raise InputError(f"`{name}` must hold numbers, got NaN. Use {start} as a start.")
 
 
 # --- What a method returns ----------------------------------------------------------------------------------------------

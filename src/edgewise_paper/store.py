@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgewise.errors import FileError
-from edgewise.files import write_whole
+from edgewise.files import is_file, write_whole
+from edgewise.inner_paths import inside, read_json
 from edgewise.text import for_json
 from edgewise_paper.task import Row, Task, TaskOutcome
 
@@ -39,22 +40,21 @@ class Store:
     def path(self, kind: str, key: str) -> Path:
         """The file of an entry; `kind` is one of `KINDS`."""
         ending = {"results": "json", "explanations": "npz"}.get(kind, "pt")
-        return self.folder / kind / f"{key}.{ending}"
+        return inside(self.folder, f"{kind}/{key}.{ending}")
 
     # --- results ------------------------------------------------------------------------------------------------------
 
     def has(self, task: Task) -> bool:
         """Whether a task is done."""
-        return self.path("results", task.key).is_file()
+        return is_file(self.path("results", task.key))
 
     def result(self, task: Task) -> TaskOutcome | None:
         """The outcome of a task that is done, or None; a file that is not a result counts as none."""
         try:
-            text = self.path("results", task.key).read_text(encoding="utf-8")
-            kept = json.loads(text)
+            kept = read_json(self.path("results", task.key))
             rows = [_row(values) for values in kept["rows"]]
             return TaskOutcome(rows, kept["pictures"])
-        except (OSError, ValueError, KeyError, TypeError):  # absent, or not ours: computed again
+        except (ValueError, KeyError, TypeError, AttributeError):  # absent, or not ours: computed again
             return None
 
     def keep_result(self, task: Task, outcome: TaskOutcome, seconds: float = 0.0) -> None:
@@ -67,14 +67,17 @@ class Store:
     # --- tensors and explanations -------------------------------------------------------------------------------------
 
     def tensors(self, kind: str, key: str) -> dict[str, Any] | None:
-        """What `keep_tensors` wrote, or None. Only tensors and plain values are unpickled."""
+        """What `keep_tensors` wrote, or None; a damaged file counts as none. Only tensors and plain values are unpickled."""
         import torch
 
         path = self.path(kind, key)
-        if not path.is_file():
+        if not is_file(path):
             return None
-        found: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
-        return found
+        try:
+            found = torch.load(path, weights_only=True, map_location="cpu")
+        except Exception:  # torch raises whatever its readers raise: computed again
+            return None
+        return found if isinstance(found, dict) else None
 
     def keep_tensors(self, kind: str, key: str, values: Mapping[str, Any]) -> None:
         """Write a dict of tensors, numbers and texts."""
@@ -92,7 +95,7 @@ class Store:
 
         path = self.path("explanations", key)
         try:
-            return load(path) if path.is_file() else None
+            return load(path) if is_file(path) else None
         except FileError:
             return None
 

@@ -13,9 +13,10 @@ from checks import assert_close, node_problem, scores_of
 from edgewise.api.method_choice import TARGETS, Evidence, _gain, decide
 from edgewise.score import Score
 from link_models import link_graph, make_model
+from page_files import data_of
 from typed_zoo import typed_model
 
-GOOD = Evidence(8, 100, agreement=0.99, flips=0.01, saturation=0.0, completeness=1.0)
+GOOD = Evidence(8, 100, 0.99, flips_alone=0.01, flips_together=0.01, saturation=0.0, completeness=1.0)
 GAINS = {"occlusion": 0.50, "integrated_gradients": 0.80, "lrp": 0.79}
 
 
@@ -28,7 +29,8 @@ def test_gradients_that_agree_keep_their_signs_and_do_not_fade_are_taken():
     [
         ({"agreement": 0.5}, "differ from occlusions"),
         ({"agreement": float("nan")}, "differ from occlusions"),
-        ({"flips": 0.2}, "change their signs"),
+        ({"flips_alone": 0.2}, "when an edge is weakened alone"),
+        ({"flips_together": 0.2}, "when all edges are weakened together"),
         ({"saturation": 0.9}, "saturated"),
     ],
 )
@@ -40,8 +42,8 @@ def test_otherwise_the_method_whose_edges_decide_most_is_taken_and_the_reason_is
 
 
 def test_of_methods_that_are_about_as_good_the_cheaper_one_is_taken():
-    assert decide(replace(GOOD, flips=0.5, gains={**GAINS, "occlusion": 0.795})).name == "occlusion"
-    choice = decide(replace(GOOD, flips=0.5, gains={**GAINS, "lrp": 1.5}))
+    assert decide(replace(GOOD, flips_together=0.5, gains={**GAINS, "occlusion": 0.795})).name == "occlusion"
+    choice = decide(replace(GOOD, flips_together=0.5, gains={**GAINS, "lrp": 1.5}))
     assert (choice.name, choice.settings) == ("lrp", {"rule": "lrp-gamma"})
     assert choice.method.settings["rule"] == "lrp-gamma"
 
@@ -51,7 +53,10 @@ def test_a_linear_network_gets_gradients_and_a_bent_one_the_better_of_the_others
     linear = zoo.randomise(zoo.chain(zoo.LINEAR_CONVS["gcn"], 1), 0)
     found = ew.explain(linear, data, method="auto")
     assert found.method == "gradient"
-    assert "cosine to occlusion 1.00, 0% flips" in found.settings["auto"]
+    assert (
+        "cosine to occlusion 1.00, flips alone 0% of the edges, flips together 0% of the gradient"
+        in found.settings["auto"]
+    )
     _, model, data, _ = node_problem("gin", "everything")
     ask = ew.Question(model, data)
     choice = ask.choose_method()
@@ -64,6 +69,53 @@ def test_a_linear_network_gets_gradients_and_a_bent_one_the_better_of_the_others
     assert choice.why in repr(why)
     assert choice.why in repr(why[0])
     assert_close(scores_of(why), scores_of(ask.explain(choice.name, **choice.settings)), 1e-12)
+
+
+@pytest.mark.parametrize("name", ["gcn_relu", "gin", "gat", "sage_max"])
+@pytest.mark.filterwarnings("ignore::edgewise.errors.LocalityWarning")
+def test_auto_check_and_page_say_the_same_about_one_target(tmp_path, name):
+    case, data = zoo.BY_NAME[name], zoo.GRAPHS["everything_once"]()
+    model = case.build()
+    report = ew.check(model, data)
+    for node, each in enumerate(report.reliance_of_each):
+        ask = ew.Question(model, data, node, **case.arguments)
+        seen = ask.choose_method().evidence
+        alone = ask.check().reliance
+        for part in ("holds", "doubts", "edges", "targets"):
+            assert getattr(seen, part) == getattr(alone, part) == getattr(each, part)
+        for part in ("agreement", "flips_alone", "flips_together", "saturation"):
+            numbers = [getattr(one, part) for one in (seen, alone, each)]
+            assert numbers == pytest.approx([numbers[0]] * 3, abs=1e-6, nan_ok=True)
+        if alone.edges:
+            assert alone.sentence[1:] in str(ask.check())
+            assert ask.choose_method().why.startswith(seen.sentence)
+            ew.write_page(tmp_path / "why.html", model, data, [node], epochs=5, **case.arguments)
+            (record,) = data_of(tmp_path / "why.html")["targets"]
+            assert alone.sentence[1:] in str(record["answer"]["trust"])
+
+
+def test_flips_alone_and_together_are_two_measures():
+    data = zoo.graph([(0, 1), (2, 1)], 3)
+    data.x = torch.ones(3, 1, dtype=torch.double)
+
+    class Square(nn.Module):  # z = (ω₀ + ω₁ − 1)²: by itself no edge turns its gradient round, together both do
+        def __init__(self):
+            super().__init__()
+            self.conv = SAGEConv(1, 1, aggr="sum", root_weight=False)
+
+        def forward(self, x, edge_index):
+            return self.conv(x, edge_index).square()
+
+    model = Square().double()
+    with torch.no_grad():
+        model.conv.lin_l.weight.fill_(1.0)
+        model.conv.lin_l.bias.fill_(-1.0)
+    report = ew.check(model, data, 1, mode="regression")
+    assert report.whole.flips.share.value == 0.0
+    assert report.whole.flips.together.value == 1.0
+    assert "they change their signs when all edges are weakened together" in report.reliance.doubts
+    for text in (str(report), ew.explain(model, data, 1, mode="regression", method="auto").settings["auto"]):
+        assert "flips alone 0% of the edges, flips together 100% of the gradient" in text
 
 
 def test_the_gain_is_what_the_best_edges_keep_minus_what_is_left_without_them():

@@ -197,7 +197,28 @@ def test_classes_are_predicted_given_or_the_labels(mine):
     assert classes("--target", "label") == ring().y[:6].tolist()
     assert classes("--target", "2") == [2] * 6
     assert "the model has 3, 0 to 2" in error("explain", *MINE, "--target", "7")
-    assert "predicted, label, or the number" in error("explain", *MINE, "--target", "frog")
+    assert "predicted, label, all, or the number" in error("explain", *MINE, "--target", "frog")
+
+
+def test_every_class_is_explained_in_turn(mine):
+    few = printed("explain", *MINE, "--index", "4,1", "--target", "all")["targets"]
+    assert [(one["index"], one["class"]) for one in few] == [(i, c) for i in (4, 1) for c in range(3)]
+    for one in few:
+        why = ew.explain(mine, ring(), one["index"], target=one["class"])
+        assert one["edges"][0]["score"] == pytest.approx(why.top(1, by="magnitude")[0][0], rel=1e-5)
+    assert len(printed("features", *MINE, "--index", "4", "--target", "all")["targets"]) == 3
+    assert len(printed("walks", *MINE, "--index", "4", "--target", "all")["targets"]) == 3
+    call("job", "run", *MINE, "--index", "4,1", "--target", "all", "--out", "job")
+    assert [why.target for why in ew.jobs.open("job")] == [0, 1, 2, 0, 1, 2]
+
+
+def test_labels_that_contradict_the_model_name_the_mode(mine):
+    data = ring()
+    data.y = torch.linspace(-1.5, 2.5, data.num_nodes)
+    torch.save(data, "values.pt")
+    command = ["explain", "--model", "net.py:Net", "--model-args", "features=3", "classes=1", "--data", "values.pt"]
+    assert "Use --mode regression" in error(*command, "--index", "4")
+    assert "value" in printed(*command, "--index", "4", "--mode", "regression")["targets"][0]
 
 
 def test_settings_of_a_method_reach_it(mine):

@@ -33,7 +33,7 @@ def test_a_store_is_explained_like_the_file_that_it_was_built_from(mine):
 
 def test_a_job_over_a_store_runs_and_resumes(mine):
     call("job", "run", *mine, "--index", "0-5", "--out", "job", "--audit", "2", "--neighbors", "25,10", "--top", "4")
-    assert printed("job", "resume", "job")["done"] == 6
+    assert printed("job", "resume", "job", "--trust-folder")["done"] == 6
     assert "--neighbors 25,10" in error("job", "run", *mine, "--index", "0", "--out", "other", "--neighbors", "many")
 
 

@@ -93,7 +93,7 @@ def test_the_command_gives_the_numbers_of_the_library_under_the_names_of_the_tab
             names[receiver[0]](receiver[1]),
         )
     shown = call("explain", *NET, "--index", "account:Bob").stdout
-    assert "–used_by→ account Bob" in shown
+    assert "–used_by→ account a1 Bob" in shown
 
 
 def test_scores_are_written_with_types_and_names(shop):

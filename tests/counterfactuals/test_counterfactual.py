@@ -1,5 +1,7 @@
 """`ew.counterfactual` against exhaustive enumeration, and what it says about cases without an answer."""
 
+import math
+import time
 from itertools import combinations
 
 import pytest
@@ -10,6 +12,7 @@ from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE, SAGEConv, global_add_po
 
 import edgewise as ew
 from checks import one_in
+from edgewise.counterfactuals.allowance import Allowance, AllowanceSpent
 from footprint import Footprint
 
 CLASSES = 3
@@ -261,3 +264,80 @@ def test_another_class_than_the_predicted_one_is_no_start():
     now = int(model(data.x, data.edge_index)[0].argmax())
     with pytest.raises(ew.InputError, match="starts from the predicted class"):
         ew.counterfactual(model, data, 0, target=(now + 1) % CLASSES)
+
+
+def deep(convs=6, width=32):
+    """A deep untrained network about which nothing is proven in a short time, and its graph."""
+    torch.manual_seed(0)
+    model = GraphSAGE(16, width, convs, 4).eval()
+    generator = torch.Generator().manual_seed(1)
+    x, edge_index = torch.randn(300, 16, generator=generator), torch.randint(300, (2, 1200), generator=generator)
+    with torch.no_grad():
+        model.convs[-1].lin_l.bias += torch.tensor([3.0, 0.0, 0.0, 0.0])
+    return model, Data(x=x, edge_index=edge_index)
+
+
+def test_a_search_ends_after_ten_seconds_unless_something_else_is_asked():
+    model, data = votes(1.0, 1.0)
+    default = ew.counterfactual(model, data, 2).settings
+    assert (default["seconds"], default["budget"]) == (10.0, None)
+    assert ew.Question(model, data, 2).counterfactual().settings["seconds"] == 10.0
+    free = ew.counterfactual(model, data, 2, seconds=None).settings
+    assert (free["seconds"], free["budget"]) == (None, None)
+    with pytest.raises(ew.SettingError, match="seconds"):
+        ew.counterfactual(model, data, 2, seconds=math.nan)
+
+
+def test_the_limit_of_time_is_kept_and_the_answer_says_what_to_type_for_longer():
+    model, data = deep()
+    start = time.perf_counter()
+    one = ew.counterfactual(model, data, 5, seconds=0.5)
+    assert time.perf_counter() - start < 5.0  # alone about 0.7 s; the machine may be busy
+    assert one.status == "open"
+    assert one.seconds < 4.0
+    assert str(one).endswith("The search ended after 0.5 s. Use seconds=5 for a longer one.")
+    few = ew.counterfactual(model, data, 5, budget=3)
+    assert str(few).endswith("The search ended after 3 sets. Use budget=30 for a longer one.")
+
+
+def test_an_open_answer_names_its_own_limit():
+    model, data = votes(1.0, 1.0, 1.0, bias=-0.5)
+    assert str(ew.counterfactual(model, data, 3, size=2)).endswith("Larger sets were not tried: size=2.")
+    assert ew.counterfactual(model, data, 3).advice() == ""
+
+
+def test_a_set_that_was_found_before_the_time_was_over_is_kept(monkeypatch):
+    model, data = votes(1.0, 1.0, 1.0, bias=-2.5)  # each alone is enough
+    monkeypatch.setattr("edgewise.counterfactuals.set_answers.RemovedAnswers.at_once", 1)
+    spent = []
+
+    def spend(self, count):
+        if spent:
+            raise AllowanceSpent("seconds")
+        spent.append(count)
+
+    monkeypatch.setattr(Allowance, "spend", spend)
+    one = ew.counterfactual(model, data, 3, by="removal")
+    assert (one.status, one.edges) == ("proven", (0,))
+
+
+def test_a_step_that_took_long_is_not_begun_again_just_before_the_end(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("edgewise.counterfactuals.allowance._clock", lambda: now[0])
+    allowance = Allowance(seconds=10.0)
+    now[0] = 4.0
+    allowance.spend(1)
+    now[0] = 8.0
+    with pytest.raises(AllowanceSpent, match="seconds"):
+        allowance.spend(1)
+    assert allowance.spent == 1
+
+
+def test_what_is_proven_and_what_is_certified_to_a_tolerance_are_told_apart():
+    model, data = votes(1.0, 1.0)
+    assert ew.counterfactual(model, data, 2).certainty == "proven"
+    other = ew.counterfactual(model, data, 2, by="removal")
+    assert other.status == "proven"
+    assert other.certainty == "certified to a tolerance of 1e-10 of the largest output"
+    assert other.certainty in str(other)
+    assert other.to_dict()["certainty"] == other.certainty

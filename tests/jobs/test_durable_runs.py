@@ -242,7 +242,7 @@ def test_stale_temporary_files_are_cleaned_up(stopped, tmp_path):
 
 
 def test_two_runs_for_one_result_do_not_meet(stopped, tmp_path):
-    from edgewise.jobs.lock import FolderLock
+    from edgewise.folder_lock import FolderLock
 
     lock = FolderLock.take(tmp_path / ".result.npz.job")
     said = call("explain", *MINE, "--out", "result.npz", code=1).stderr

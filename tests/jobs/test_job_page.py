@@ -239,3 +239,12 @@ def test_in_a_browser_nothing_sticks_out_and_a_link_leads_to_its_target(tmp_path
         box = page.locator(wanted).bounding_box()
         assert 0 <= box["y"] < 800
         assert asked == [path.as_uri()]
+
+
+def test_the_page_may_load_nothing_and_run_nothing():
+    ew.jobs.run(network(), ring(40, seed=3), index=[3, 4], out="job").page("job.html")
+    policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', Path("job.html").read_text())[
+        1
+    ]
+    assert policy.startswith("default-src 'none'; ")
+    assert "script" not in policy

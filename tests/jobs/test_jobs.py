@@ -10,9 +10,9 @@ import torch
 
 import edgewise as ew
 from command_line import MINE, call, network, ring, workshop
+from edgewise.folder_lock import FolderLock
 from edgewise.jobs import plan
 from edgewise.jobs.job_folder import read_manifest
-from edgewise.jobs.lock import FolderLock
 
 pytest.importorskip("pyarrow")
 import altered_files
@@ -222,6 +222,7 @@ def test_a_frame_reads_only_what_is_asked_for():
     assert len(few) == (whole["index"] == 7).sum()
 
 
+NAMED = ("--model", MINE[MINE.index("--model") + 1])
 # The command line #####################################################################################################
 
 
@@ -244,11 +245,11 @@ def test_the_command_line_runs_resumes_and_tells(mine, monkeypatch):
     stopped = call(*asked, code=130).stderr
     assert "Stopped. 5 of 12 targets are finished. Run: edgewise job resume job" in stopped
     assert json.loads(call("job", "status", "job", "--json").stdout)["done"] == 5
-    call("job", "resume", "job")
+    call("job", "resume", "job", *NAMED)
     assert [len(index) for index in calls] == [5, 5, 5, 2]
     monkeypatch.setattr(ew, "explain", explain)
     assert "12 of 12 targets done" in call("job", "status", "job").stdout
-    assert "12 of 12 targets done" in call("job", "retry", "job").stdout
+    assert "12 of 12 targets done" in call("job", "retry", "job", *NAMED).stdout
     torch.testing.assert_close(ew.jobs.open("job").of(7).scores, ew.explain(mine, ring(), 7, level="layer").scores)
     assert "differs: question.level" in call(*asked[:-4], "--level", "input", "--out", "job", code=1).stderr
 
@@ -266,10 +267,10 @@ def test_a_second_command_says_who_works_there_and_the_lock_of_a_dead_owner_is_f
     lock = FolderLock.take(Path("job"))
     who = f"process {os.getpid()} on {socket.gethostname()}, since 20"
     assert f"job is being worked on by {who}" in call(*asked, code=1).stderr
-    assert f"job is being worked on by {who}" in call("job", "resume", "job", code=1).stderr
+    assert f"job is being worked on by {who}" in call("job", "resume", "job", *NAMED, code=1).stderr
     assert json.loads(call("job", "status", "job", "--json").stdout)["running"].startswith(who)
     lock.release()
     Path("job/lock").write_text(json.dumps({"host": "elsewhere", "process": 1, "since": "2020-01-01T00:00:00+00:00"}))
     assert json.loads(call("job", "status", "job", "--json").stdout)["running"] is None
-    call("job", "resume", "job")
+    call("job", "resume", "job", *NAMED)
     assert json.loads(Path("job/lock").read_text())["process"] == os.getpid()

@@ -230,6 +230,6 @@ def test_the_command_line_with_real_workers_stopped_and_resumed(tmp_path, monkey
         assert process.returncode == 130
         assert "Stopped." in said
         assert "Traceback" not in said
-    call("job", "resume", *many)
+    call("job", "resume", *many, "--trust-folder")
     assert shard_bytes("many") == shard_bytes("one")
     assert lines("many") == sorted(shard_bytes("one"))

@@ -257,3 +257,31 @@ def test_other_targets_of_a_model_that_is_not_proved_local_are_confirmed_too():
         truth = model(data.x, data.edge_index).detach()
         for node in (5, 123, 4567):
             assert_close(ask.of(node).value, truth[node].max().view(1), 1e-9)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_targets_that_share_a_pass_do_not_share_a_maximum_over_all_rows(before):
+    """In copies side by side its value is right, but its gradient would go to the copy that happens to hold the row."""
+
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = SAGEConv(3, 4), SAGEConv(4, 2)
+
+        def forward(self, x, edge_index):
+            x = x / x.abs().max() if before else x
+            h = self.one(x, edge_index)
+            return self.two(h if before else h / h.abs().max(), edge_index)
+
+    torch.manual_seed(0)
+    data = Data(x=torch.randn(30, 3).double(), edge_index=torch.randint(0, 30, (2, 60)))
+    data.x[4] = 9.0
+    model, nodes = Scaled().double().eval(), list(range(30))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ew.LocalityWarning)
+        together = ew.features(model, data, nodes, method="gradient")
+        for node in (0, 7, 21):
+            leaf = data.x.clone().requires_grad_()
+            out = model(leaf, data.edge_index)[node]
+            (slope,) = torch.autograd.grad(out[out.argmax()], leaf)
+            assert_close(together[node].scores, slope, 1e-9)

@@ -7,24 +7,27 @@ and returns a `Report`.
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from edgewise.algorithms.gradient import gradients_at_one
 from edgewise.arguments import whole_number
 from edgewise.contract import checked
 from edgewise.progress import progress_bar
-from edgewise.question import GraphQuestion, LinkQuestion, PosedQuestion, pose
+from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory, room
 from edgewise.score import Score
 from edgewise.trust.activity import activity
 from edgewise.trust.certificate import certificate_of
 from edgewise.trust.completeness import Balance, Pull, balance_of, pull_of
-from edgewise.trust.flips import WEIGHTS, flips_of
+from edgewise.trust.flips import WEIGHTS, flip_draw, flips_of
 from edgewise.trust.gradient_vs_occlusion import Effects, drops_of, effects_of
 from edgewise.trust.measurements import Measurements, asked_question, layer_findings, softmax_findings, whole_findings
+from edgewise.trust.reliance import path_of
 from edgewise.trust.report import Report
 from edgewise.trust.statements import Facts, statements
-from edgewise.trust.target_edges import EVERYTHING, Draw, draw_about, read_edges
+from edgewise.trust.target_edges import EVERYTHING, MOST_PAIRS, Draw, read_edges
+from edgewise.walk.target_blocks import refusal_of_walks
 
 LEVELS = ("layer", "input")
 _HALVES = 4  # random halves of every layer's edges, for each target
@@ -44,7 +47,7 @@ def check(
     output: str | None = None,
     forward: Callable[..., Tensor] | None = None,
     without_itself: bool = False,
-    edges: int | None = 2000,
+    edges: int | None = MOST_PAIRS,
     memory: Any = None,
     batch_size: int | None = None,
     device: Any = None,
@@ -54,9 +57,10 @@ def check(
     """How far explanations of this model can be trusted, here: measured, and judged by the statements of the paper.
 
     For each layer it measures whether gradients add up to the explained number and what self edges and biases carry, how far
-    gradients are from occlusions, whether they keep their signs (sampled, and proved where possible), and how often ReLU
-    units are on; and once, how flat the softmax is. It says which statements of the paper hold, and so which fast method can
-    replace a slow one.
+    gradients are from occlusions, whether they keep their signs (when an edge is weakened alone: sampled, and proved where
+    possible; when all are weakened together: sampled), and how often ReLU units are on; and once, how flat the softmax is. It
+    says whether gradients can be relied on here, as `method="auto"` decides it, which statements of the paper hold, and so
+    which fast method can replace a slow one.
 
     Args:
         model: As in `explain`.
@@ -64,7 +68,7 @@ def check(
         index: As in `explain`.
         target: As in `explain`.
         task: `"node"`, `"graph"` or `"link"`.
-        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
+        mode: `"multiclass"`, `"binary"`, `"multilabel"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
@@ -107,7 +111,7 @@ def _checked(*, edges: Any, memory: Any, batch_size: Any, seed: Any) -> tuple[in
 def check_question(
     question: PosedQuestion,
     *,
-    edges: int | None = 2000,
+    edges: int | None = MOST_PAIRS,
     memory: Any = None,
     batch_size: int | None = None,
     seed: int = 0,
@@ -118,21 +122,15 @@ def check_question(
     budget = room(question, memory)
     question.check_slopes()
     with question.borrowed(), progress_bar(progress, 6, "check", "step") as advance:
-        draw = draw_about(question, most, budget, seed)
-        if most is not None and _one_by_one(question):
-            draw = draw_about(question, max(most // len(WEIGHTS), 1), budget, seed)
+        draw = flip_draw(question, most, budget, seed)
         found = _measure(question, draw, seed, budget, size, advance)
-    asked = asked_question(question, found, draw)
+        no_walks = refusal_of_walks(question, budget)
+    asked = asked_question(question, found, draw, no_walks)
     layers = tuple(layer_findings(question, found, layer) for layer in range(question.num_layers))
     whole, softmax = whole_findings(question, found), softmax_findings(question, found)
-    return Report(asked, layers, whole, softmax, statements(Facts(asked, layers, whole, softmax)))
-
-
-def _one_by_one(question: PosedQuestion) -> bool:
-    """Whether targets cannot share a pass; known once the model has run for some of them."""
-    if question.lowering is not None:
-        return False
-    return not question.together if isinstance(question, (GraphQuestion, LinkQuestion)) else question.hops is None
+    every = range(len(question.index))
+    together, each = found.reliance(), tuple(found.reliance([position]) for position in every)
+    return Report(asked, layers, whole, softmax, statements(Facts(asked, layers, whole, softmax)), together, each)
 
 
 def _measure(
@@ -143,6 +141,7 @@ def _measure(
     about = EVERYTHING if question.lowering is not None else draw  # occlusion of a lowered model costs next to nothing
     balances: list[Balance] = []
     effects: dict[str, list[Effects]] = {level: [] for level in LEVELS}
+    paths: list[Tensor] = []
     pull, pairs = Pull(), 0
     for positions in blocks(question, memory, batch_size):
         score = Score.of_block(question, positions)
@@ -151,6 +150,7 @@ def _measure(
         balances.append(balance_of(score, edge, own, _HALVES, seed))
         for level in LEVELS:
             effects[level].append(effects_of(question, score, edge, level, about, drops[level]))
+        paths.append(path_of(score, edge.sum(dim=0)))
         if question.target.mode != "regression":
             pull += pull_of(score, edge.sum(dim=0))
     advance(1)
@@ -163,4 +163,5 @@ def _measure(
     active = activity(question, memory)
     advance(1)
     joined = {level: Effects.joined(parts) for level, parts in effects.items()}
-    return Measurements(Balance.joined(balances), joined, flips, proofs, active, pull, pairs)
+    path = torch.cat(paths, dim=1)
+    return Measurements(Balance.joined(balances), joined, flips, proofs, path, active, pull, pairs)

@@ -70,7 +70,7 @@ def compare(
         confidence: Coverage of the Student interval, between 0 and 1.
         target: As in `explain`, and so are `task`, `mode`, `of`, `forward`, `memory`, `batch_size` and `device`.
         task: `"node"`, `"graph"` or `"link"`.
-        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
+        mode: `"multiclass"`, `"binary"`, `"multilabel"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.

@@ -27,8 +27,8 @@ from edgewise.results.counterfactual_set import Counterfactual, CounterfactualSe
 from edgewise.results.explanation import Settings
 
 WAYS = ("weight", "removal")
-BUDGET = 100_000
-"""Evaluations and bounds for each target, unless `budget` or `seconds` says otherwise."""
+SECONDS = 10.0
+"""The limit of time for each target, unless `seconds` says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class FlipRequest:
 
     def allowance(self) -> Allowance:
         """The work that one target may cost."""
-        return Allowance(BUDGET if self.budget is None and self.seconds is None else self.budget, self.seconds)
+        return Allowance(self.budget, self.seconds)
 
 
 @checked
@@ -60,7 +60,7 @@ def counterfactual(
     by: str = "weight",
     undirected: bool = False,
     budget: int | None = None,
-    seconds: float | None = None,
+    seconds: float | None = SECONDS,
     target: Any = None,
     task: str = "node",
     mode: str | None = None,
@@ -72,6 +72,10 @@ def counterfactual(
 ) -> Counterfactual | CounterfactualSet:
     """Find the smallest set of edges without which the model predicts another class, and prove that none is smaller.
 
+    The search of a target ends after ten seconds: `status` is then `"open"`, and `edges` the smallest set that was found. What
+    a proof means is in `settings["rounding"]`: `"bound"` where rounding errors are bounded (sums, ReLU and the like, on
+    node tasks), `"tolerance"` where answers that differ by less than 10⁻¹⁰ of the largest output count as equal.
+
     Args:
         model: The model, as for `explain`.
         data: The graph, or for a graph task the graphs.
@@ -82,8 +86,9 @@ def counterfactual(
         by: `"weight"` silences edges (ω = 0 in every layer; degrees and attention stay), `"removal"` takes them out of the
             graph. These are different questions.
         undirected: Both directions of an edge (and parallel columns) are taken together, and count as one.
-        budget: The most sets that are tried or bounded for each target; 100,000 if neither this nor `seconds` is given.
-        seconds: The most seconds for each target.
+        budget: The most sets that are tried or bounded for each target.
+        seconds: The most seconds for each target, which is `"open"` after that: 10, unless you say otherwise. `None` sets no
+            limit of time; with a `budget`, every machine then gives the same answer.
         target: For a regression or labels with several columns: the column. A class cannot be chosen: it is the predicted
             one.
         task: `"node"`, `"graph"` or `"link"`.
@@ -123,7 +128,7 @@ def flip_request(
     by: str = "weight",
     undirected: bool = False,
     budget: int | None = None,
-    seconds: float | None = None,
+    seconds: float | None = SECONDS,
 ) -> FlipRequest:
     """The arguments of the search, with the defaults of `counterfactual`."""
     return FlipRequest(
@@ -132,7 +137,7 @@ def flip_request(
         threshold=threshold,
         by=one_of("by", by, WAYS),
         undirected=undirected,
-        budget=whole_number("budget", budget, at_least=1, or_none=f"for {BUDGET:,}", such_as=10_000),
+        budget=whole_number("budget", budget, at_least=1, or_none="for no such limit", such_as=10_000),
         seconds=None if seconds is None else real_number("seconds", seconds, above=0, such_as=10.0),
     )
 
@@ -166,13 +171,13 @@ class _Targets:
     @torch.no_grad()
     def answer(self, position: int) -> Counterfactual:
         """Search for one target."""
-        start, goal = time.perf_counter(), self._goals.goal(position)
+        start, goal, allowance = time.perf_counter(), self._goals.goal(position), self._asked.allowance()
         answers = self._targets.of(position)
         nothing = torch.zeros(answers.num_units, dtype=torch.bool)
         if goal is None:
             found = SmallestSet(nothing, lower_bound=0)
         else:
-            found = smallest_set(answers, goal, self._asked.size, self._asked.allowance())
+            found = smallest_set(answers, goal, self._asked.size, allowance)
         after = None if found.found is None else answers.outputs(found.found.view(1, -1))[0]
         return self._result(position, answers, found, after, time.perf_counter() - start)
 
@@ -199,7 +204,7 @@ class _Targets:
             num_units=answers.num_units,
             before=tuple(row),
             after=None if after is None else tuple(after.tolist()),
-            settings=self._settings(position, answers),
+            settings=self._settings(position, answers, found.ended_by(answers.num_units)),
             edge_index=question.kept_edge_index(position),
             num_nodes=int(counts[0]),
             evaluations=found.evaluations,
@@ -207,7 +212,7 @@ class _Targets:
             types=types,
         )
 
-    def _settings(self, position: int, answers: SetAnswers) -> Settings:
+    def _settings(self, position: int, answers: SetAnswers, ended_by: str) -> Settings:
         """What a result says about how it was found."""
         asked, goals = self._asked, self._goals
         column = {} if goals.mode == "multiclass" else {"column": goals.column[position]}
@@ -216,8 +221,13 @@ class _Targets:
             {
                 **{"by": asked.by, "undirected": asked.undirected, "size": asked.size, "to": asked.to},
                 **{"threshold": goals.threshold, "budget": asked.budget, "seconds": asked.seconds},
+                **({"ended_by": ended_by} if ended_by else {}),
                 **{"task": self._question.task, "mode": goals.mode, **column, "proof": proof},
-                **{"rounding": answers.rounding, "precision": str(self._question.target.truth.dtype).split(".")[-1]},
+                **{
+                    "rounding": answers.rounding,
+                    "tolerance": answers.tolerance,
+                    "precision": str(self._question.target.truth.dtype).split(".")[-1],
+                },
             }
         )
 

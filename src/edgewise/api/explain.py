@@ -62,9 +62,11 @@ def explain(
             (u, v))` or `{kind: pairs}`; `None` means `data.edge_label_index`.
         method: A name of `ew.methods()`, or an object that `ew.from_pyg` made.
         level: `"input"`, one weight per edge shared by all layers, or `"layer"`, one per layer and edge.
-        target: The class, one or one for each index; `None` is the predicted one (of a link: 1, there is one).
+        target: The class, one or one for each index; `None` is the predicted one (of a link: 1, there is one), `"all"` every
+            class, or column, of each target in turn: a set whose members carry their `target`.
         task: `"node"`, `"graph"` or `"link"`.
-        mode: `"multiclass"`, `"binary"` (one logit), `"regression"`, or `None` to infer it from the width of the output.
+        mode: `"multiclass"`, `"binary"` (one logit), `"multilabel"` (a logit for each column), `"regression"`, or `None`
+            to infer multiclass or binary from the width of the output; labels that contradict that are refused.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off its last operation.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`; for links `lambda model,
@@ -82,7 +84,7 @@ def explain(
         **settings: The method's own settings, such as `epochs=100`.
 
     Returns:
-        An `Explanation` for one int (or one graph), otherwise an `ExplanationSet`.
+        An `Explanation` for one int (or one graph), otherwise (and for `target="all"`) an `ExplanationSet`.
 
     >>> import torch; from torch_geometric.data import Data; from torch_geometric.nn import SAGEConv
     >>> conv = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)

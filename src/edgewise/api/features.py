@@ -1,6 +1,7 @@
 """features(): which features of which nodes, the front door for feature scores."""
 
 import logging
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,15 +16,16 @@ from edgewise.algorithms.feature_methods import FEATURE_METHODS, FeatureEngine, 
 from edgewise.algorithms.feature_program import FeatureProgram
 from edgewise.algorithms.link_feature_program import LinkFeatureProgram
 from edgewise.algorithms.typed_feature_copies import TypedFeatureCopies
+from edgewise.api.scored_attribute import AttributeForward, asked_about, moved, refuse_stand_in, refuse_unread
 from edgewise.arguments import did_you_mean, one_of, whole_number
 from edgewise.contract import checked
-from edgewise.errors import InputError, SettingError
+from edgewise.errors import InputError, KinkWarning, SettingError
 from edgewise.graph.sample import sampled_numbers
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
 from edgewise.question.memory import blocks, estimated_blocks, read_batch_size, read_memory, room
 from edgewise.results.explanation import Settings
-from edgewise.results.feature_factors import FeatureRows, joined_rows
+from edgewise.results.feature_factors import FeatureFactors, FeatureRows, joined_rows
 from edgewise.results.feature_scores import FeatureScores, FeatureSet
 
 log = logging.getLogger("edgewise")
@@ -40,6 +42,7 @@ def features(
     index: Any = None,
     *,
     method: str = "gradient_x_input",
+    attribute: str = "x",
     target: Any = None,
     task: str = "node",
     mode: str | None = None,
@@ -66,9 +69,11 @@ def features(
             For `task="link"` a pair `(u, v)`, a list of pairs, or a tensor `[2, T]`.
         method: `"gradient"`, `"gradient_x_input"`, `"occlusion"` (one feature of one node set to 0), `"integrated_gradients"`
             (`steps=50`), and for scores of nodes alone `"cam"` or `"grad_cam"`.
-        target: The class, one or one for each index; `None` is the predicted one.
+        attribute: What is scored: `"x"`, or other floating-point numbers of each node that the model reads, such as `"pos"`.
+        target: The class, one or one for each index; `None` is the predicted one, `"all"` every class of each target in turn.
         task: `"node"`, `"graph"` or `"link"`.
-        mode: `"multiclass"`, `"binary"` (one logit), `"regression"`, or `None` to infer it from the width of the output.
+        mode: `"multiclass"`, `"binary"` (one logit), `"multilabel"` (a logit for each column), `"regression"`, or `None`
+            to infer multiclass or binary from the width of the output; labels that contradict that are refused.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off its last operation.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
@@ -100,9 +105,11 @@ def features(
     own: dict[str, Any] = {"seed": seed, "top": top, "progress": progress, "stopped": stopped}
     sizes: dict[str, Any] = {"memory": memory, "batch_size": batch_size}
     _check(method, settings, seed, top, stopped, memory, batch_size)
+    if attribute != "x":
+        data, forward = moved(data, attribute), AttributeForward(attribute, forward)
     asked: dict[str, Any] = {"target": target, "task": task, "mode": mode, "of": of, "output": output}
     question = pose(model, data, index, **asked, forward=forward, device=device, without_itself=without_itself)
-    return features_of_question(question, method=method, **own, **sizes, **settings)
+    return features_of_question(question, method=method, attribute=attribute, **own, **sizes, **settings)
 
 
 @checked
@@ -110,6 +117,7 @@ def features_of_question(
     question: PosedQuestion,
     *,
     method: str = "gradient_x_input",
+    attribute: str = "x",
     top: int | None = None,
     memory: Any = None,
     batch_size: int | None = None,
@@ -120,7 +128,7 @@ def features_of_question(
 ) -> FeatureScores | FeatureSet:
     """The same for a question that is posed already."""
     chosen, own = _check(method, settings, seed, top, stopped, memory, batch_size)
-    _check_features(question, chosen)
+    question = _about(question, attribute, chosen)
     budget, ways = room(question, memory), dict[str, None]()
     parts: list[list[FeatureRows | None]] = []
     with torch.inference_mode(mode=False), question.borrowed():
@@ -137,6 +145,7 @@ def features_of_question(
             question.check_slopes()
             if lowered is None or lowered.front is not None:  # else the program, which is the function, was compared
                 question.check_feature_slopes()
+                _warn_of_kink(question, chosen)
         parted = estimated_blocks(question, max(budget // _KEPT, 1), batch_size)
         with progress_bar(progress, len(question.index), f"features by {chosen.name}") as advance:
             for positions in blocks(question, max(budget // _KEPT, 1), batch_size) if lowered else parted:
@@ -155,13 +164,49 @@ def features_of_question(
         "way": ", ".join(ways),
         "stopped": stopped,
         "adds_up_to": chosen.adds_up_to,
+        "attribute": attribute,
     }
-    names = None if typed is not None else _names(question)
-    found = _assembled(question, chosen, parts, story, names)
+    found = _answer(question, chosen, parts, story, typed)
+    return found[0] if question.single else found
+
+
+def _about(question: PosedQuestion, attribute: str, method: FeatureMethod) -> PosedQuestion:
+    """The question with what is scored in the place of `x`, checked."""
+    if attribute != "x" and not isinstance(question.asked.forward, AttributeForward):
+        question = asked_about(question, attribute)
+    _check_features(question, method)
+    return question
+
+
+def _answer(
+    question: PosedQuestion,
+    method: FeatureMethod,
+    parts: list[list[FeatureRows | None]],
+    story: dict[str, Any],
+    typed: TypedFeatureCopies | None,
+) -> FeatureSet:
+    """The blocks as one set; refused if they are 0 because nobody reads what is scored."""
     if typed is not None:
         sizes = torch.tensor([[table.size, table.num_attributes] for table in typed.tables])
-        found = replace(found, types=typed.tables, sizes=sizes, num_features=1, num_attributes=1)
-    return found[0] if question.single else found
+        found = _assembled(question, method, parts, story, None)
+        return replace(found, types=typed.tables, sizes=sizes, num_features=1, num_attributes=1)
+    found = _assembled(question, method, parts, story, _names(question))
+    if _is_zero(found):
+        refuse_unread(question, story["attribute"])
+    return found
+
+
+def _is_zero(found: FeatureSet) -> bool:
+    """Whether no node has a score."""
+    rows = found.features
+    return rows is not None and not bool((rows.left if isinstance(rows, FeatureFactors) else rows.score).any())
+
+
+def _warn_of_kink(question: PosedQuestion, method: FeatureMethod) -> None:
+    """Gradients at a kink of the model are no slopes; products with features of 0 are right all the same."""
+    kink = question.feature_kink() if method.name == "gradient" or question.is_at_kink else None
+    if kink is not None and (method.name == "gradient" or not kink.products_hold):
+        warnings.warn(kink.sentence, KinkWarning, stacklevel=2)
 
 
 def _check(
@@ -200,6 +245,7 @@ def _check_features(question: PosedQuestion, method: FeatureMethod) -> None:
         raise InputError(
             f"{method.name} reads the maps of one graph or node, got task='link'. Use method='gradient_x_input' and per_node()."
         )
+    refuse_stand_in(question)
     x = question.graphs[0].x
     if not x.is_floating_point():
         raise InputError(

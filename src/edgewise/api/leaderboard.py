@@ -47,7 +47,8 @@ def leaderboard(
 
     For every data set some networks are trained, each on data of its own; some targets that a network gets right are then
     explained by every method. What is finished is kept in the folder, line by line: the same call goes on, and one that asks
-    for more measures only what is missing. At the end it writes `results.parquet` (a row for each target) and `index.html`.
+    for more measures only what is missing. At the end it writes `results.parquet` (a row for each target) and `index.html`, the
+    same bytes in every run, and what differs beside them: `times.parquet`, and `cost.html`, the page with times.
 
     Args:
         out: The folder; it is made if it is not there.
@@ -87,7 +88,9 @@ def leaderboard(
             run.run(shards_go_to, lambda _: advance(1))
         board = Board(run.lines(), notes, versions())
         board.to_parquet(folder.path / "results.parquet")
-        board.page(folder.path / "index.html")
+        board.page(folder.path / "index.html", times=False)
+        board.times_to_parquet(folder.path / "times.parquet")
+        board.page(folder.path / "cost.html")
     return board
 
 

@@ -1,8 +1,9 @@
 """`method="auto"`: which method explains this model here, by measurements on a few targets.
 
-Gradients are measured against occlusions, and along the way from no edges to all edges: do they agree, keep their signs, and
-not fade? If so, the gradient it is. Otherwise occlusion, integrated gradients and LRP-γ are tried on the same targets, and the
-one whose best edges decide most is taken: with them alone the explained number stays high, without them it falls.
+`trust/reliance.py` decides whether gradients can be relied on, as it does for `check` and the page: do they agree with
+occlusions, keep their signs, and not fade? If so, the gradient it is. Otherwise occlusion, integrated gradients and LRP-γ are
+tried on the same targets, and the one whose best edges decide most is taken: with them alone the explained number stays high,
+without them it falls.
 """
 
 from collections.abc import Mapping
@@ -10,26 +11,26 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from edgewise.algorithms.eig_search import read_scores
-from edgewise.algorithms.gradient import gradients_at_one, weight_gradients
+from edgewise.algorithms.gradient import gradients_at_one
 from edgewise.algorithms.occlusion import Repeated, players
 from edgewise.algorithms.registry import Method, find_method
-from edgewise.arrays import occurrence, plain_index
+from edgewise.arrays import occurrence
 from edgewise.contract import checked
 from edgewise.errors import EdgewiseError, ModelError
 from edgewise.question import PosedQuestion
+from edgewise.question.memory import room
 from edgewise.score import Score
-from edgewise.text import counted
+from edgewise.trust.flips import WEIGHTS, flip_draw, flips_of
+from edgewise.trust.gradient_vs_occlusion import effects_of
+from edgewise.trust.reliance import Reliance, path_of, reliance_of
+from edgewise.trust.target_edges import EVERYTHING, MOST_PAIRS
 
 TARGETS = 8
 """On how many targets is measured, at most."""
-AGREEMENT, FLIPS, SATURATION = 0.95, 0.05, 0.5
-"""The gradient is taken from this cosine to occlusion on, up to this share of flips, and up to this saturation."""
-_STEPS = 5  # points between no edges and all edges
 _SHARES = (0.05, 0.1, 0.2, 0.4)  # of a target's edges that are kept alone, or left out
 _AS_GOOD = 0.02  # by how much of the best one's gain a cheaper method may be worse
 _MOST_PASSES = 5000  # for occlusions of models that are run as they are
@@ -43,18 +44,9 @@ CANDIDATES: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(Reliance):
     """What was measured, over all edges of the measured targets."""
 
-    targets: int
-    edges: int
-    """Edges that can reach a measured target, over all of them."""
-    agreement: float
-    """Mean cosine of gradients and occlusions; NaN where all of one are zero."""
-    flips: float
-    """The share of the gradient, by size, on edges whose sign changes between no edges and all edges."""
-    saturation: float
-    """How much smaller gradients are with all edges than on the way there: 0 not at all, 1 they vanish."""
     completeness: float
     """The sum of occlusions over z(1) − z(0): 1 where edges neither share nor repeat their effects."""
     gap: float = 0.0
@@ -114,34 +106,21 @@ def _sample(question: PosedQuestion) -> PosedQuestion:
     if total <= TARGETS:
         return question
     order = question.keys(torch.arange(total)).argsort(stable=True)
-    places = order[torch.linspace(0, total - 1, TARGETS).round().long()]
-    listed: Any = plain_index(question.index[places])
-    types = question.types
-    index = types.asked(listed) if types is not None and types.explained else listed
-    return question.of(index, question.target.column[places.to(question.target.column.device)].cpu())
+    return question.at(order[torch.linspace(0, total - 1, TARGETS).round().long()])
 
 
 # --- What is measured ---------------------------------------------------------------------------------------------------
 
 
 def _measure(question: PosedQuestion, score: Score) -> Evidence:
-    inside = players(score, "input")[0]
-    gradient = torch.where(inside, gradients_at_one(score)[0].sum(dim=0), 0.0)  # [M]
     occlusion = _scores(question, score, "occlusion", {})
-    flips, saturation = _path(score, gradient)
-    cosine = _cosines(gradient, occlusion, score)
+    seen = _reliance(question, score, occlusion)
     with torch.no_grad():
         change = score(score.ones()) - score(torch.zeros_like(score.ones()))
     size = float(change.abs().sum()) or 1.0
-    evidence = Evidence(
-        targets=score.num_targets,
-        edges=int(inside.sum()),
-        agreement=float(cosine.nanmean()),
-        flips=flips,
-        saturation=saturation,
-        completeness=float((_per_target(occlusion, score) * change.sign()).sum()) / size,
-    )
-    if _gradient_will_do(evidence):
+    completeness = float((_per_target(occlusion, score) * change.sign()).sum()) / size
+    evidence = Evidence(**vars(seen), completeness=completeness)
+    if seen.holds:
         return evidence
     path = _scores(question, score, "integrated_gradients", {})
     gap = float((_per_target(path, score) - change).abs().sum()) / size
@@ -150,6 +129,17 @@ def _measure(question: PosedQuestion, score: Score) -> Evidence:
         found["lrp"] = _scores(question, score, "lrp", CANDIDATES["lrp"])
     gains = {name: float(_gain(score, one).sum()) / size for name, one in found.items()}
     return replace(evidence, gap=gap, gains=gains)
+
+
+def _reliance(question: PosedQuestion, score: Score, occlusion: Tensor) -> Reliance:
+    """What `check` measures of the same targets, about the same edges; `occlusion` `[M]` is known already."""
+    memory = room(question, None)
+    draw = flip_draw(question, MOST_PAIRS, memory, 0)
+    gradient, _ = gradients_at_one(score)
+    about = EVERYTHING if question.lowering is not None else draw
+    effects = effects_of(question, score, gradient, "input", about, lambda score, asked: occlusion.view(1, -1))
+    flips = flips_of(question, "input", WEIGHTS, draw, memory, None)
+    return reliance_of(effects, flips, path_of(score, gradient.sum(dim=0)))
 
 
 def _scores(question: PosedQuestion, score: Score, name: str, settings: Mapping[str, Any]) -> Tensor:
@@ -162,28 +152,6 @@ def _scores(question: PosedQuestion, score: Score, name: str, settings: Mapping[
 
 def _per_target(values: Tensor, score: Score) -> Tensor:
     return values.new_zeros(score.num_targets).index_add_(0, score.owner, values)
-
-
-def _cosines(first: Tensor, second: Tensor, score: Score) -> Tensor:
-    """`[targets]`; NaN where one of the two is zero."""
-    first, second = first.double(), second.double()
-    products = (_per_target(pair, score) for pair in (first * second, first.square(), second.square()))
-    both, one, other = products
-    return both / (one.sqrt() * other.sqrt())
-
-
-def _path(score: Score, gradient: Tensor) -> tuple[float, float]:
-    """(flips, saturation): gradients at ω = 1 against those at some ω = (t, …, t) below it."""
-    nodes, shares = np.polynomial.legendre.leggauss(_STEPS)
-    size, flipped = torch.zeros_like(gradient), torch.zeros_like(gradient, dtype=torch.bool)
-    for node, share in zip((nodes + 1) / 2, shares / 2, strict=True):
-        edge = weight_gradients(score, score.ones() * float(node), None)[0].sum(dim=0)
-        size += edge.abs() * float(share)
-        noise = 1e-3 * float(edge.abs().max()) if edge.numel() else 0.0
-        flipped |= (edge * gradient < 0) & (edge.abs() > noise)
-    total, before = float(gradient.abs().sum()), float(size.sum())
-    flips = float(gradient.abs()[flipped].sum()) / total if total > 0 else 0.0
-    return flips, max(0.0, 1 - total / before) if before > 0 else 0.0
 
 
 @torch.no_grad()
@@ -208,38 +176,22 @@ def _gain(score: Score, values: Tensor) -> Tensor:
 # --- What follows from it -----------------------------------------------------------------------------------------------
 
 
-def _gradient_will_do(seen: Evidence) -> bool:
-    agrees = seen.edges == 0 or seen.agreement >= AGREEMENT
-    return agrees and seen.flips <= FLIPS and seen.saturation <= SATURATION
-
-
 def decide(seen: Evidence) -> MethodChoice:
     """The method that the evidence speaks for, with the reason in words.
 
-    >>> seen = Evidence(8, 100, agreement=0.99, flips=0.01, saturation=0.0, completeness=1.0)
+    >>> seen = Evidence(8, 100, 0.99, flips_alone=0.01, flips_together=0.02, saturation=0.0, completeness=1.0)
     >>> decide(seen).name
     'gradient'
     >>> decide(replace(seen, agreement=0.3, gains={"occlusion": 0.9, "integrated_gradients": 1.1})).name
     'integrated_gradients'
     """
-    on = f"on {counted(seen.targets, 'target')}"
-    measured = (
-        f"cosine to occlusion {seen.agreement:.2f}, {seen.flips:.0%} flips, saturation {seen.saturation:.2f}, {on}"
-    )
-    if seen.edges == 0:
-        return MethodChoice("gradient", {}, "no edge can reach these targets.", seen)
-    if _gradient_will_do(seen):
-        return MethodChoice("gradient", {}, f"gradients can be relied on here ({measured}).", seen)
-    bad = [
-        *(["they differ from occlusions"] if not seen.agreement >= AGREEMENT else []),
-        *(["they change their signs"] if seen.flips > FLIPS else []),
-        *(["they are saturated"] if seen.saturation > SATURATION else []),
-    ]
+    if seen.holds:
+        return MethodChoice("gradient", {}, f"{seen.sentence}.", seen)
     best = max(seen.gains.values())
     allowed = best - _AS_GOOD * abs(best)
     name = next(one for one, gain in seen.gains.items() if gain >= allowed)
     tried = ", ".join(f"{one} {gain:.2f}" for one, gain in seen.gains.items())
-    why = f"gradients cannot be relied on here: {' and '.join(bad)} ({measured}); what the best edges decide: {tried}."
+    why = f"{seen.sentence}; what the best edges decide: {tried}."
     if seen.gap > _INCOMPLETE:
         why += f" Integrated gradients were left out: they miss z(1) − z(0) by {seen.gap:.0%}."
     return MethodChoice(name, dict(CANDIDATES[name]), why, seen)

@@ -1,17 +1,17 @@
 """What `print(question)` says before any long work: what is asked, how it will run, and what each method will cost."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from edgewise.algorithms.registry import methods
+from edgewise.errors import EdgewiseError
 from edgewise.question import NodeQuestion, PosedQuestion, sub_target
 from edgewise.question.block_growth import DEFAULT_MEMORY
 from edgewise.question.memory import held_bytes
-from edgewise.question.target import predicted
 from edgewise.text import columns, counted, duration
 
 _SAMPLE = 4
@@ -21,24 +21,50 @@ FEWEST = 0.6
 _MANY = {"logit": "logits", "log_prob": "log-probabilities", "prob": "probabilities", "value": "values"}
 _SLOW = 120.0
 """Seconds from which on a cheaper method is named."""
+_TRIAL = 1.0
+"""Seconds that a method may take for one target to be tried there: whether a model is refused is not guessed."""
+_SMALLEST: Mapping[str, Mapping[str, Any]] = {
+    **{name: {} for name in ("gradient", "positive_gradient", "occlusion", "eig_search")},
+    **{name: {} for name in ("deep_lift", "degree", "lrp", "goat_walks")},
+    "gnn_explainer": {"epochs": 1},
+    "gnn_explainer_fast": {"epochs": 1},
+    "integrated_gradients": {"steps": 1},
+    "shapley": {"samples": 2},
+    "subgraphx": {"beam": 1, "samples": 1},
+}
+"""Methods that are tried, with the settings that make the least work."""
+_WAYS = {
+    "lowered": "the model's operations are run by a program of ours that was compared with it",
+    "copies": "the model itself is run, on a copy of each target's neighbourhood",
+    "whole graph": "the model itself is run, on the whole graph for every target: slower, and as right",
+}
+_LOCALITY = {
+    "whole graph": "the graph is small enough to be taken whole, nothing was cut out",
+    "proved": "targets need their neighbourhoods alone, and that is proved",
+    "confirmed": "on their neighbourhoods alone targets have the values that one pass over the whole graph gave",
+    "tested": "targets seem to need their neighbourhoods alone: that was tested, not proved",
+}
 
 
 def preflight(question: PosedQuestion, way: str) -> str:
     """The facts, then a table of methods with estimated seconds and megabytes."""
     lines = [columns([(name, text) for name, text in _facts(question, way)])]
     rows, slow = [("method", "level", "seconds", "memory")], []
+    refused: dict[str, list[str]] = {}
     seconds, edges = _pass(question, way)
     for name, method in methods().items():
-        if method.stepwise and (way != "lowered" or question.task == "link"):
-            continue  # it would refuse
         if method.chooses:
             continue  # what it costs is what it chooses
         for level in method.levels:
             cost = seconds * _passes(name, level, question, edges, way)
+            if why := _refusal(question, name, level, cost / max(len(question.index), 1)):
+                refused.setdefault(why, []).append(f"{name} ({level})")
+                continue
             rows.append((name, level, _short(cost), _megabytes(question, edges)))
             if cost > _SLOW:
                 slow.append(f"{name} ({level})")
     lines.append(columns(rows))
+    lines += [f"Refused here: {', '.join(names)}. {why}" for why, names in refused.items()]
     lines.append(
         'Recommended: method="auto". It measures gradients against occlusions on a few targets, takes the method that can be '
         "relied on here, and says why (docs/which-method.md)."
@@ -46,6 +72,20 @@ def preflight(question: PosedQuestion, way: str) -> str:
     if slow:
         lines.append(f"Slow here: {', '.join(slow)}. Use gradient, or occlusion if it is fast, for a first look.")
     return "\n\n".join(lines)
+
+
+def _refusal(question: PosedQuestion, name: str, level: str, seconds: float) -> str:
+    """Why a method refuses this model, found out on one target; empty if it does not, or if a trial takes too long."""
+    from edgewise.api.explain import explain_question
+
+    if name not in _SMALLEST or seconds > _TRIAL or not len(question.index):
+        return ""
+    one = question.at(torch.zeros(1, dtype=torch.long)) if len(question.index) > 1 else question
+    try:
+        explain_question(one, method=name, level=level, **_SMALLEST[name])
+    except EdgewiseError as error:
+        return str(error)
+    return ""
 
 
 def brief(question: PosedQuestion, way: str, asked: Sequence[tuple[str, str]], total: int, explained: int) -> list[str]:
@@ -98,12 +138,16 @@ def _about(seconds: float) -> str:
 
 def agreement_with_labels(question: PosedQuestion, noun: str) -> str:
     """A sentence about how many predictions are the labels; with a question where they are few. Empty without labels."""
-    labels = question.labels()
-    if labels is None or question.target.mode not in ("multiclass", "binary"):
+    found = question.agreement()
+    if found is None:
         return ""
-    right = int((predicted(question.target.truth, question.target.mode).cpu() == labels).sum())
-    text = f"Predictions agree with y on {right} of {counted(len(labels), noun)}"
-    return f"{text}." if right >= FEWEST * len(labels) else f"{text}: is the data scaled as in training?"
+    right, known = found
+    text = f"Predictions agree with {_labels_of(question)} on {right} of {counted(known, noun)}"
+    return f"{text}." if right >= FEWEST * known else f"{text}: is the data scaled as in training?"
+
+
+def _labels_of(question: PosedQuestion) -> str:
+    return "edge_label" if question.task == "link" else "y"
 
 
 def _facts(question: PosedQuestion, way: str) -> list[tuple[str, str]]:
@@ -115,11 +159,19 @@ def _facts(question: PosedQuestion, way: str) -> list[tuple[str, str]]:
         ("task", f"{question.task}{of_type}, {count} target{'s' if count > 1 else ''}"),
         ("model returns", f"{_MANY[question.output.name]}; the {_number(target)} is explained"),
         ("layers", str(question.num_layers)),
-        ("way", f"{way}; locality: {question.locality}"),
-        ("neighbourhoods", f"{nodes:.0f} nodes and {edges:.0f} edges on average"),
+        ("way", _meant(way, _WAYS)),
+        ("locality", _meant(question.locality, _LOCALITY)),
+        (
+            "neighbourhoods",
+            f"{nodes:.0f} nodes and {edges:.0f} edges on average",
+        ),
     ]
     agreement = _agreement(question)
-    return [*facts, ("agreement with y", agreement)] if agreement else facts
+    return [*facts, (f"agreement with {_labels_of(question)}", agreement)] if agreement else facts
+
+
+def _meant(word: str, meanings: Mapping[str, str]) -> str:
+    return f"{word} ({meanings[word]})" if word in meanings else word
 
 
 def _number(target: Any) -> str:
@@ -128,12 +180,12 @@ def _number(target: Any) -> str:
 
 def _agreement(question: PosedQuestion) -> str:
     """How many predictions are the labels, where there are labels."""
-    labels = question.labels()
-    if labels is None or question.target.mode not in ("multiclass", "binary"):
+    found = question.agreement()
+    if found is None:
         return ""
-    right = int((predicted(question.target.truth, question.target.mode).cpu() == labels).sum())
-    text = f"{right} of {len(labels)} predictions"
-    return text if right >= FEWEST * len(labels) else f"{text}: are the data scaled as in training?"
+    right, known = found
+    text = f"{right} of {known} predictions"
+    return text if right >= FEWEST * known else f"{text}: are the data scaled as in training?"
 
 
 def _sizes(question: PosedQuestion) -> tuple[float, float]:
@@ -143,7 +195,11 @@ def _sizes(question: PosedQuestion) -> tuple[float, float]:
         nodes, edges = question.run_sizes(some)
         return float(nodes.double().mean()), float(edges.double().mean())
     engine = question.engine(some)
-    return len(engine.self_node) / len(some), len(engine.edge_id) / len(some)
+    owner, column = engine.owner.cpu(), question.columns(engine.edge_id).cpu()
+    ends = question.ends(some, owner, column).cpu()
+    pairs = torch.stack([owner.repeat(2), ends.flatten()]).unique(dim=1)  # senders and receivers, the target among them
+    alone = len(some) - len(owner.unique())  # targets that no edge reaches
+    return (pairs.size(1) + alone) / len(some), len(engine.edge_id) / len(some)
 
 
 def _pass(question: PosedQuestion, way: str) -> tuple[float, float]:

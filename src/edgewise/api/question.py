@@ -47,9 +47,10 @@ class Question:
         data: A `torch_geometric.data.Data` or, for nodes, a `HeteroData`; for `task="graph"` also a list or a `Dataset`.
         index: The node or graph: an int for one answer; a sequence, tensor, slice or mask for a set; `None` for all. Of a
             `HeteroData`: `("paper", 3)`, `("paper", [3, 5])` or `{"paper": [3, 5]}`.
-        target: The class, one or one for each index; `None` is the predicted one.
+        target: The class, one or one for each index; `None` is the predicted one, `"all"` every class of each target in turn.
         task: `"node"`, `"graph"` or `"link"` (`index` is then a pair, a list of pairs, or a tensor `[2, T]`).
-        mode: `"multiclass"`, `"binary"` (one logit), `"multilabel"`, `"regression"`, or `None` to infer it.
+        mode: `"multiclass"`, `"binary"` (one logit), `"multilabel"` (a logit for each column), `"regression"`, or `None`
+            to infer multiclass or binary from the width of the output; labels that contradict that are refused.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off its last operation.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.

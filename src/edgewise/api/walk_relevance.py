@@ -58,7 +58,7 @@ def walk_relevance(
         norm: `"fixed"` holds the statistics of norms over whole graphs.
         target: The class; `None` is the predicted one.
         task: `"node"` or `"graph"`.
-        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
+        mode: `"multiclass"`, `"binary"`, `"multilabel"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: How to call the model, as for `explain`.
@@ -118,7 +118,7 @@ def subgraph_relevance(
         norm: `"fixed"` holds the statistics of norms over whole graphs.
         target: The class; `None` is the predicted one.
         task: `"node"` or `"graph"`.
-        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
+        mode: `"multiclass"`, `"binary"`, `"multilabel"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: How to call the model, as for `explain`.

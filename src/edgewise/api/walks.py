@@ -87,9 +87,9 @@ def walks(
         model: The model, as for `explain`.
         data: The graph, or for a graph task the graphs.
         index: The nodes or graphs, as for `explain`.
-        target: The class, one or one for each index; `None` is the predicted one.
+        target: The class, one or one for each index; `None` is the predicted one, `"all"` every class of each target in turn.
         task: `"node"`, `"graph"` or `"link"`: walks to either end of a pair.
-        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
+        mode: `"multiclass"`, `"binary"`, `"multilabel"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: How to call the model, as for `explain`.

@@ -79,7 +79,7 @@ def write_page(
         walks: How many of the best walks of each target; 0 for none.
         target: The class, or one for each index; `"predicted"` is the class that the model predicts.
         task: `"node"`, `"graph"` or `"link"`; `None` is `"node"` for one graph, `"graph"` for several.
-        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
+        mode: `"multiclass"`, `"binary"`, `"multilabel"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"` (the default), `"log_prob"` or `"prob"`.
         check: Whether `ew.check` is asked about the model.
         edges: How many edges of every method, level and layer are kept on the page: the strongest ones.

@@ -7,12 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from edgewise.archives import open_parquet
 from edgewise.arguments import one_of
+from edgewise.board.board_folder import is_line
 from edgewise.board.measures import METRICS, ORDERS
 from edgewise.board.summary import Standing, refusals, seconds_per_target, standings
 from edgewise.contract import checked
 from edgewise.errors import FileError, missing_extra
-from edgewise.files import write_whole
+from edgewise.files import is_file, write_whole
+from edgewise.inner_paths import reading
 from edgewise.text import columns, counted
 
 NAMES = tuple(metric.name for metric in METRICS)
@@ -68,7 +71,6 @@ class Board:
                         "order": order,
                         "target": target,
                         **{name: values[name][place] for name in NAMES},
-                        "seconds": line["seconds"],
                     }
 
     def to_parquet(self, path: str | Path) -> None:
@@ -86,27 +88,38 @@ class Board:
             *texts,
             ("target", pa.int64()),
         ]
-        schema = pa.schema([*kinds, *numbers, ("seconds", pa.float64())])
-        table = pa.Table.from_pylist(list(self.rows()), schema=schema)
+        table = pa.Table.from_pylist(list(self.rows()), schema=pa.schema([*kinds, *numbers]))
+        write_whole(Path(path), lambda file: pq.write_table(table, file, compression="zstd"))
+
+    def times_to_parquet(self, path: str | Path) -> None:
+        """Write how long each entrant took for a target of each network: what differs from run to run."""
+        need_parquet()
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        kinds = [("data", pa.string()), ("seed", pa.int64()), ("method", pa.string()), ("seconds", pa.float64())]
+        rows = [{name: line[name] for name, _ in kinds} for line in self.lines if line.get("seconds") is not None]
+        table = pa.Table.from_pylist(rows, schema=pa.schema(kinds))
         write_whole(Path(path), lambda file: pq.write_table(table, file, compression="zstd"))
 
     @classmethod
     def read(cls, path: str | Path) -> "Board":
-        """A board from its `results.parquet`: the same standings; what refused is not in that file."""
+        """A board from its `results.parquet`: the same standings; what refused is not in that file.
+
+        Times are those of the file `times.parquet` beside it, if there is one.
+        """
         need_parquet()
-        import pyarrow.parquet as pq
+        path = Path(path)
+        beside, lines = path.with_name("times.parquet"), _lines_of(_rows_of(path), path)
+        taken = _rows_of(beside) if is_file(beside) else []
+        seconds = {tuple(row.get(key) for key in ("data", "seed", "method")): row.get("seconds") for row in taken}
+        return cls([{**line, "seconds": seconds.get(_entry(line), line["seconds"])} for line in lines])
 
-        try:
-            rows = pq.read_table(Path(path)).to_pylist()
-            return cls(_lines_of(rows))
-        except (OSError, ValueError, KeyError) as error:
-            raise FileError(f"{path} is not the results.parquet of a leaderboard: {error}.") from error
-
-    def page(self, path: str | Path) -> None:
-        """Write the page: one HTML file that needs nothing else."""
+    def page(self, path: str | Path, *, times: bool = True) -> None:
+        """Write the page: one HTML file that needs nothing else; without `times` two runs write the same bytes."""
         from edgewise.board.board_page import board_html
 
-        write_whole(Path(path), lambda file: file.write(board_html(self).encode()))
+        write_whole(Path(path), lambda file: file.write(board_html(self, times=times).encode()))
 
     def table(self, data: str, order: str = "support") -> str:
         """One data set as text: entrants in the order of their AUROC, with intervals over networks and sets of ranks."""
@@ -131,8 +144,12 @@ class Board:
                 str(auroc.rank or "-"),
             )  # fmt: skip
             rest = [f"{cells[name].mean:.3f}" if name in cells else "-" for name in NAMES[1:]]
-            rows.append((one.method, *first, *rest, f"{1000 * self.seconds[data, one.method]:.2f}"))
+            rows.append((one.method, *first, *rest, self._milliseconds(data, one.method)))
         return columns(rows)
+
+    def _milliseconds(self, data: str, method: str) -> str:
+        seconds = self.seconds.get((data, method))
+        return "-" if seconds is None else f"{1000 * seconds:.2f}"
 
     def __repr__(self) -> str:
         parts = [f"{data}, {self._sizes(data)}, edges ranked by support\n{self.table(data)}" for data in self.data]
@@ -154,17 +171,33 @@ def need_parquet() -> None:
         raise missing_extra("pyarrow", "table", "A parquet file") from error
 
 
-def _lines_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _rows_of(path: Path) -> list[dict[str, Any]]:
+    """The rows of a parquet file."""
+    with reading(path, "the results of a leaderboard"):
+        rows: list[dict[str, Any]] = open_parquet(path).read().to_pylist()
+    return rows
+
+
+def _entry(line: Mapping[str, Any]) -> tuple[Any, ...]:
+    return line["data"], line["seed"], line["method"]
+
+
+def _lines_of(rows: Sequence[dict[str, Any]], path: Path) -> list[dict[str, Any]]:
     """The lines that rows were made from."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in rows:
-        same = {key: row[key] for key in ("data", "seed", "accuracy", "method", "kind", "seconds")}
-        line = found.setdefault((row["data"], row["seed"], row["method"]), {**same, "values": {}, "index": {}})
-        values = line["values"].setdefault(row["order"], {name: [] for name in NAMES})
-        for name in NAMES:
-            values[name].append(row[name])
-        line["index"][row["target"]] = None  # once, though there is a row for each order
-    return [{**line, "index": list(line["index"])} for line in found.values()]
+    with reading(path, "the results of a leaderboard"):
+        for row in rows:
+            same = {key: row[key] for key in ("data", "seed", "accuracy", "method", "kind")}
+            same["seconds"] = row.get("seconds")
+            line = found.setdefault((row["data"], row["seed"], row["method"]), {**same, "values": {}, "index": {}})
+            values = line["values"].setdefault(row["order"], {name: [] for name in NAMES})
+            for name in NAMES:
+                values[name].append(row[name])
+            line["index"][row["target"]] = None  # once, though there is a row for each order
+    lines = [{**line, "index": list(line["index"])} for line in found.values()]
+    if not all(is_line({**line, "data_key": "", "key": ""}) for line in lines):
+        raise FileError(f"{path} is not the results.parquet of a leaderboard.")
+    return lines
 
 
 def _span(low: float, high: float) -> str:

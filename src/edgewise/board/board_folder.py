@@ -2,6 +2,7 @@
 
     board.json              what is the same for all lines: versions, targets of a network
     networks/infection-0007.jsonl   a line for each method: its numbers for every target, or why it refused
+    times/infection-0007.jsonl      how long each of them took
     lock                    who works here
 
 A line belongs to an entrant by its key (name, settings and, for somebody's own method, the code), and to a data set by its
@@ -9,17 +10,20 @@ own. Lines with other keys stay and are not used: a method that was changed is m
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from edgewise.board.measures import METRICS, ORDERS
+from edgewise.disk import disk_error
 from edgewise.errors import FileError
 from edgewise.files import is_file, is_folder, versions, write_whole
+from edgewise.folder_lock import FolderLock
+from edgewise.inner_paths import inside, read_json
 from edgewise.jobs.journal import Journal
-from edgewise.jobs.lock import FolderLock
 
-MANIFEST, NETWORKS = "board.json", "networks"
+MANIFEST, NETWORKS, TIMES = "board.json", "networks", "times"
 
 
 class BoardFolder:
@@ -33,9 +37,18 @@ class BoardFolder:
     def __enter__(self) -> "BoardFolder":
         self._refuse_another()
         self._lock = FolderLock.take(self.path)
-        (self.path / NETWORKS).mkdir(exist_ok=True)
-        if not is_file(self.path / MANIFEST):
-            write_whole(self.path / MANIFEST, lambda file: file.write(json.dumps(self.identity, indent=1).encode()))
+        try:
+            for name in (NETWORKS, TIMES):
+                inside(self.path, name).mkdir(exist_ok=True)
+            manifest = inside(self.path, MANIFEST)
+            if not is_file(manifest):
+                write_whole(manifest, lambda file: file.write(json.dumps(self.identity, indent=1).encode()))
+        except OSError as error:
+            self._lock.release()
+            raise disk_error(self.path, error) from error
+        except BaseException:
+            self._lock.release()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -49,14 +62,15 @@ class BoardFolder:
 
     def _refuse_another(self) -> None:
         """Refuse a folder of something else, or of a leaderboard with other targets or versions."""
-        if not is_file(self.path / MANIFEST):
-            if is_folder(self.path) and any(self.path.iterdir()):
+        manifest = inside(self.path, MANIFEST)
+        if not is_file(manifest):
+            others = [one.name for one in self.path.iterdir()] if is_folder(self.path) else []
+            if set(others) - {"lock", NETWORKS, TIMES} and not all(name.endswith(".unfinished") for name in others):
                 raise FileError(f"{self.path} has other files in it. Use an empty folder, or a new name.")
             return
-        try:
-            found = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise FileError(f"{self.path / MANIFEST} cannot be read: {error}. Use another folder.") from error
+        found = read_json(manifest)
+        if not isinstance(found, dict):
+            raise FileError(f"{manifest} is not that of a leaderboard. Use another folder.")
         for name, here in self.identity.items():
             if (there := found.get(name)) != here:
                 raise FileError(
@@ -66,11 +80,47 @@ class BoardFolder:
 
     def journal(self, network: str) -> Journal:
         """The lines of one network."""
-        return Journal(self.path / NETWORKS / f"{network}.jsonl")
+        return Journal(inside(self.path, f"{NETWORKS}/{network}.jsonl"))
+
+    def times(self, network: str) -> Journal:
+        """How long each line took, by its key: a file of its own, so that two runs write equal numbers into the others."""
+        return Journal(inside(self.path, f"{TIMES}/{network}.jsonl"))
 
     def lines(self, network: str, data_key: str) -> Iterator[dict[str, Any]]:
-        """The lines of one network that were measured on the data set as it is now."""
-        return (line for line in self.journal(network) if line.get("data_key") == data_key)
+        """The lines of one network that were measured on the data set as it is now, with their times."""
+        seconds = {
+            line.get("key"): line.get("seconds") for line in self.times(network) if isinstance(line.get("key"), str)
+        }
+        for line in self.journal(network):
+            if line.get("data_key") == data_key and is_line(line):
+                taken = seconds.get(line["key"], line.get("seconds"))
+                yield {**line, "seconds": taken} if _is_number(taken) else line
+
+
+def is_line(line: Mapping[str, Any]) -> bool:
+    """Whether a line of a journal is one that we wrote: what it says about its targets fits them."""
+    texts = all(isinstance(line.get(name), str) for name in ("data", "data_key", "method", "kind", "key"))
+    index = line.get("index")
+    whole = isinstance(index, list) and all(type(one) is int for one in (line.get("seed"), *index))
+    if not (texts and whole and _is_number(line.get("accuracy"))):
+        return False
+    values = line.get("values")
+    if not isinstance(values, dict):
+        return isinstance(line.get("refused"), str)
+    tables = [isinstance(one, dict) and set(one) == {metric.name for metric in METRICS} for one in values.values()]
+    return (
+        set(values) <= set(ORDERS)
+        and all(tables)
+        and all(_fits(one, index) for each in values.values() for one in each.values())
+    )
+
+
+def _fits(numbers: Any, index: Any) -> bool:
+    return isinstance(numbers, list) and len(numbers) == len(index) and all(n is None or _is_number(n) for n in numbers)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and not abs(value) >= 2**63
 
 
 def network_name(data: str, seed: int) -> str:

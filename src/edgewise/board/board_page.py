@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 TITLE = "Which explanation method finds the truth, and at what cost?"
 
 
-def board_html(board: Board) -> str:
-    """The text of the page."""
+def board_html(board: Board, *, times: bool = True) -> str:
+    """The text of the page; without `times` it has no picture of quality against cost."""
     parts = {
         "title": escape(TITLE),
         "style": _file("board.css"),
-        "data": as_script(page_data(board)),
+        "data": as_script(page_data(board, times=times)),
         "script": _file("board.js"),
         "refused": _refused(board),
         "versions": escape(", ".join(f"{name} {version}" for name, version in board.made_with.items()) or "not known"),
@@ -35,9 +35,10 @@ def board_html(board: Board) -> str:
     return page
 
 
-def page_data(board: Board) -> dict[str, Any]:
+def page_data(board: Board, *, times: bool = True) -> dict[str, Any]:
     """What the page's script reads: data sets, metrics, and a row of numbers for each standing."""
     methods = list(dict.fromkeys(line["method"] for line in board.lines))
+    seconds = board.seconds if times else {}
     kinds = {line["method"]: line["kind"] for line in board.lines}
     return {
         "title": TITLE,
@@ -55,7 +56,7 @@ def page_data(board: Board) -> dict[str, Any]:
             ]
             for s in board.standings
         ],
-        "seconds": [[board.data.index(d), methods.index(m), number(value)] for (d, m), value in board.seconds.items()],
+        "seconds": [[board.data.index(d), methods.index(m), number(value)] for (d, m), value in seconds.items()],
         "notes": list(board.notes),
     }
 

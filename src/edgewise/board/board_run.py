@@ -97,12 +97,15 @@ class BoardRun:
             network = make_network(planned.data, planned.seed, self.targets)
             journal = self.folder.journal(planned.name)
             for entrant in self.missing(planned):
-                journal.add(**_line(planned, network, entrant))
+                line, seconds = _line(planned, network, entrant)
+                if seconds is not None:
+                    self.folder.times(planned.name).add(key=entrant.key, seconds=seconds)
+                journal.add(**line)
         return {}
 
 
-def _line(planned: Planned, network: BoardNetwork, entrant: Entrant) -> dict[str, Any]:
-    """One entrant on one network: its numbers, or why it refused."""
+def _line(planned: Planned, network: BoardNetwork, entrant: Entrant) -> tuple[dict[str, Any], float | None]:
+    """One entrant on one network: its numbers, or why it refused; and the seconds for a target."""
     story = {
         "data": planned.data,
         "seed": planned.seed,
@@ -120,8 +123,8 @@ def _line(planned: Planned, network: BoardNetwork, entrant: Entrant) -> dict[str
         orders = ORDERS if answer.walks is None else ORDERS[:1]
         values = {order: measured(network, answer, order) for order in orders}
     except EdgewiseError as error:
-        return {**story, "refused": str(error)}
+        return {**story, "refused": str(error)}, None
     except Exception as error:  # of PyG, or of somebody's own method: the others go on
-        return {**story, "refused": f"{type(error).__name__}: {error}"}
-    found: dict[str, Any] = for_json({**story, "seconds": seconds, "values": values})
-    return found
+        return {**story, "refused": f"{type(error).__name__}: {error}"}, None
+    found: dict[str, Any] = for_json({**story, "values": values})
+    return found, seconds

@@ -57,7 +57,9 @@ def counterfactual(
     budget: Annotated[
         int | None, typer.Option(min=1, help="At most so many sets are tried or bounded for each target.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option(min=0, help="At most so many seconds for each target.")] = None,
+    seconds: Annotated[
+        float, typer.Option(min=0, help="At most so many seconds for each target; inf sets no limit.")
+    ] = 10.0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -66,7 +68,7 @@ def counterfactual(
     ] = None,
     force: Force = False,
 ) -> None:
-    """Without which edges would it say something else? The smallest set of them, with a proof that none is smaller."""
+    """Without which edges would it say something else? A set of them, and whether it is proven that none is smaller."""
     voice = Voice(quiet=asked.quiet)
     if out is not None and out.suffix == ".npz":
         raise SettingError(f"--out {out}: rows have texts and lists. Use a name that ends with .csv or .parquet.")
@@ -75,7 +77,11 @@ def counterfactual(
 
     question = read_question(asked, voice)
     how: dict[str, Any] = {"threshold": threshold, "by": by, "undirected": undirected, "size": size}
-    how |= {"budget": budget, "seconds": seconds, "to": None if to is None else _class(question, to)}
+    how |= {
+        "budget": budget,
+        "seconds": None if seconds == float("inf") else seconds,
+        "to": None if to is None else _class(question, to),
+    }
     found = _found(question, how, voice, everything=out is not None or asked.json)
     _give(asked, question, how, found, out, voice)
 
@@ -118,7 +124,7 @@ def _give(
         about = {"command": "counterfactual", **how, "task": question.graphs.task, "counts": found.counts()}
         terminal.print_json({**about, "targets": listed, **written})
     elif not asked.quiet:
-        _show(question, found, listed)
+        _show(question, found, listed, voice)
 
 
 def _class(question: "CliQuestion", text: str) -> int:
@@ -138,7 +144,9 @@ def _record(question: "CliQuestion", one: "ew.Counterfactual") -> dict[str, Any]
     words = one.sentence(labels=_Names(question) if named else None, classes=_classes(question, one))
     said = one.to_dict()
     settings = said.pop("settings")
-    about: dict[str, Any] = {"name": question.target_name(one.index), "class_name": _said(question, one, one.target)}
+    about = {**terminal.target_named(question, one.index), "class_name": _said(question, one, one.target)}
+    about["edge_names"] = [_edge(question, one, edge) for edge in one.edges]
+    about["advice"] = one.advice("--{} {}".format)
     about["flips_to_name"] = None if one.flips_to is None else _said(question, one, one.flips_to)
     return {**about, **said, "sentence": words, "proof": settings["proof"]}
 
@@ -151,8 +159,16 @@ class _Names(dict[Any, str]):
         self._question = question
 
     def get(self, node: Any, default: Any = None) -> Any:
-        """The data's name of a node."""
-        return self._question.node_name(node)
+        """The data's id and name of a node."""
+        return self._question.node_label(node)
+
+
+def _edge(question: "CliQuestion", one: "ew.Counterfactual", edge: Any) -> str:
+    """A column of the set by its ends: ids and names, of several graphs the numbers in theirs."""
+    types = one.types
+    column = int(edge) if types is None else types.edge_range(edge[0])[edge[1]]
+    ends = [int(end) if types is None else types.node(int(end)) for end in one.edge_index[:, column]]
+    return " → ".join(terminal.label_in(question, one, end) for end in ends)
 
 
 def _classes(question: "CliQuestion", one: "ew.Counterfactual") -> dict[int, str] | None:
@@ -174,13 +190,22 @@ def _said(question: "CliQuestion", one: "ew.Counterfactual", number: int) -> str
 def _columns(listed: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """A row for each target; lists become texts."""
     names = (
-        "index", "name", "class_name", "status", "size", "lower_bound", "flips_to_name", "edges", "num_units", "sentence",
+        "index", "id", "name", "class_name", "status", "size", "lower_bound", "flips_to_name", "edges", "edge_names",
+        "num_units", "sentence", "certainty", "advice",
     )  # fmt: skip
-    plain = [{**one, "index": str(one["index"]), "edges": " ".join(map(str, one["edges"]))} for one in listed]
-    return {name: [one[name] for one in plain] for name in names}
+    plain = [
+        {
+            **one,
+            "index": str(one["index"]),
+            "edges": " ".join(map(str, one["edges"])),
+            "edge_names": "; ".join(one["edge_names"]),
+        }
+        for one in listed
+    ]
+    return {name: [one[name] for one in plain] for name in names if all(name in one for one in plain)}
 
 
-def _show(question: "CliQuestion", found: "ew.CounterfactualSet", listed: list[dict[str, Any]]) -> None:
+def _show(question: "CliQuestion", found: "ew.CounterfactualSet", listed: list[dict[str, Any]], voice: Voice) -> None:
     """A short table of the first targets."""
     few = listed[: terminal.SHOWN_TARGETS]
     total = len(question.index)
@@ -189,15 +214,17 @@ def _show(question: "CliQuestion", found: "ew.CounterfactualSet", listed: list[d
     rows = [
         [
             [
-                one["name"],
+                question.target_label(flip.index),
                 one["class_name"],
                 one["status"],
                 one["sentence"],
                 "–" if one["size"] is None else str(one["size"]),
             ]
         ]
-        for one in few
+        for flip, one in zip(found, few, strict=False)
     ]
     terminal.print_rows(
         f"smallest changes ({counts}){more}", [question.graphs.task, "class", "status", "answer", "edges"], rows
     )
+    for advice in dict.fromkeys(one["advice"] for one in listed if one["advice"]):
+        voice.note(f"Open: {advice}")

@@ -185,7 +185,7 @@ def _explain(session: "Session", how: ExplainOptions, threads: int | None) -> "l
 
 
 def _save(explained: "ew.ExplanationSet", question: "CliQuestion", path: Path) -> None:
-    """Write the scores in the format of the file's ending, with the names of the nodes if the data has them.
+    """Write the scores in the format of the file's ending, with the names and ids of the nodes if the data has them.
 
     A `.npz` or `.parquet` can be read back by `ew.load`; a `.csv` has a row for every score that is not zero.
     """
@@ -193,11 +193,12 @@ def _save(explained: "ew.ExplanationSet", question: "CliQuestion", path: Path) -
     from edgewise.results.storage import save
     from edgewise.results.typed_tables import named_columns
 
-    node_names = question.graphs.node_names if question.graphs.is_one else None
+    graphs = question.graphs
+    called = (graphs.node_names, graphs.node_ids) if graphs.is_one else (None, None)
     if path.suffix == ".csv":
-        write_columns(path, named_columns(columns(explained), node_names))
+        write_columns(path, named_columns(columns(explained), *called))
     else:
-        save(explained, path, node_names)
+        save(explained, path, called[0], node_ids=called[1])
 
 
 def _show(
@@ -214,6 +215,6 @@ def _show(
         terminal.print_json({**about, "targets": listed, **written})
     elif not asked.quiet:
         few = list(explained[: terminal.SHOWN_TARGETS])
-        listed = terminal.records(question, few, min(how.top or terminal.SHOWN_ROWS, terminal.SHOWN_ROWS))
+        rows = min(how.top or terminal.SHOWN_ROWS, terminal.SHOWN_ROWS)
         more = f", the first {len(few)} of {total} targets" if total > len(few) else ""
-        terminal.print_table(f"{how.method}, {how.level} level{more}", listed, question.graphs.task)
+        terminal.print_table(f"{how.method}, {how.level} level{more}", question, few, rows)

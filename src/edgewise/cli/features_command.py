@@ -43,6 +43,9 @@ def features(
             autocompletion=options.completing(options.FEATURE_METHODS),
         ),
     ] = "gradient_x_input",
+    attribute: Annotated[
+        str, typer.Option(help="What is scored: x, or other floating-point numbers of each node, such as pos.")
+    ] = "x",
     top: Annotated[
         int | None, typer.Option(min=1, help="Keep only this many of the strongest scores of each target.")
     ] = None,
@@ -69,6 +72,7 @@ def features(
         question.graphs.data,
         question.targets(slice(shown)),
         method=method,
+        attribute=attribute,
         top=top,
         target=question.classes_of(slice(shown)),
         seed=asked.seed,
@@ -79,21 +83,28 @@ def features(
     assert isinstance(found, ew.FeatureSet)  # a list was asked for
     written: dict[str, Any] = {}
     if out is not None:
-        story = story_of(asked, method=method, top=top, settings=settings)
+        story = story_of(asked, method=method, attribute=attribute, top=top, settings=settings)
         destination = Destination(out, "features", story, question.hashes, len(question.index))
-        written = destination.write(lambda path: _save(found, path))
+        written = destination.write(lambda path: _save(question, found, path))
         voice.note(f"Written: {out}")
     _show(question, found, top, written)
 
 
-def _save(found: "ew.FeatureSet", path: Path) -> None:
+def _save(question: "CliQuestion", found: "ew.FeatureSet", path: Path) -> None:
     """All scores: a `.npz` or `.parquet` that `ew.load` reads, or a row for every score that is not zero."""
+    import numpy as np
+
+    from edgewise.results.feature_storage import save_features
+    from edgewise.results.typed_tables import named_columns
+
+    graphs = question.graphs
+    called = (graphs.node_names, graphs.node_ids) if graphs.is_one else (None, None)
     if path.suffix in (".npz", ".parquet"):
-        found.save(path)
+        save_features(found, path, *called)
         return
     rows = found.to_rows()
     names = list(rows[0]) if rows else ["position", "index", "target", "score", "node", "feature"]
-    write_columns(path, {name: [row[name] for row in rows] for name in names})
+    write_columns(path, named_columns({name: np.array([row[name] for row in rows]) for name in names}, *called))
 
 
 def _show(question: "CliQuestion", found: "ew.FeatureSet", top: int | None, written: dict[str, Any]) -> None:
@@ -115,10 +126,10 @@ def _record(question: "CliQuestion", why: "ew.FeatureScores", rows: int) -> dict
     keys = ("score", "node", "feature", "name")
     strongest = [dict(zip(keys, entry, strict=False)) for entry in why.top(rows, by="magnitude")]
     for one in strongest:
-        one["node_name"] = terminal.name_in(question, why, one["node"])
+        one |= terminal.named(question, why, "node", one["node"])
         if "feature" in one:
             one["feature_value"] = _given(why, one["node"], one["feature"])
-    about = {"index": why.index, "name": question.target_name(why.index), "class": why.target}
+    about = {"index": why.index, **terminal.target_named(question, why.index), "class": why.target}
     return {**about, "class_name": question.class_name(why.target), "value": why.value, "features": strongest}
 
 
@@ -132,18 +143,18 @@ def _table(question: "CliQuestion", found: "Sequence[ew.FeatureScores]", rows: i
     for why in found:
         section = []
         for place, (score, node, *feature) in enumerate(why.top(rows, by="magnitude")):
-            about = [question.target_name(why.index), question.class_name(why.target), f"{why.value:.4g}"]
+            about = [question.target_label(why.index), question.class_name(why.target), f"{why.value:.4g}"]
             value = _given(why, node, feature[0]) if feature else None
             named = [str(feature[-1]) if feature else "all", "" if value is None else f"{value:.4g}"]
             section.append(
                 [
                     *(about if place == 0 else ["", "", ""]),
-                    terminal.name_in(question, why, node),
+                    terminal.label_in(question, why, node),
                     *named,
                     f"{score:+.4g}",
                 ]
             )
-        about = [question.target_name(why.index), question.class_name(why.target), f"{why.value:.4g}"]
+        about = [question.target_label(why.index), question.class_name(why.target), f"{why.value:.4g}"]
         sections.append(section or [[*about, "", "no feature matters", "", ""]])
     return sections
 

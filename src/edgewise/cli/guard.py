@@ -24,7 +24,7 @@ _LONGEST = 400
 """Letters of a sentence about a wrong option."""
 for_a_program: ContextVar[bool] = ContextVar("for_a_program", default=False)
 """Whether the command line has `--json`: then an error is a document, too."""
-_ARGUMENT = re.compile(r"\b(task|mode|of|device|target|level)=(?:'(\w+)'|(\d+))")
+_ARGUMENT = re.compile(r"\b(task|mode|of|output|device|target|level)=(?:'(\w+)'|(\d+))")
 
 
 class Interrupted(KeyboardInterrupt):

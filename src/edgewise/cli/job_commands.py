@@ -1,23 +1,26 @@
 """`edgewise job run`, `status`, `resume` and `retry`: explanations of many targets into a folder that survives interruptions.
 
-As in the other commands, torch is loaded when a command runs. A job remembers how it was asked, so `resume` needs the folder
-alone; it is refused if the model, the weights, the data or the versions have changed meanwhile.
+As in the other commands, torch is loaded when a command runs. A job remembers how it was asked, so `resume` needs the folder,
+and the model by name, since importing it runs its code; it is refused if the model, the weights, the data or the versions have
+changed meanwhile.
 """
 
 import os
+import shlex
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edgewise.cli import options, terminal
+from edgewise.cli.folder_trust import asked_by, refuse_unnamed
 from edgewise.cli.guard import Interrupted, guarded
 from edgewise.cli.named_values import named_values
 from edgewise.cli.options import CommonOptions, PairsCommand, import_plugins, with_common_options
 from edgewise.cli.terminal import Voice
 from edgewise.errors import FileError, SettingError
+from edgewise.files import is_folder
 
 if TYPE_CHECKING:
     import edgewise as ew
@@ -29,15 +32,14 @@ edgewise job run --model my_model:GCN --weights weights.pt --data graph.npz --me
 
 edgewise job status job
 
-edgewise job resume job --engine processes --workers 2
+edgewise job resume job --model my_model:GCN --engine processes --workers 2
 
-edgewise job resume job --engine dask --scheduler tcp://10.0.0.1:8786
+edgewise job resume job --trust-folder --engine dask --scheduler tcp://10.0.0.1:8786
 
 Exit codes: 0 done, 1 bad input, 2 wrong usage, 130 Ctrl-C or SIGTERM (resume goes on from what is finished)."""
 
 job_app = typer.Typer(no_args_is_help=True, help="Explain many targets into a folder, interrupted and resumed at will.")
 _Where = tuple[str, int | None, str | None]
-_OWN = ("method", "level", "top", "settings", "audit", "neighbors")
 
 Folder = Annotated[Path, typer.Argument(help="The folder of the job.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, everything else on stderr.")]
@@ -49,6 +51,14 @@ Engine = Annotated[
 Workers = Annotated[int | None, typer.Option(help="How many processes; without it, one for each core.")]
 Scheduler = Annotated[
     str | None, typer.Option(help="Of dask: the address of a cluster that runs, tcp://…; without it, one is made here.")
+]
+
+Named = Annotated[str | None, typer.Option("--model", help="The model that the job was begun with: its code runs.")]
+Plugins = Annotated[
+    list[str] | None, typer.Option("--plugin", help="A plugin that the job was begun with: its code runs.")
+]
+Trusted = Annotated[
+    bool, typer.Option("--trust-folder", help="Run the code that the folder names, without naming it again.")
 ]
 
 
@@ -111,6 +121,9 @@ def _going_on(*, retry: bool) -> Callable[..., None]:
     def going_on(
         *,
         folder: Folder,
+        model: Named = None,
+        plugin: Plugins = None,
+        trust_folder: Trusted = False,
         engine: Engine = "here",
         workers: Workers = None,
         scheduler: Scheduler = None,
@@ -119,7 +132,13 @@ def _going_on(*, retry: bool) -> Callable[..., None]:
         debug: Debug = False,
     ) -> None:
         with guarded(debug=debug):
-            _again(folder, {"json": json, "quiet": quiet, "debug": debug}, (engine, workers, scheduler), retry=retry)
+            report = {"json": json, "quiet": quiet, "debug": debug}
+            asked, how = _asked_again(folder, report, retry=retry)
+            code = refuse_unnamed(folder, asked, model, plugin or (), trusted=trust_folder)
+            for one in () if quiet else code:
+                typer.echo(f"Running {one}.", err=True)
+            import_plugins(asked)
+            _work(asked, folder, how, (engine, workers, scheduler), retry=retry)
 
     return going_on
 
@@ -128,11 +147,11 @@ job_app.command(name="resume", help="Go on with a job that was stopped.")(_going
 job_app.command(name="retry", help="Try again what failed, and go on with what is left.")(_going_on(retry=True))
 
 
-def _again(folder: Path, report: dict[str, Any], where: _Where, *, retry: bool) -> None:
-    """Ask the question of a folder again."""
+def _asked_again(folder: Path, report: dict[str, Any], *, retry: bool) -> tuple[CommonOptions, dict[str, Any]]:
+    """The question of a folder, to be asked again."""
     from edgewise.jobs.job_folder import read_manifest
 
-    found = read_manifest(folder)
+    found = read_manifest(folder) if is_folder(folder) else None
     if found is None:
         raise FileError(f"{folder} is not the folder of a job. Make one with edgewise job run … --out {folder}.")
     if found["identity"].get("kind") != "command line":
@@ -140,15 +159,9 @@ def _again(folder: Path, report: dict[str, Any], where: _Where, *, retry: bool) 
             f"{folder} was made from Python. Call ew.jobs.run(model, data, …, out={str(folder)!r}) again with the same "
             f"arguments{', and retry=True' if retry else ''}."
         )
-    if found.get("cwd") != os.getcwd():
-        raise FileError(f"{folder} was made in another folder, whose files it names. Run: cd {found.get('cwd')}")
-    story = dict(found["identity"]["question"])
-    how = {name: story.pop(name) for name in _OWN if name in story}
-    paths = {field.name for field in fields(CommonOptions) if "Path" in str(field.type)}
-    asked: dict[str, Any] = {n: Path(v) if n in paths and v is not None else v for n, v in story.items()}
-    again = CommonOptions(**asked, **report)
-    import_plugins(again)
-    _work(again, folder, how, where, retry=retry)
+    if (there := str(found.get("cwd"))) != os.getcwd():
+        raise FileError(f"{folder} was made in another folder, whose files it names. Run: cd {shlex.quote(there)}")
+    return asked_by(folder, found, report)
 
 
 def _work(asked: CommonOptions, out: Path, how: dict[str, Any], where: _Where, *, retry: bool) -> None:
@@ -167,13 +180,13 @@ def _work(asked: CommonOptions, out: Path, how: dict[str, Any], where: _Where, *
         with voice.progress(f"{how['method']} ({how['level']})", len(job.index)) as tell:
             work_off(out, job, engine, lambda done, _: tell(done), retry=retry)
     except KeyboardInterrupt as stop:
-        raise Interrupted(_stopped(out)) from stop
+        raise Interrupted(_stopped(out, asked.model)) from stop
     done = ew.jobs.open(out)
     if not asked.quiet:
         _show(done, done.status, json=asked.json)
 
 
-def _stopped(out: Path) -> str:
+def _stopped(out: Path, model: str | None) -> str:
     """What is kept, in words."""
     import edgewise as ew
 
@@ -181,7 +194,8 @@ def _stopped(out: Path) -> str:
         status = ew.jobs.open(out).status
     except FileError:
         return "Stopped. Nothing was written."
-    return f"Stopped. {status.done} of {status.targets} targets are finished. Run: edgewise job resume {out}"
+    again = shlex.join(["edgewise", "job", "resume", str(out), *(["--model", model] if model else [])])
+    return f"Stopped. {status.done} of {status.targets} targets are finished. Run: {again}"
 
 
 def _show(job: "ew.jobs.Job", status: "JobStatus", *, json: bool) -> None:
@@ -190,5 +204,9 @@ def _show(job: "ew.jobs.Job", status: "JobStatus", *, json: bool) -> None:
         terminal.print_json({"command": "job", "folder": str(job.path), **status._asdict()})
         return
     typer.echo(f"{job.path}: {status}")
-    for index, reason in list(job.failed.items())[: terminal.SHOWN_TARGETS] if status.failed else ():
-        terminal.print_rows("failed", ["target", "why"], [[[str(index), reason]]])
+    failed = list(job.failed.items())[: terminal.SHOWN_TARGETS] if status.failed else []
+    if failed:
+        from edgewise.cli.job_data import target_names
+
+        called = target_names(job)
+        terminal.print_rows("failed", ["target", "why"], [[[called(index), reason] for index, reason in failed]])

@@ -140,7 +140,9 @@ class CommonOptions:
     target: Annotated[
         str,
         _option(
-            _QUESTION, "Which class to explain: predicted, label (the data's y), a number, or a class name of the data."
+            _QUESTION,
+            "Which class to explain: predicted, label (the data's y), all (one after the other), a number, or a class name of "
+            "the data.",
         ),
     ] = "predicted"
     task: Annotated[
@@ -163,7 +165,10 @@ class CommonOptions:
     mode: Annotated[
         str | None,
         _option(
-            _QUESTION, "multiclass, binary, multilabel or regression. Default: by the output.", **_complete(*MODES)
+            _QUESTION,
+            "multiclass, binary (one logit), multilabel (a logit in each column) or regression. Default: multiclass or binary, "
+            "by the width of the output.",
+            **_complete(*MODES),
         ),
     ] = None
     output: Annotated[

@@ -25,8 +25,9 @@ from typing import Any
 from edgewise.cli.options import CommonOptions
 from edgewise.errors import FileError, SettingError, missing_extra
 from edgewise.files import is_file, is_folder, versions, write_whole
+from edgewise.inner_paths import inside, read_json
 from edgewise.jobs.job_folder import JobFolder
-from edgewise.jobs.publication import complete, publish
+from edgewise.jobs.publication import publish
 
 FORMAT = "edgewise-manifest-1"
 ENDINGS = (".parquet", ".csv", ".npz")
@@ -72,9 +73,13 @@ def claim_result(path: Path, inputs: Iterable[Path], methods: Sequence[str] = ()
         )
     beside, inputs = manifest_of(path), list(inputs)
     found = read_manifest(beside)
-    ours = set() if found is None else {beside.name, found.get("file"), *found.get("files", {}).values()}
+    ours = [] if found is None else [beside.name, found.get("file"), *_values(found.get("files"))]
     for file in (*files_of(path, methods).values(), beside):
         _claim(file, inputs, taken=file.name not in ours and not force)
+
+
+def _values(found: Any) -> list[Any]:
+    return list(found.values()) if isinstance(found, dict) else []
 
 
 def claim_page(path: Path, inputs: Iterable[Path], *, force: bool) -> None:
@@ -130,9 +135,9 @@ def files_of(path: Path, methods: Sequence[str]) -> dict[str, Path]:
     return {method: path.with_suffix(f".{method}{path.suffix}") for method in methods}
 
 
-def hidden(path: Path) -> Path:
-    """The folder of the job that makes a result: `.result.parquet.job` for `result.parquet`."""
-    return path.with_name(f".{path.name}.job")
+def hidden_job(path: Path) -> Path:
+    """The folder of the job that makes a result: `.result.parquet.job` for `result.parquet`; never a link to another one."""
+    return inside(path.parent, f".{path.name}.job")
 
 
 # --- The result ---------------------------------------------------------------------------------------------------------
@@ -162,12 +167,10 @@ class Destination:
 
     def write(self, save: Save, **more: Any) -> dict[str, Any]:
         """Write a result that was computed in one go, and its manifest, as one step; `more` goes into the manifest."""
-        with JobFolder(hidden(self.path)) as folder:
-            complete(folder.path)
+        with JobFolder(hidden_job(self.path)) as folder:
             try:
                 return self.publish(folder, {"": save}, {}, more)
             finally:
-                complete(folder.path)  # if it was decided, it is done
                 folder.remove()
 
     def publish(
@@ -213,7 +216,7 @@ def write_manifest(path: Path, content: Mapping[str, Any]) -> None:
 def read_manifest(path: Path) -> dict[str, Any] | None:
     """A manifest that we wrote; `None` if there is no such file, or if it is not ours."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = read_json(path)
+    except FileError:
         return None
     return found if isinstance(found, dict) and found.get("format") == FORMAT else None

@@ -20,7 +20,7 @@ from edgewise.cli.guard import DOUBTFUL
 from edgewise.cli.options import CommonOptions, Force, split_names, story_of, with_common_options
 from edgewise.cli.output import Destination, Output
 from edgewise.cli.table_files import write_columns
-from edgewise.cli.terminal import Voice, print_json
+from edgewise.cli.terminal import Voice, print_json, target_named
 from edgewise.text import printable_lines
 
 ASK_EPILOG = """Examples:
@@ -45,7 +45,7 @@ def ask(asked: CommonOptions) -> None:
         kind = read.type
         listed = [index if kind is None else (kind, index) for index in read.index.tolist()]
         targets = [
-            {"index": index, "target": target, "value": value}
+            {"index": index, **target_named(read, index), "target": target, "value": value}
             for index, target, value in zip(listed, question.target.tolist(), question.value.tolist(), strict=True)
         ]
         about = {"layers": question.num_layers, "way": question.way, "settings": dict(question.settings)}

@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 
 from edgewise.cli.guard import Interrupted
 from edgewise.cli.options import CommonOptions, story_of
-from edgewise.cli.output import Destination, Output, Save, files_of, hidden
+from edgewise.cli.output import Destination, Output, Save, files_of, hidden_job
 from edgewise.cli.read.cli_question import CliQuestion, read_question
 from edgewise.cli.terminal import SHOWN_TARGETS, Voice
 from edgewise.errors import EdgewiseError
 from edgewise.jobs.digests import digest_of_index
 from edgewise.jobs.job_folder import JobFolder, differences, key_of
 from edgewise.jobs.plan import Shard, costs_of, plan
-from edgewise.jobs.publication import complete, copy
+from edgewise.jobs.publication import copy
 from edgewise.jobs.shard_run import Here, ShardWork, finished, run_shards
 
 Part = TypeVar("Part")
@@ -151,7 +151,7 @@ def started(
     with ExitStack() as stack:
         try:
             if destination is not None:
-                session.folder = stack.enter_context(JobFolder(hidden(destination.path)))
+                session.folder = stack.enter_context(JobFolder(hidden_job(destination.path)))
                 session.key = _begin(session.folder, destination, session)
             yield session
         except (KeyboardInterrupt, Exception) as stop:
@@ -179,7 +179,6 @@ def tell_plan(question: CliQuestion, voice: Voice, asked: Sequence[tuple[str, st
 
 def _begin(folder: JobFolder, destination: Destination, session: Session) -> str:
     """Make the folder that of this question; work on another one is given up, and a note says so. The key of the job."""
-    complete(folder.path)  # an earlier run may have ended in the middle of its last step
     identity = {**destination.identity, "index": digest_of_index(session.question.index)}
     identity |= {} if session.page is None else {"page": session.paged}
     found = folder.manifest

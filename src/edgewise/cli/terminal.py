@@ -98,7 +98,7 @@ def records(question: "CliQuestion", found: "Sequence[Explanation | WalkSet]", r
     classes = predicted(answers.truth, answers.mode).tolist() if is_class else []
     listed = []
     for place, why in enumerate(found):
-        about: dict[str, Any] = {"index": why.index, "name": question.target_name(why.index), "class": why.target}
+        about: dict[str, Any] = {"index": why.index, **target_named(question, why.index), "class": why.target}
         about |= {"class_name": question.class_name(why.target), "value": why.value}
         if is_class:
             about |= {"probability": probabilities[place], "predicted": classes[place]}
@@ -111,26 +111,46 @@ def _content(question: "CliQuestion", why: "Explanation | WalkSet", rows: int) -
     from edgewise.results.walk_set import WalkSet
 
     if isinstance(why, WalkSet):
-        walks = [
-            {"score": walk.score, "nodes": list(walk.nodes), "names": [name_in(question, why, n) for n in walk.nodes]}
-            for walk in why[:rows]
-        ]
+        walks = [_walk(question, why, walk) for walk in why[:rows]]
         return {"exact": why.exact, "upper_bound": why.upper_bound, "walks": walks}
     return {"edges": [_edge(question, why, entry) for entry in why.top(rows, by="magnitude")]}
+
+
+def _walk(question: "CliQuestion", why: "WalkSet", walk: Any) -> dict[str, Any]:
+    """A walk with the names of its nodes, and their ids where the data has ids."""
+    found = {"score": walk.score, "nodes": list(walk.nodes), "names": [name_in(question, why, n) for n in walk.nodes]}
+    return found | ({"ids": list(map(question.node_id, walk.nodes))} if question.graphs.node_ids is not None else {})
 
 
 def _edge(question: "CliQuestion", why: "Explanation", entry: Any) -> dict[str, Any]:
     """An entry of `top` with names; of a typed graph its ends are `[type, number]`, and it has a `type`."""
     score, source, receiver, column, *more = entry
     ends = {"source": source, "receiver": receiver, "column": column}
-    named = {"source_name": name_in(question, why, source), "receiver_name": name_in(question, why, receiver)}
+    names = {**named(question, why, "source", source), **named(question, why, "receiver", receiver)}
     kind = {"type": entry.edge_type} if isinstance(source, tuple) else {}
-    return {"score": score, **ends, **({"layer": more[0]} if why.level == "layer" else {}), **kind, **named}
+    return {"score": score, **ends, **({"layer": more[0]} if why.level == "layer" else {}), **kind, **names}
 
 
 def name_in(question: "CliQuestion", why: Any, node: Any) -> str:
     """The name of a node in the graph of one target."""
     return question.node_name(node, None if question.graphs.is_one else why.index)
+
+
+def label_in(question: "CliQuestion", why: Any, node: Any) -> str:
+    """The id and the name of a node in the graph of one target."""
+    return question.node_label(node, None if question.graphs.is_one else why.index)
+
+
+def named(question: "CliQuestion", why: Any, key: str, node: Any) -> dict[str, Any]:
+    """`{key}_name`, and `{key}_id` where the data has ids."""
+    ids = {f"{key}_id": question.node_id(node)} if question.graphs.node_ids is not None else {}
+    return {**ids, f"{key}_name": name_in(question, why, node)}
+
+
+def target_named(question: "CliQuestion", index: Any) -> dict[str, Any]:
+    """`name`, and `id` where the data has ids."""
+    ids = {"id": question.target_id(index)} if question.graphs.node_ids is not None else {}
+    return {**ids, "name": question.target_name(index)}
 
 
 def print_json(content: Any) -> None:
@@ -139,13 +159,14 @@ def print_json(content: Any) -> None:
     sys.stdout.write(_C1.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
-def print_table(title: str, listed: Sequence[dict[str, Any]], task: str) -> None:
-    """Print a table of records on stdout: the target's name, class and probability once, then a row for each edge or walk."""
+def print_table(title: str, question: "CliQuestion", found: "Sequence[Explanation | WalkSet]", rows: int) -> None:
+    """Print a table on stdout: a target's id and name, its class and probability once, then a row for each edge or walk."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    listed, task = _in_words(question, found, rows), question.graphs.task
     layered = any("layer" in edge for one in listed for edge in one.get("edges", ()))
     table = Table(box=box.SIMPLE_HEAD)
     number = "probability" if listed and "probability" in listed[0] else "value"
@@ -161,6 +182,18 @@ def print_table(title: str, listed: Sequence[dict[str, Any]], task: str) -> None
         table.add_section()
     console.print(Text(title))
     console.print(table)
+
+
+def _in_words(question: "CliQuestion", found: "Sequence[Explanation | WalkSet]", rows: int) -> list[dict[str, Any]]:
+    """Records whose names are what a reader sees: ids with them."""
+    listed = records(question, found, rows)
+    for one, why in zip(listed, found, strict=True):
+        one["name"] = question.target_label(why.index)
+        for edge in one.get("edges", ()):
+            edge |= {f"{end}_name": label_in(question, why, edge[end]) for end in ("source", "receiver")}
+        for walk in one.get("walks", ()):
+            walk["names"] = [label_in(question, why, node) for node in walk["nodes"]]
+    return listed
 
 
 def _section(one: dict[str, Any], *, layered: bool) -> list[list[str]]:

@@ -63,7 +63,7 @@ def walks(
     page: PageOption = None,
     force: Force = False,
 ) -> None:
-    """Along which walks did it travel? The most relevant walks from a source to the target, proven to be the best."""
+    """Along which walks did it travel? The most relevant walks from a source to the target, and whether that is proven."""
     voice, output = Voice(quiet=asked.quiet), Output(out, page, force)
     output.claim(asked)
     _run(asked, voice, output, WalkOptions(top, search, sign, budget))
@@ -116,14 +116,16 @@ def _run(asked: CommonOptions, voice: Voice, output: Output, how: WalkOptions) -
 
 def save_table(found: "Sequence[ew.WalkSet]", question: "CliQuestion", path: Path) -> None:
     """Write a row for every walk: target, rank, score, its nodes, and whether the list is proven."""
-    write_columns(path, walk_columns(found, question.graphs.node_names if question.graphs.is_one else None))
+    graphs = question.graphs
+    called = (graphs.node_names, graphs.node_ids) if graphs.is_one else (None, None)
+    write_columns(path, walk_columns(found, *called))
 
 
-def walk_columns(found: "Sequence[ew.WalkSet]", names: Any) -> "dict[str, np.ndarray]":
+def walk_columns(found: "Sequence[ew.WalkSet]", names: Any, ids: Any = None) -> "dict[str, np.ndarray]":
     """The walks of all targets as one table, column by column; a target without walks has no row.
 
     For two layers the columns are `index`, `target`, `rank`, `score`, `node_0` to `node_2`, `exact`, `upper_bound`; with
-    `names` also `index_name` and `node_0_name` to `node_2_name`.
+    `names` also `index_name` and `node_0_name` to `node_2_name`, with `ids` the same of ids.
     """
     import numpy as np
 
@@ -136,7 +138,7 @@ def walk_columns(found: "Sequence[ew.WalkSet]", names: Any) -> "dict[str, np.nda
         if len(one)
     ]
     together = {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
-    return named_columns(together, names)
+    return named_columns(together, names, ids)
 
 
 def _show(question: "CliQuestion", found: "Sequence[ew.WalkSet]", how: WalkOptions, written: dict[str, Any]) -> None:
@@ -150,8 +152,9 @@ def _show(question: "CliQuestion", found: "Sequence[ew.WalkSet]", how: WalkOptio
         terminal.print_json({**about, "targets": terminal.records(question, found, how.k), **written})
     elif not asked.quiet:
         few = found[: terminal.SHOWN_TARGETS]
-        listed = terminal.records(question, few, min(how.k, terminal.SHOWN_ROWS))
         unproven = sum(not one.exact for one in few)
         proof = "proven" if not unproven else f"{unproven} of {len(few)} lists not proven"
         more = f", the first {len(few)} of {total} targets" if total > len(few) else ""
-        terminal.print_table(f"walks, {how.search} search, {proof}{more}", listed, question.graphs.task)
+        terminal.print_table(
+            f"walks, {how.search} search, {proof}{more}", question, few, min(how.k, terminal.SHOWN_ROWS)
+        )

@@ -1,5 +1,6 @@
 """How much work one target may cost: evaluations, seconds, or both."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,8 +25,12 @@ def processor_time() -> Iterator[None]:
         _clock = before
 
 
+_LATE = 0.5
+"""By how many seconds work may end late: where the last step took longer than that, the next one is not begun so close."""
+
+
 class AllowanceSpent(Exception):  # noqa: N818 (not an error: the search ends with what it has)
-    """The allowance is spent."""
+    """The allowance is spent; its text says which: `"seconds"` or `"budget"`."""
 
 
 class Allowance:
@@ -34,16 +39,20 @@ class Allowance:
     >>> allowance = Allowance(budget=10)
     >>> allowance.spend(8); allowance.spend(8)
     Traceback (most recent call last):
-    edgewise.counterfactuals.allowance.AllowanceSpent
+    edgewise.counterfactuals.allowance.AllowanceSpent: budget
     """
 
     def __init__(self, budget: int | None = None, seconds: float | None = None) -> None:
         self.budget, self.spent = budget, 0
-        self._end = None if seconds is None else _clock() + seconds
+        self._last = _clock()
+        self._end = math.inf if seconds is None else self._last + seconds
 
     def spend(self, count: int) -> None:
         """Ask before so many evaluations."""
-        over = self._end is not None and _clock() > self._end
-        if over or (self.budget is not None and self.spent + count > self.budget):
-            raise AllowanceSpent
+        now = _clock()
+        step, self._last = now - self._last, now
+        if now + max(step - _LATE, 0.0) > self._end:
+            raise AllowanceSpent("seconds")
+        if self.budget is not None and self.spent + count > self.budget:
+            raise AllowanceSpent("budget")
         self.spent += count

@@ -47,6 +47,8 @@ class SetAnswers(ABC):
     units: EdgeUnits
     rounding = "tolerance"
     """What `slack` is: a proven bound, or a share of the largest output."""
+    tolerance: float | None = None
+    """That share; None where rounding errors are bounded."""
 
     @property
     def num_units(self) -> int:
@@ -121,7 +123,8 @@ class _RunAnswers(SetAnswers):
         ends = question.ends(self._position, torch.zeros_like(columns), columns)
         self.units = EdgeUnits.of(columns, ends, undirected=undirected)
         truth = question.target.truth[position]
-        self._scale = float(truth.abs().max()) * _TOLERANCE.get(truth.dtype, _TOLERANCE[torch.float32])
+        self.tolerance = _TOLERANCE.get(truth.dtype, _TOLERANCE[torch.float32])
+        self._scale = float(truth.abs().max()) * self.tolerance
         each = max(len(columns), 1) * max(question.edge_bytes // 8, 1)
         self._at_once = max(1, min(1024, _NUMBERS // each))
         self._runs: dict[int, Score | Removal] = {}

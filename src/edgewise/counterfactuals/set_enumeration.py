@@ -31,13 +31,18 @@ def enumerate_size(
 
     Returns:
         The best set that changes the prediction (None: no set does), whether rounding hid the answer of any, and the
-        scores of all sets in order.
+        scores of all sets in order. Where the allowance ends first, a set that was found by then is returned, too.
     """
     if allowance.budget is not None and allowance.spent + math.comb(answers.num_units, size) > allowance.budget:
-        raise AllowanceSpent  # before work that could not be finished
+        raise AllowanceSpent("budget")  # before work that could not be finished
     found, least, hidden, scores = None, math.inf, False, []
     for sets in sets_of_size(answers.num_units, size, answers.at_once):
-        judged = answers.judge(sets, goal, allowance)
+        try:
+            judged = answers.judge(sets, goal, allowance)
+        except AllowanceSpent:
+            if found is None:
+                raise
+            break
         hidden = hidden or bool((judged.verdict == 0).any())
         scores.append(judged.score)
         best = judged.best()

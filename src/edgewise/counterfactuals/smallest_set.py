@@ -11,7 +11,6 @@ Models without bounds have step 4 by enumeration alone.
 """
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -47,6 +46,8 @@ class SmallestSet:
     nothing: bool = False
     """Whether no set of any size does it."""
     evaluations: int = 0
+    spent: str = ""
+    """`"seconds"` or `"budget"` where the search had to stop."""
 
     @property
     def size(self) -> int | None:
@@ -60,6 +61,13 @@ class SmallestSet:
         if self.found is not None and sure and self.size == self.lower_bound:
             return "proven"
         return "none" if self.found is None and self.nothing and sure else "open"
+
+    def ended_by(self, num_units: int) -> str:
+        """Why it is open: `"seconds"`, `"budget"`, `"rounding"`, `"members"` (too many of them) or `"size"`; else empty."""
+        if self.status != "open":
+            return ""
+        hidden = "rounding" if self.hidden is not None else ""
+        return self.spent or hidden or ("members" if num_units > MOST_UNITS else "size")
 
     def take(self, found: Tensor | None) -> None:
         """Keep a set if it is the smallest so far."""
@@ -80,8 +88,10 @@ def smallest_set(answers: SetAnswers, goal: Goal, most: int | None, allowance: A
     """Search until it is proven, until sizes up to `most` are excluded, or until the allowance is spent."""
     state = SmallestSet()
     search = _Search(answers, goal, min(most or answers.num_units, answers.num_units), allowance, state)
-    with suppress(AllowanceSpent):
+    try:
         search.run()
+    except AllowanceSpent as error:
+        state.spent = str(error)
     state.evaluations = allowance.spent
     state.lower_bound = state.settled(state.lower_bound)
     return state

@@ -9,7 +9,8 @@ edges, that of target 1 has the nodes 0, 1 and e0. Side by side they are a graph
 (e0, e1, e0) and `owner` is (0, 0, 1).
 """
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -129,6 +130,17 @@ def laid_out(graph: Data, in_edges: InEdges, near: Reach, rows: Tensor, num_laye
         near_owner=near.target,
         near_hops=near.hops,
     )
+
+
+def disturbed(copies: Copies, which: Tensor) -> Copies:
+    """The same copies, where those of some targets (a mask `[T]`) have other features and edge attributes."""
+    data = copy.copy(copies.data)
+    for name, (_, owner) in (("x", copies.nodes), ("edge_attr", copies.columns), ("edge_weight", copies.columns)):
+        values = data.get(name)
+        if isinstance(values, Tensor) and values.is_floating_point():
+            mask = which[owner].view(-1, *[1] * (values.dim() - 1))
+            data[name] = torch.where(mask, 3 - 7 * values, values)
+    return replace(copies, data=data)
 
 
 def sends_second(graph: Data, in_edges: InEdges) -> bool:

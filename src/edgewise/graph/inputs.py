@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from torch_geometric.data import Batch, Data, Dataset, HeteroData
 from torch_geometric.data.data import BaseData
 
+from edgewise.arguments import shown
 from edgewise.errors import InputError
 from edgewise.graph.stores import attributes
 
@@ -43,6 +44,9 @@ def read_structure(data: Any, where: str = "data") -> Data:
     """
     _check_kind(data, where)
     x, edge_index = data.get("x"), data.get("edge_index")
+    if x is None and (nodes := _nodes_without_features(data)) is not None:
+        data, x = copy.copy(data), torch.empty(nodes, 0, dtype=torch.bool, device=getattr(edge_index, "device", None))
+        data.x = x
     if not isinstance(x, Tensor):
         pair = isinstance(x, (tuple, list))
         raise InputError(
@@ -50,20 +54,43 @@ def read_structure(data: Any, where: str = "data") -> Data:
             + (
                 "Use one tensor for all nodes, torch.cat([x_source, x_target]), with edge_index numbered to match."
                 if pair
-                else "Use the features that the model was trained on."
+                else "Use the features that the model was trained on; where it reads none, set data.num_nodes."
             )
         )
+    _check_same_device(data, where)
     _check_dense(data, where)
     if x.dim() < 1:
         raise InputError(
             f"`{where}.x` must have a row for each node, [nodes, features], got {in_words(x)}. "
             f"Use x.view(1, 1) if this is one node with one feature."
         )
+    _check_count(attributes(data).get("num_nodes"), x, where)
     edge_index = _plain_edge_index(edge_index, where)
-    _check_same_device(data, where)
     _check_edges(edge_index, x.size(0), where)
     _check_lengths(data, x.size(0), edge_index.size(1), where)
     return _plain_copy(data, edge_index, x.size(0))
+
+
+def _nodes_without_features(data: Data) -> int | None:
+    """How many nodes there are where there is no `x`; None if nothing says so but the edges."""
+    if data.get("num_nodes") is not None:
+        return int(data.num_nodes)
+    known = (data.get(key) for key in ("z", "pos", "node_type", "batch", "y"))
+    return next((len(value) for value in known if isinstance(value, Tensor) and value.dim() > 0), None)
+
+
+def with_count(data: Any, num_nodes: int) -> Any:
+    """Data of which PyG would have to guess how many nodes there are, told; others as they are."""
+    if not isinstance(data, Data) or data.get("x") is not None or data.get("num_nodes") is not None:
+        return data
+    told = copy.copy(data)
+    told.num_nodes = num_nodes
+    return told
+
+
+def is_stand_in(x: Tensor) -> bool:
+    """Whether this stands in for features that the data do not have: `[nodes, 0]` of torch.bool. No model is given it."""
+    return x.dtype == torch.bool and x.dim() == 2 and x.size(1) == 0
 
 
 def _plain_copy(data: Data, edge_index: Tensor, num_nodes: int) -> Data:
@@ -110,9 +137,24 @@ def in_words(value: Any) -> str:
     """What came, in a few words: "a tensor of shape [3, 1], torch.float32", "None", "list"."""
     if value is None:
         return "None"
-    return (
-        f"a tensor of shape {list(value.shape)}, {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
-    )
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    if kind := odd_kind(value):
+        return f"a {kind} tensor"
+    return f"a tensor of shape {list(value.shape)}, {value.dtype}"
+
+
+def odd_kind(value: Tensor) -> str:
+    """What kind of a tensor it is that most of torch cannot compute with, or has no numbers; empty for the others."""
+    if value.is_nested:
+        return "nested"
+    if value.is_quantized:
+        return "quantised"
+    if value.is_meta:
+        return "meta"
+    if value.element_size() == 1 and value.is_floating_point():
+        return "float8"
+    return "masked" if hasattr(value, "_masked_mask") else ""
 
 
 def _plain_edge_index(edge_index: Any, where: str) -> Tensor:
@@ -122,6 +164,8 @@ def _plain_edge_index(edge_index: Any, where: str) -> Tensor:
             f"`{where}.edge_index` must be a tensor [2, edges], got None. "
             f"Use torch_geometric.utils.to_edge_index(adj) to make it from a sparse adjacency."
         )
+    if isinstance(edge_index, Tensor) and (kind := odd_kind(edge_index)):
+        raise InputError(f"`{where}.edge_index` must be a plain tensor [2, edges] of torch.int64, got a {kind} one.")
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
         raise InputError(
             f"`{where}.edge_index` must be a plain tensor [2, edges], got {type(edge_index).__name__}: a sparse adjacency "
@@ -143,11 +187,23 @@ def _check_dense(data: Data, where: str) -> None:
     """What a model reads is dense: rows of a sparse tensor cannot be cut out or compared."""
     for key in ("x", "edge_attr", "edge_weight"):
         value = data.get(key)
+        if isinstance(value, Tensor) and (kind := odd_kind(value)):
+            raise InputError(
+                f"`{where}.{key}` must be a plain tensor of numbers, got a {kind} one. Use float32, a row for each."
+            )
         if isinstance(value, Tensor) and value.layout != torch.strided:
             raise InputError(
                 f"`{where}.{key}` must be a dense tensor, got a sparse one ({value.layout}). "
                 f"Use {where}.{key} = {where}.{key}.to_dense()."
             )
+
+
+def _check_count(said: Any, x: Any, where: str) -> None:
+    """A number of nodes that the data says must be that of the rows of `x`."""
+    if said is not None and isinstance(x, Tensor) and x.dim() and said != x.size(0):
+        raise InputError(
+            f"`{where}.num_nodes` says {shown(said)}, and x has {x.size(0)} rows. Leave num_nodes out, or add the missing rows."
+        )
 
 
 def _check_edges(edge_index: Tensor, num_nodes: int, where: str) -> None:
@@ -208,6 +264,8 @@ def check_typed_store(store: Any, where: str, sizes: list[int] | None) -> None:
             _check_edges(row, size, where)
         _check_lengths(store, 0, edge_index.size(1), where)
     _check_dense(store, where)
+    if sizes is None and "num_nodes" in store:
+        _check_count(store["num_nodes"], store.get("x"), where)
     check_values(store, where)
 
 
@@ -247,7 +305,7 @@ def _all_fine(graphs: list[Any]) -> bool:
         return False
     xs: list[Any] = [store.get("x") for store in stores]
     edges: list[Any] = [store.get("edge_index") for store in stores]
-    if any(type(t) is not Tensor or t.layout != torch.strided for t in (*xs, *edges)) or any(
+    if any(type(t) is not Tensor or t.layout != torch.strided or odd_kind(t) for t in (*xs, *edges)) or any(
         e.dim() != 2 or e.dtype != torch.int64 for e in edges
     ):
         return False

@@ -21,7 +21,8 @@ def sampled_numbers(data: Any) -> tuple[Tensor | None, Tensor | None]:
     """
     edge_index = data.get("edge_index")
     columns = edge_index.size(1) if isinstance(edge_index, Tensor) else 0
-    return _numbers(data.get("n_id"), data.num_nodes), _numbers(data.get("e_id"), columns)
+    nodes = data.num_nodes if data.get("n_id") is not None else None
+    return _numbers(data.get("n_id"), nodes), _numbers(data.get("e_id"), columns)
 
 
 def _numbers(given: Any, count: int | None) -> Tensor | None:

@@ -15,12 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.archives import require
 from edgewise.errors import FileError, ModelError
 from edgewise.files import write_whole
+from edgewise.inner_paths import inside
 from edgewise.jobs.digests import digest_of_index
 from edgewise.jobs.explanation_work import ExplanationWork
-from edgewise.jobs.job_folder import JobFolder, differences, key_of, refuse_other_folder
-from edgewise.jobs.plan import Shard, plan, spread
+from edgewise.jobs.job_folder import INDEX, JobFolder, differences, key_of, read_index, refuse_other_folder
+from edgewise.jobs.plan import Shard, plan, read_shards, spread
 from edgewise.jobs.shard_run import Remake, ShardEngine, done_shards, finished
 from edgewise.random_numbers import one_thread
 from edgewise.results.concatenation import joined
@@ -73,7 +75,7 @@ def work_off(
             raise FileError(
                 f"{out} holds a job that differs: {'; '.join(differing[:_FEW])}{more}. Use another folder, or ask the same."
             )
-        shards = plan("shard", asked.costs) if found is None else [Shard(*one) for one in found["shards"]]
+        shards = plan("shard", asked.costs) if found is None else _planned(out, found, len(asked.index))
         _begin(folder, identity, shards, asked)
         _work(folder, shards, asked, engine, tell, retry=retry)
 
@@ -83,8 +85,19 @@ def _begin(folder: JobFolder, identity: Mapping[str, Any], shards: list[Shard], 
     since = datetime.now(UTC).isoformat(timespec="seconds")
     about = {"method": asked.method, "level": asked.level, "targets": len(asked.index), "threads": 1, "begun": since}
     folder.begin(identity, [shard.plain() for shard in shards], **about, **asked.more)
-    if not (folder.path / "index.npy").is_file():
-        write_whole(folder.path / "index.npy", lambda file: np.save(file, asked.index.numpy(), allow_pickle=False))
+    try:
+        read_index(folder.path, identity["index"])
+    except FileError:  # not there yet, or not whole: it follows from the question
+        path = inside(folder.path, INDEX)
+        write_whole(path, lambda file: np.save(file, asked.index.numpy(), allow_pickle=False))
+
+
+def _planned(out: Path, found: Mapping[str, Any], targets: int) -> list[Shard]:
+    """The shards of a manifest, checked."""
+    try:
+        return read_shards(found["shards"], targets)
+    except FileError as error:
+        raise FileError(f"{out} cannot be gone on with: {error}. Use another folder.") from error
 
 
 def _work(
@@ -140,13 +153,27 @@ class TolerantWork(ExplanationWork):
         return torch.equal(part.index, self.index[good_positions(shard, part.settings)])
 
 
+def failures(shard: Shard, settings: Mapping[str, Any]) -> dict[int, str]:
+    """The positions of a shard's targets that failed, and why.
+
+    >>> failures(Shard("shard-00000", 4, 8), {"failed": {"5": "NaN"}})
+    {5: 'NaN'}
+    """
+    told = settings.get(FAILED, {})
+    known = {str(position) for position in range(shard.begin, shard.end)}
+    require(
+        isinstance(told, Mapping) and set(told) <= known, "what it says about targets that failed is not about its own"
+    )
+    return {int(position): str(reason) for position, reason in told.items()}
+
+
 def good_positions(shard: Shard, settings: Mapping[str, Any]) -> Tensor:
     """The positions of a shard's targets that did not fail.
 
     >>> good_positions(Shard("shard-00000", 4, 8), {"failed": {"5": "NaN"}})
     tensor([4, 6, 7])
     """
-    failed = {int(position) for position in settings.get(FAILED, {})}
+    failed = set(failures(shard, settings))
     return torch.tensor([one for one in range(shard.begin, shard.end) if one not in failed], dtype=torch.long)
 
 

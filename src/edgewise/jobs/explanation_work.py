@@ -38,11 +38,11 @@ class ExplanationWork:
         """The explanations, if they are those of this shard."""
         try:
             part, owner = load_part(path)
+            ours = isinstance(part, ExplanationSet) and owner == job and "lacks" not in part.settings
+            same = ours and (part.method, part.level) == (self.method, self.level) and self._of_shard(part, shard)
         except FileError:
             return None
-        ours = isinstance(part, ExplanationSet) and owner == job and "lacks" not in part.settings
-        same = ours and (part.method, part.level) == (self.method, self.level)
-        return part if same and self._of_shard(part, shard) else None
+        return part if same else None
 
     def describe(self, part: ExplanationSet) -> dict[str, Any]:
         """Nothing more."""

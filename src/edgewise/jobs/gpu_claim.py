@@ -36,7 +36,7 @@ def claimed_gpu(count: int) -> int:
     """The number of a GPU that no other worker has claimed, held until this process ends; if none is left, any of them."""
     for number in range(count):
         handle = os.open(_path(number), os.O_RDWR | os.O_CREAT, 0o666)
-        if lock(handle):
+        if lock(handle) is not False:
             return number  # the handle stays open: the system frees the lock when the process ends
         os.close(handle)
     return os.getpid() % count

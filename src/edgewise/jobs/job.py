@@ -10,17 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.archives import require
 from edgewise.arguments import shown, whole_number
 from edgewise.arrays import plain_index, positions_of
 from edgewise.contract import checked
 from edgewise.errors import FileError, InputError, PositionError, SettingError, missing_extra
-from edgewise.files import digest_of, is_file
-from edgewise.jobs.digests import digest_of_index
-from edgewise.jobs.explanation_job import FAILED, good_positions
-from edgewise.jobs.job_folder import finished_files, read_manifest
+from edgewise.files import digest_of, is_file, is_folder
+from edgewise.folder_lock import owner_of
+from edgewise.inner_paths import inside
+from edgewise.jobs.explanation_job import failures, good_positions
+from edgewise.jobs.job_folder import INDEX, finished_files, journal_of, read_index, read_manifest, shards_of
 from edgewise.jobs.journal import Journal
-from edgewise.jobs.lock import owner_of
-from edgewise.jobs.plan import Shard
+from edgewise.jobs.plan import Shard, read_shards
 from edgewise.results.explanation import Explanation
 from edgewise.results.explanation_set import MARKS, ExplanationSet
 from edgewise.results.score_table import pyarrow
@@ -104,9 +105,9 @@ class Job:
         part = self.part(shard)
         if part is None:
             raise InputError(f"Position {position} is not done yet: {self.status}. Run the job again to go on.")
-        failed = part.settings.get(FAILED, {})
-        if str(position) in failed:
-            raise InputError(f"Position {position} failed: {failed[str(position)]} Use retry to try it again.")
+        failed = failures(shard, part.settings)
+        if position in failed:
+            raise InputError(f"Position {position} failed: {failed[position]} Use retry to try it again.")
         return part[int((good_positions(shard, part.settings) == position).nonzero()[0])]
 
     @cached_property
@@ -116,37 +117,47 @@ class Job:
 
     def part(self, shard: Shard) -> ExplanationSet | None:
         """The explanations of a shard; None if it is not done."""
-        path = self.path / "shards" / f"{shard.name}{_ENDING}"
-        digest = _digests(self.path / "journal.jsonl").get(path.name)
-        if digest is None or not path.is_file():
+        path = self._file(shard)
+        digest = _digests(journal_of(self.path).path).get(path.name)
+        if digest is None or not is_file(path):
             return None
-        return _read(path.resolve(), digest, self.key)
+        part = _read(path.resolve(), digest, self.key, _state(path))
+        try:
+            fits = torch.equal(part.index, self.index[good_positions(shard, part.settings)])
+        except FileError as error:
+            raise _altered(path) from error
+        if not fits:
+            raise _altered(path)
+        return part
+
+    def _file(self, shard: Shard) -> Path:
+        return inside(shards_of(self.path), f"{shard.name}{_ENDING}")
 
     @property
     def failed(self) -> dict[Any, str]:
         """The targets that failed, and why."""
-        parts = [part for shard in self.shards if (part := self.part(shard)) is not None]
+        parts = [(shard, part) for shard in self.shards if (part := self.part(shard)) is not None]
         return {
-            plain_index(self.index[int(position)].unsqueeze(0))[0]: reason
-            for part in parts
-            for position, reason in part.settings.get(FAILED, {}).items()
+            plain_index(self.index[position].unsqueeze(0))[0]: reason
+            for shard, part in parts
+            for position, reason in failures(shard, part.settings).items()
         }
 
     @property
     def status(self) -> JobStatus:
         """How far the job is; it may be running elsewhere."""
-        lines = {line["file"]: line for line in Journal(self.path / "journal.jsonl") if "digest" in line}
+        lines = {line["file"]: line for line in journal_of(self.path) if finished_files([line])}
         done = [shard for shard in self.shards if f"{shard.name}{_ENDING}" in lines]
         count = sum(map(len, done))
         said = [lines[f"{shard.name}{_ENDING}"] for shard in done]
         timed = [
-            (len(shard), line.get("seconds", 0) / line.get("workers", 1))
+            (len(shard), _amount(line, "seconds") / max(_amount(line, "workers"), 1))
             for shard, line in zip(done, said, strict=True)
         ]
         seconds = sum(spent for _, spent in timed if spent)
         rate = sum(size for size, spent in timed if spent) / seconds if seconds else 0.0
         left = (len(self) - count) / rate if rate else None
-        failed = sum(line.get("failed", 0) for line in said)
+        failed = int(sum(_amount(line, "failed") for line in said))
         return JobStatus(len(self), count, failed, owner_of(self.path), rate, left)
 
     @checked
@@ -167,9 +178,10 @@ class Job:
             part = self.part(shard)  # it proves itself
             if part is None:
                 continue
-            path = self.path / "shards" / f"{shard.name}{_ENDING}"
             try:
-                frame = arrow.parquet.read_table(path, columns=wanted, filters=filters).to_pandas()
+                frame = arrow.parquet.read_table(self._file(shard), columns=wanted, filters=filters).to_pandas()
+            except OSError as error:
+                raise _altered(self._file(shard)) from error
             except (ValueError, TypeError, KeyError, arrow.ArrowException) as error:
                 raise SettingError(
                     f"`filters` must be like [('index', '==', 42)] and `columns` names of columns: {error}."
@@ -225,10 +237,16 @@ class Job:
 
 def _digests(journal: Path) -> dict[str, str]:
     """The finished files of a job and their digests; the journal is read again when it has changed."""
-    if not journal.is_file():
-        return {}
-    state = journal.stat()
-    return _digests_at(journal.resolve(), (state.st_ino, state.st_size, state.st_mtime_ns))
+    return _digests_at(journal.resolve(), _state(journal)) if is_file(journal) else {}
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """What changes when a file does."""
+    try:
+        state = path.stat()
+    except OSError as error:  # gone in this moment
+        raise _altered(path) from error
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 @lru_cache(maxsize=_KEPT)
@@ -237,29 +255,37 @@ def _digests_at(journal: Path, _state: tuple[int, ...]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=_KEPT)
-def _read(path: Path, digest: str, key: str) -> ExplanationSet:
+def _read(path: Path, digest: str, key: str, _state: tuple[int, ...]) -> ExplanationSet:
     """A shard, if it is the one that the journal knows."""
     part, owner = load_part(path) if digest_of(path) == digest else (None, None)
     if owner != key or not isinstance(part, ExplanationSet):
-        raise FileError(f"{path} is not what was written. Run the job again: it is then computed anew.")
+        raise _altered(path)
     return part
+
+
+def _altered(path: Path) -> FileError:
+    return FileError(f"{path} is not what was written. Run the job again: it is then computed anew.")
+
+
+def _amount(line: dict[str, Any], name: str) -> float:
+    """A number that a line of the journal says, from 0 on; 0 if it says something else."""
+    found = line.get(name, 0)
+    return found if isinstance(found, (int, float)) and 0 <= found < 2**53 else 0
 
 
 def open_job(path: str | Path) -> Job:
     """Open the folder of a job: `ew.jobs.open`."""
     path = Path(path)
-    found = read_manifest(path)
-    if found is None or not is_file(path / "index.npy"):
+    found = read_manifest(path) if is_folder(path) else None
+    if found is None or not is_file(inside(path, INDEX)):
         raise FileError(
             f"{path} is not the folder of a job. Make one with ew.jobs.run(model, data, out={str(path)!r})."
         )
     try:
-        index = torch.from_numpy(np.load(path / "index.npy", allow_pickle=False))
-        shards = tuple(Shard(*shard) for shard in found["shards"])
-        job = Job(path, index, shards, found["key"], found["method"], found["level"])
-        sound = digest_of_index(index) == found["identity"]["index"]
-    except Exception as error:
-        raise FileError(f"{path} cannot be read as a job ({error}). Run the job again.") from error
-    if not sound or sum(map(len, shards)) != len(index):
-        raise FileError(f"{path} cannot be read as a job: its targets are not those that were written. Run it again.")
-    return job
+        index = read_index(path, found["identity"].get("index"))
+        shards = tuple(read_shards(found["shards"], len(index)))
+        plain = all(isinstance(found.get(name), str) for name in ("method", "level"))
+        require(plain and index.dim() in (1, 2), "its manifest lacks something")
+    except FileError as error:
+        raise FileError(f"{path} cannot be read as a job: {error}. Run the job again.") from error
+    return Job(path, index, shards, found["key"], found["method"], found["level"])

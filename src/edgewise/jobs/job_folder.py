@@ -5,8 +5,9 @@
     lock              who works here
     shards/           a file for every finished shard
 
-Files appear whole or not at all. A shard counts as finished if its file has the digest that the journal says, or, if the
-process ended between the two, if the file proves itself to who wrote it (`known`).
+Files appear whole or not at all, and every name that a file gives leads into the folder (`inner_paths.inside`). A shard counts
+as finished if its file has the digest that the journal says, or, if the process ended between the two, if the file proves
+itself to who wrote it (`known`).
 """
 
 import json
@@ -16,13 +17,23 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.archives import read_npy, require
+from edgewise.disk import disk_error
 from edgewise.errors import FileError
-from edgewise.files import digest_of, sync_folder, write_whole
+from edgewise.files import digest_of, is_file, sync_folder, write_whole
+from edgewise.folder_lock import FolderLock
+from edgewise.inner_paths import inside, read_json
+from edgewise.jobs.digests import digest_of_index
 from edgewise.jobs.journal import Journal
-from edgewise.jobs.lock import FolderLock
 
 FORMAT = "edgewise-job-1"
-_OURS = {"manifest.json", "journal.jsonl", "lock", "shards", "index.npy", "stage", "commit.json"}
+MANIFEST, JOURNAL, INDEX = "manifest.json", "journal.jsonl", "index.npy"
+_OURS = {MANIFEST, JOURNAL, INDEX, "lock", "shards", "stage", "commit.json"}
+"""The last one is of earlier versions, and never read."""
 Identity = Mapping[str, Any]
 """What must be the same for a job to go on, ready for JSON."""
 
@@ -34,7 +45,7 @@ class JobFolder:
         refuse_other_folder(path)
         self.path = path
         self._lock = FolderLock.take(path)
-        self.journal = Journal(path / "journal.jsonl")
+        self.journal = journal_of(path)
 
     def __enter__(self) -> "JobFolder":
         return self
@@ -62,6 +73,7 @@ class JobFolder:
             self._write(key_of(identity), asked, more)
         self._make(self.shards)
         remove_unfinished(self.path)
+        remove_unfinished(self.shards)
 
     def complete(self, digests: Mapping[str, str]) -> None:
         """Write the digests of all shards into the manifest, if it does not have them."""
@@ -74,24 +86,28 @@ class JobFolder:
     def _write(self, key: str, asked: Mapping[str, Any], more: Mapping[str, Any]) -> None:
         content = {"format": FORMAT, "key": key, **asked, **more}
         text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-        write_whole(self.path / "manifest.json", lambda file: file.write(text.encode()))
+        write_whole(inside(self.path, MANIFEST), lambda file: file.write(text.encode()))
 
     def _make(self, folder: Path) -> None:
         try:
             folder.mkdir(exist_ok=True)
         except OSError as error:
-            raise FileError(f"{folder} cannot be made: {error.strerror or error}.") from error
+            raise disk_error(folder, error) from error
 
     # --- shards -------------------------------------------------------------------------------------------------------
 
     @property
     def shards(self) -> Path:
         """Where the files of finished shards are."""
-        return self.path / "shards"
+        return shards_of(self.path)
 
     def has_files(self) -> bool:
         """Whether anything is finished: the file of a shard is there."""
         return self.shards.is_dir() and any(not path.name.endswith(".unfinished") for path in self.shards.iterdir())
+
+    def file(self, name: str) -> Path:
+        """Where the file of a shard is, or will be; what is there is refused if it is not a file of its own."""
+        return inside(self.shards, name)
 
     def known(self) -> dict[str, str]:
         """The files that the journal knows as finished, and their digests."""
@@ -99,30 +115,31 @@ class JobFolder:
 
     def is_kept(self, name: str, known: Mapping[str, str]) -> bool | None:
         """Whether a file is what the journal says; None if it is there, but the journal does not know it."""
-        path = self.shards / name
-        if not path.is_file():
+        path = self.file(name)
+        if not is_file(path):
             return False
         return digest_of(path) == known[name] if name in known else None
 
     def keep(self, name: str, write: Callable[[Path], None], **more: Any) -> None:
         """Write the file of a shard and then, when it is on the disk, the line of the journal."""
-        path = self.shards / name
-        write(path)
+        write(self.file(name))
         self.note(name, **more)
 
     def note(self, name: str, digest: str | None = None, **more: Any) -> None:
         """Write down that the file of a shard is finished: it is on the disk. Who wrote it may know its digest."""
-        self.journal.add(file=name, digest=digest or digest_of(self.shards / name), **more)
+        self.journal.add(file=name, digest=digest or digest_of(self.file(name)), **more)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """Remove everything but the lock."""
+        """Remove what a job has in it, but for the lock; links are removed, not what they lead to."""
         try:
-            for path in sorted(self.path.iterdir(), key=lambda one: one.name == "manifest.json"):
+            for path in sorted(self.path.iterdir(), key=lambda one: one.name == MANIFEST):
+                if path == self._lock.path:
+                    continue
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
-                elif path != self._lock.path:
+                else:
                     path.unlink(missing_ok=True)
         except OSError as error:
             raise FileError(f"{self.path} could not be emptied: {error.strerror or error}.") from error
@@ -158,24 +175,53 @@ def refuse_other_folder(path: Path) -> None:
         raise FileError(f"{path} holds other things ({', '.join(others[:3])}). Use a folder that is empty or new.")
 
 
+def shards_of(folder: Path) -> Path:
+    """Where the files of finished shards of a job are."""
+    return inside(folder, "shards")
+
+
+def journal_of(folder: Path) -> Journal:
+    """What was finished in the folder of a job."""
+    return Journal(inside(folder, JOURNAL))
+
+
+def read_index(folder: Path, digest: str) -> Tensor:
+    """The targets of a job, if they are those of the digest.
+
+    Raises:
+        FileError: If they are not, or cannot be read.
+    """
+    found = read_npy(inside(folder, INDEX), "i")
+    require(found.dtype == np.int64, "its targets are not whole numbers")
+    index = torch.from_numpy(found)
+    require(digest_of_index(index) == digest, "its targets are not those that were written")
+    return index
+
+
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest of a job that we wrote; None if there is none, or if it is not ours, or not whole."""
+    path = inside(folder, MANIFEST)
     try:
-        found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = read_json(path)
+    except FileError:
         return None
     ours = isinstance(found, dict) and found.get("format") == FORMAT
-    return found if ours and {"key", "identity", "shards"} <= set(found) else None
+    kinds = {"key": str, "identity": dict, "shards": list}
+    return found if ours and all(isinstance(found.get(name), kind) for name, kind in kinds.items()) else None
 
 
 def finished_files(journal: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """The files that a journal knows as finished, and their digests: the last line about a file counts."""
-    return {line["file"]: line["digest"] for line in journal if isinstance(line.get("file"), str) and "digest" in line}
+    return {
+        line["file"]: line["digest"]
+        for line in journal
+        if isinstance(line.get("file"), str) and isinstance(line.get("digest"), str)
+    }
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove the temporary files that a killed process left anywhere in a folder of ours."""
-    for stale in folder.rglob(".*.unfinished"):
+    """Remove the temporary files that a killed process left in a folder of ours."""
+    for stale in folder.glob(".*.unfinished"):
         stale.unlink(missing_ok=True)
 
 

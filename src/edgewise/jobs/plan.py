@@ -1,5 +1,6 @@
 """Shards: the targets of a job in parts of bounded cost. The same question has the same shards: no clock has a say."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgewise.errors import FileError
 from edgewise.graph.edge_blocks import edge_blocks
 from edgewise.graph.source import GraphSource
 from edgewise.store.graph_store import GraphStore
@@ -16,6 +18,7 @@ from edgewise.store.store_source import source_of
 MOST_EDGES = 2**15
 """The cost of a shard: about so many edges in the neighbourhoods of its targets."""
 MOST_TARGETS = 1024
+_NAME = re.compile(r"[\w-]+-\d{5,}")
 _AT_ONCE = 2**18  # edges that are read together
 _STORED = 4  # a graph on disk is large, and its targets share little: so shards are smaller
 
@@ -59,6 +62,31 @@ Shard(name='gradient-00002', begin=3, end=4), Shard(name='gradient-00003', begin
         found.append(Shard(f"{name}-{len(found):05d}", begin, end))
         begin = end
     return found
+
+
+def read_shards(found: Any, targets: int) -> list[Shard]:
+    """The shards that a manifest names: one after the other they cover as many targets as there are.
+
+    Raises:
+        FileError: If they do not, or if a name is not that of a shard.
+
+    >>> read_shards([["shard-00000", 0, 2]], 2)
+    [Shard(name='shard-00000', begin=0, end=2)]
+    >>> read_shards([["shard-00000", 0, 10**12]], 2)
+    Traceback (most recent call last):
+    edgewise.errors.FileError: its shards are not those of 2 targets
+    """
+    shards: list[Shard] = []
+    for one in found if isinstance(found, list) else []:
+        plain = isinstance(one, list) and list(map(type, one)) == [str, int, int] and _NAME.fullmatch(one[0])
+        begin = shards[-1].end if shards else 0
+        if not plain or not begin == one[1] < one[2] <= targets:
+            break
+        shards.append(Shard(*one))
+    whole = isinstance(found, list) and len(shards) == len(found) and sum(map(len, shards)) == targets
+    if not whole or len({shard.name for shard in shards}) < len(shards):
+        raise FileError(f"its shards are not those of {targets} targets")
+    return shards
 
 
 def spread(count: int, most: int = 20) -> list[int]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgewise.arrays import plain_index
-from edgewise.errors import EdgewiseError, InputError, ModelError
+from edgewise.errors import EdgewiseError, InputError, ModelError, SettingError
 from edgewise.graph.neighbour_sample import Bounds, LargeNeighbourhoodError
 from edgewise.graph.sample import seeds
 from edgewise.graph.type_table import read_typed_index
@@ -39,6 +39,11 @@ def posed_targets(
     Raises:
         ModelError: If the model fails on all that is tried, or on some targets of a typed graph.
     """
+    if isinstance(target, str):
+        raise SettingError(
+            f"`target` must be a class, or one class for each index, in a job, got {target!r}. Repeat each index "
+            f"for its classes."
+        )
     if isinstance(data, GraphStore):  # of a graph on disk, one target at a time is looked at
         return _posed_on_one(model, data, index, target, asked, memory)
     try:

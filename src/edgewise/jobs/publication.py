@@ -1,21 +1,23 @@
-"""Publication: the results of a job become visible as one step, which a crash can delay but not divide.
+"""Publication: the results of a job become visible together, from a folder of this run, under names that this run knows.
 
-The files are written and flushed in the job's own folder first; then `commit.json` appears there, and from then on the step
-is decided: the files are renamed to their places, and if the process ends before the last of them, whoever opens the job next
-does the rest. Renaming needs no space on the disk.
+All files are written and flushed in the job's own folder first. Then those that they replace are removed, and the new ones are
+renamed to their places, which needs no space on the disk: a reader never finds the manifest of one run beside the numbers of
+another. Nothing on the disk says where a file goes. If the process ends in between, the finished shards are still there, and
+the same command makes the files again.
 """
 
 import errno
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from edgewise.errors import FileError
+from edgewise.disk import disk_error
 from edgewise.files import sync_folder, write_whole
+from edgewise.inner_paths import inside
 
-_STAGE, _COMMIT = "stage", "commit.json"
+STAGE = "stage"
 
 
 def publish(folder: Path, files: Mapping[Path, Callable[[Path], None]]) -> None:
@@ -26,41 +28,42 @@ def publish(folder: Path, files: Mapping[Path, Callable[[Path], None]]) -> None:
         files: Where each file goes, and what writes it to a path of the same name.
     """
     try:
-        moves = _staged(folder, files)
+        moves = _staged(inside(folder, STAGE), files)
     except OSError as error:
-        raise FileError(f"{folder} cannot be written to: {error.strerror or error}.") from error
-    text = json.dumps(moves)
-    write_whole(folder / _COMMIT, lambda file: file.write(text.encode()))
-    complete(folder)
+        raise disk_error(folder, error, "The results that were there are as they were.") from error
+    try:
+        _move(moves)
+    except KeyboardInterrupt:  # a stop waits: what remains takes no time
+        _move(moves)
+        raise
 
 
-def _staged(folder: Path, files: Mapping[Path, Callable[[Path], None]]) -> list[dict[str, str]]:
-    """Write the files into the job's folder; from where to where each has to be moved."""
-    stage, moves = folder / _STAGE, []
-    shutil.rmtree(stage, ignore_errors=True)
+def _staged(stage: Path, files: Mapping[Path, Callable[[Path], None]]) -> dict[Path, Path]:
+    """Write the files into a fresh folder; where each is, and where it goes."""
+    if stage.exists():
+        shutil.rmtree(stage)
+    moves = {}
     for number, (final, write) in enumerate(files.items()):
         staged = stage / str(number) / final.name
         staged.parent.mkdir(parents=True)
         write(staged)
         sync_folder(staged.parent)
-        moves.append({"from": f"{number}/{final.name}", "to": os.path.relpath(final, folder.parent)})
+        moves[staged] = final
     sync_folder(stage)
     return moves
 
 
-def complete(folder: Path) -> bool:
-    """Do what is left of a step that was decided; whether there was one."""
+def _move(moves: Mapping[Path, Path]) -> None:
+    """Bring files to their places, those that are not there yet."""
+    left = {staged: final for staged, final in moves.items() if staged.exists()}
     try:
-        moves = json.loads((folder / _COMMIT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    for move in moves:
-        staged = folder / _STAGE / move["from"]
-        if staged.is_file():
-            _rename(staged, folder.parent / move["to"])
-    (folder / _COMMIT).unlink(missing_ok=True)
-    sync_folder(folder)
-    return True
+        if len(left) == len(moves):
+            for final in left.values():
+                final.unlink(missing_ok=True)
+        for staged, final in left.items():
+            _rename(staged, final)
+    except OSError as error:
+        raise disk_error(final, error, "The same command makes it.") from error
 
 
 def _rename(staged: Path, final: Path) -> None:
@@ -70,9 +73,10 @@ def _rename(staged: Path, final: Path) -> None:
         sync_folder(final.parent)
     except OSError as error:
         if error.errno != errno.EXDEV:
-            raise FileError(f"{final} could not be written: {error.strerror or error}.") from error
+            raise
         copy(staged, final)
-        staged.unlink(missing_ok=True)
+        with suppress(OSError):
+            staged.unlink(missing_ok=True)
 
 
 def copy(source: Path, path: Path) -> None:

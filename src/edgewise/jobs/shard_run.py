@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from edgewise.arguments import one_of, whole_number
 from edgewise.errors import FileError, SettingError
 from edgewise.files import digest_of
+from edgewise.inner_paths import inside
 from edgewise.jobs.dask_cluster import DaskCluster
 from edgewise.jobs.job_folder import JobFolder, read_manifest
 from edgewise.jobs.passage import Done, Passage, Task
@@ -119,7 +120,7 @@ class ShardTask(Generic[Part]):
         start = perf_counter()
         part = self.work.compute(shard)
         seconds = round(perf_counter() - start, 3)
-        path = self.shards / (shard.name + self.work.ending)
+        path = inside(self.shards, shard.name + self.work.ending)
         self.work.save(part, path, self.job)
         return {"seconds": seconds, "digest": digest_of(path), **self.work.describe(part)}
 
@@ -132,13 +133,23 @@ def finished(
     for shard in shards:
         name = shard.name + work.ending
         kept = folder.is_kept(name, known)
-        part = work.load(folder.shards / name, shard, job) if kept is not False else None
+        part = work.load(folder.file(name), shard, job) if kept is not False else None
         if part is None:
-            (folder.shards / name).unlink(missing_ok=True)
+            _remove(folder.file(name))
             continue
         if kept is None:  # the process ended before the journal was written
             folder.note(name, **work.describe(part))
         yield shard, part
+
+
+def _remove(path: Path) -> None:
+    """Remove what should have been a shard."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:  # a folder
+        raise FileError(
+            f"{path} is not a shard and cannot be removed: {error.strerror or error}. Remove it."
+        ) from error
 
 
 def run_shards(
@@ -147,7 +158,7 @@ def run_shards(
     """Do the shards that are left, and keep each when it is done; what was written is read back, and that is what counts."""
     with closing(done_shards(folder, shards, work, job, engine)) as done:
         for shard in done:
-            part = work.load(folder.shards / (shard.name + work.ending), shard, job)
+            part = work.load(folder.file(shard.name + work.ending), shard, job)
             assert part is not None, f"{shard.name} was written and cannot be read back"
             yield shard, part
 

@@ -1,12 +1,10 @@
 """How a model is called: `model(x, edge_index, **extras)`, `model(data)`, or the user's own `forward=`."""
 
 import copy
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -16,6 +14,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
 from edgewise.errors import EdgewiseError, ModelError
+from edgewise.graph.inputs import is_stand_in
+from edgewise.model.call_arguments import absent_names, argument_names, arguments_for, given, required_names
 from edgewise.model.data_flow import TypedTensors
 from edgewise.model.head import Head, HeadInput, logits_of
 from edgewise.model.module_tree import named_modules
@@ -23,7 +23,6 @@ from edgewise.model.node_tables import NodeParameter, standing_in
 from edgewise.model.norms import norms_of_each_graph
 from edgewise.model.shadow import Mark
 
-EXTRAS = ("edge_weight", "edge_attr", "batch")
 Forward = Callable[[nn.Module, Data], Tensor]
 
 
@@ -53,6 +52,10 @@ class GraphForward(ABC):
     @abstractmethod
     def receivers_of(self, graph: Data, table: Any, flow: str) -> Tensor:
         """`[rows]`: the nodes of the graph that may receive its messages."""
+
+    @abstractmethod
+    def column_groups(self, graph: Data) -> list[Tensor]:
+        """The columns of the graph, those of each `edge_index` that the model is given together."""
 
     def typed_tensors(self, graph: Data) -> TypedTensors | None:
         """The tensors by node type and edge type, if there are types."""
@@ -101,7 +104,7 @@ class ModelCall:
             self.own_output(data)
         if seen.rows is None:
             raise ModelError(f"The model ended without {self.head.function}, which it had in its first run.")
-        return self.spread(_as_rows(seen.rows, self.describe(data)), data)
+        return self.spread(self.head.logits(_as_rows(seen.rows, self.describe(data))), data)
 
     def spread(self, rows: Tensor, data: Data) -> Tensor:
         """A row for each node (or graph) that is run, from what the model gives."""
@@ -130,12 +133,15 @@ class ModelCall:
         """What the model itself returns, `[rows, columns]`."""
         if self.changes_input:
             data = with_own_x(data)
+        if is_stand_in(data.x):
+            data = copy.copy(data)
+            del data.x
         try:
             with (
                 norms_of_each_graph(self.model, data) if self.each_graph else nullcontext(),
                 standing_in(self.model, self._rows_of_tables(data)) if self.node_tables else nullcontext(),
             ):
-                output = self.forward(self.model, data) if self.forward else _call(self.model, data)
+                output = self.forward(self.model, data) if self.forward else call_model(self.model, data)
         except EdgewiseError:
             raise
         except Exception as error:  # whatever a stranger's code raises
@@ -159,15 +165,20 @@ class ModelCall:
         if isinstance(self.forward, GraphForward):
             return self.forward.hint()
         if self.forward is None and not takes_data(self.model):
-            required = [
-                p.name for p in inspect.signature(self.model.forward).parameters.values() if p.default is p.empty
-            ]
-            if "batch" in required and data.get("batch") is None:
+            absent = absent_names(argument_names(self.model), required_names(self.model), data)
+            if "batch" in absent:
                 return "It asks for batch: for one prediction per graph, type task='graph'."
-            absent = [key for key in ("edge_attr", "edge_weight") if key in required and data.get(key) is None]
             if absent:
-                return f"The data has no {absent[0]}: set data.{absent[0]}, a row for each edge."
-        x = data.x
+                each = ", a row for each edge" if absent[0].startswith("edge") else ""
+                return (
+                    f"Its forward asks for `{absent[0]}`, and the data has no {absent[0]}: set data.{absent[0]}{each}, or say "
+                    f"how the model is called: forward=lambda model, data: model(...)."
+                )
+        x = given(data, "x")
+        if x is None:
+            return (
+                "The data has no x. If the model must be called in another way: forward=lambda model, data: model(...)."
+            )
         return (
             f"data.x is {list(x.shape)}, {x.dtype}; does that fit the first layer (data.x.float() makes it torch.float32)? If "
             f"the model must be called in another way, say how: forward=lambda model, data: model(...)."
@@ -182,7 +193,9 @@ class ModelCall:
             return f"forward({name}, data)"
         if takes_data(self.model):
             return f"{name}(data)"
-        return f"{name}(x, edge_index{''.join(f', {key}={key}' for key in _extras(self.model, data))})"
+        args, named = arguments_for(argument_names(self.model), required_names(self.model), data)
+        told = [*("x", "edge_index")[: len(args)], *(f"{key}={key}" for key in named)]
+        return f"{name}({', '.join(told)})"
 
 
 def with_own_x(graph: Data) -> Data:
@@ -192,43 +205,24 @@ def with_own_x(graph: Data) -> Data:
     return own
 
 
-def _call(model: nn.Module, data: Data) -> Any:
+def call_model(model: nn.Module, data: Data) -> Any:
+    """What a model returns of a graph: `model(data)`, or with those of its arguments that the data have."""
     if takes_data(model):
         return model(data)
-    return model(data.x, data.edge_index, **_extras(model, data))
-
-
-def argument_names(model: nn.Module) -> list[str]:
-    """The names of the arguments of `forward`."""
-    declared = getattr(
-        model, "signature", None
-    )  # torch_geometric.nn.Sequential: forward is (*args), the names are here
-    names = getattr(declared, "param_dict", None)
-    return list(names) if names else _declared(model.forward)
-
-
-def _declared(forward: Any) -> list[str]:
-    """The names of the arguments; read once for each function (a method is bound anew each time it is looked at)."""
-    function = getattr(forward, "__func__", None)
-    if function is None:
-        return list(inspect.signature(forward).parameters)
-    return _declared_by(function)[1:]
-
-
-@lru_cache(maxsize=256)
-def _declared_by(function: Any) -> list[str]:
-    return list(inspect.signature(function).parameters)
+    names, required = argument_names(model), required_names(model)
+    args, named = arguments_for(names, required, data)
+    if args and args[0] is None and names[0] in required:
+        raise ModelError(
+            f"{type(model).__name__}.forward asks for `{names[0]}`, and the data has no {names[0]}: set it, or say "
+            f"how the model is called: forward=lambda model, data: model(...)."
+        )
+    return model(*args, **named)
 
 
 def takes_data(model: nn.Module) -> bool:
     """Whether `forward` takes the whole graph object."""
     names = argument_names(model)
     return bool(names) and "edge_index" not in names and names[0] in ("data", "batch", "graph")
-
-
-def _extras(model: nn.Module, data: Data) -> dict[str, Tensor]:
-    names = argument_names(model)
-    return {key: data[key] for key in EXTRAS if key in names and data.get(key) is not None}
 
 
 def _as_rows(output: Any, call: str) -> Tensor:

@@ -29,10 +29,10 @@ Key: TypeAlias = "tuple[int, int] | None"
 
 def keys_of(tree: Any) -> list[Key]:
     """One key for each leaf, in the order of flattening."""
-    return [(id(leaf), leaf._version) if isinstance(leaf, Tensor) else None for leaf in _leaves(tree)]
+    return [(id(leaf), leaf._version) if isinstance(leaf, Tensor) else None for leaf in leaves_of(tree)]
 
 
-def _leaves(tree: Any) -> list[Any]:
+def leaves_of(tree: Any) -> list[Any]:
     """The leaves of a tree; `(args, kwargs)` without containers inside, as of most calls, take a short way."""
     if isinstance(tree, Tensor):
         return [tree]

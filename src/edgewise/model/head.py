@@ -2,8 +2,9 @@
 
 A `log_softmax`, `softmax`, `sigmoid` or `logsigmoid` at the very end (the `Head`) says what the model returns. What is
 explained as the logit is then the tensor that goes *into* it. The head is found in the recorded pass, looked for through
-operations that change no number (a `squeeze`, say), and its input is picked up in every later pass. `read_output` decides;
-`ModelOutput` is what was decided.
+operations that change no number (a `squeeze`, say), move columns, or make 1 − p of p, and its input is picked up in every later
+pass. Where probabilities are made in a way that is not understood (`probability_trail.py`), a warning asks. `read_output`
+decides; `ModelOutput` is what was decided.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from torch.overrides import TorchFunctionMode
 
 from edgewise.arguments import one_of, shown
 from edgewise.errors import OutputWarning, SettingError
-from edgewise.program.operations import Kind, kind_of, plain_name
+from edgewise.model.data_flow import Operation, keys_of
+from edgewise.model.probability_trail import trail_of
+from edgewise.program.operations import Kind, kind_of, moves_columns, plain_name
 
 if TYPE_CHECKING:
     from edgewise.model.call import ModelCall
-    from edgewise.model.data_flow import Key, Operation
+    from edgewise.model.data_flow import Key
     from edgewise.model.trace import Trace
 
 _MANY = 16
@@ -33,50 +36,131 @@ _NAMES = {
     "softmax": "prob",
     "log_softmax": "log_prob",
     "sigmoid": "prob",
+    "special_expit": "prob",
     "logsigmoid": "log_prob",
     "log_sigmoid": "log_prob",
 }
+_RENAMES = {"exp": ("log_prob", "prob"), "log": ("prob", "log_prob"), "rsub": ("prob", "prob")}
+"""What an operation behind a head makes of what; `rsub` is 1 − p."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """A function that makes probabilities of logits."""
+    """A function that makes probabilities of logits, and what of its columns the model returns."""
 
     function: str
     """`"softmax"`, `"log_softmax"`, `"sigmoid"`, …"""
+    output: str
+    """What the model returns: `"prob"` or `"log_prob"`."""
     later: int = 0
     """How often the function is called again behind it, for other outputs: those of other node types, say."""
-
-    @property
-    def output(self) -> str:
-        """What the model returns: `"prob"` or `"log_prob"`."""
-        return _NAMES[self.function]
+    columns: tuple[int, ...] | None = None
+    """The columns of its input that are returned, in order; None: all of them."""
+    is_flipped: bool = False
+    """Whether 1 − p is returned."""
 
     @property
     def is_sigmoid(self) -> bool:
         """Whether every column is a probability by itself."""
-        return "sigmoid" in self.function
+        return "softmax" not in self.function
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """`[rows, columns]`: the logits of what the model returns, from what goes into the function.
+
+        Of one column of a softmax it is the logit against all others.
+
+        >>> Head("softmax", "prob", columns=(1,)).logits(torch.tensor([[1.0, 3.0]]))
+        tensor([[2.]])
+        >>> Head("sigmoid", "prob", is_flipped=True).logits(torch.tensor([[1.0], [3.0]]))
+        tensor([[-1.],
+                [-3.]])
+        """
+        if self.columns is not None:
+            chosen = rows.index_select(1, torch.tensor(self.columns, device=rows.device))
+            if len(self.columns) == 1 < rows.size(1) and not self.is_sigmoid:
+                others = [column for column in range(rows.size(1)) if column not in self.columns]
+                chosen = chosen - rows[:, others].logsumexp(dim=1, keepdim=True)
+            rows = chosen
+        return rows.neg() if self.is_flipped else rows
 
 
 def find_head(trace: Trace) -> tuple[Head, Trace] | None:
     """The head of a recorded model, and the pass as it would have been without it; None if it has none that can be seen."""
-    makers: dict[Key, Operation] = {}
-    for one in trace.operations:  # an operation that hands a tensor on as it is (dropout in eval mode) makes nothing
-        makers.update({key: one for key in one.outputs if key is not None and key not in one.inputs})
-    operation = makers.get(trace.output_key)
-    same = (Kind.UNCHANGED, Kind.SHAPE)
-    while operation is not None and kind_of(operation.function) in same and operation.inputs:
-        operation = makers.get(operation.inputs[0])
-    if operation is None or operation.is_layer or _name(operation) not in _NAMES:
+    found = _head_operation(trace)
+    if found is None:
         return None
+    operation, behind = found
     logits = operation.args[0] if operation.args else operation.kwargs.get("input")
     if not isinstance(logits, Tensor) or logits.dim() not in (1, 2) or len(logits) != len(trace.output):
         return None
-    if "sigmoid" not in _name(operation) and not _over_columns(operation, logits):
+    if "softmax" in _name(operation) and not _over_columns(operation, logits):
+        return None
+    later = sum(_name(one) == _name(operation) for one in trace.operations[trace.operations.index(operation) + 1 :])
+    head = _followed(Head(_name(operation), _NAMES[_name(operation)], later), behind, logits)
+    if head is None:
         return None
     rows = logits.view(-1, 1) if logits.dim() == 1 else logits
-    later = sum(_name(one) == _name(operation) for one in trace.operations[trace.operations.index(operation) + 1 :])
-    return Head(_name(operation), later), replace(trace, output=rows, output_key=operation.inputs[0])
+    if head.columns is None and not head.is_flipped:
+        return head, replace(trace, output=rows, output_key=operation.inputs[0])
+    made = head.logits(rows)
+    last = Operation(
+        "head", [operation.inputs[0]], keys_of(made), function=head.logits, args=(rows,), kwargs={}, result=made
+    )
+    return head, replace(trace, operations=(*trace.operations, last), output=made, output_key=last.outputs[0])
+
+
+def _head_operation(trace: Trace) -> tuple[Operation, list[Operation]] | None:
+    """The operation that makes probabilities, and what follows it, in order, all of which keeps or names their logits."""
+    makers: dict[Key, Operation] = {}
+    for one in trace.operations:  # an operation that hands a tensor on as it is (dropout in eval mode) makes nothing
+        makers.update({key: one for key in one.outputs if key is not None and key not in one.inputs})
+    operation, behind = makers.get(trace.output_key), list[Operation]()
+    while operation is not None and not operation.is_layer and _name(operation) not in _NAMES:
+        if not operation.inputs or not _keeps_logits(operation):
+            return None
+        behind.append(operation)
+        operation = makers.get(operation.inputs[0])
+    return None if operation is None or operation.is_layer else (operation, behind[::-1])
+
+
+def _keeps_logits(operation: Operation) -> bool:
+    """Whether an operation moves whole columns, or makes p of log p, log p of p, or 1 − p of p."""
+    name = _name(operation)
+    if name == "rsub":
+        return len(operation.args) == 2 and isinstance(operation.args[1], (int, float)) and operation.args[1] == 1
+    if kind_of(operation.function) in (Kind.UNCHANGED, Kind.SHAPE) or name in _RENAMES:
+        return True
+    return moves_columns(operation.function, operation.args, operation.kwargs or {})
+
+
+def _followed(head: Head, behind: list[Operation], logits: Tensor) -> Head | None:
+    """The head with what follows it; None if the logits of the result are not those of some columns.
+
+    Operations that move columns are made again on the numbers of the entries, which then say which column is where.
+    """
+    entries = torch.arange(logits.numel(), device=logits.device).view_as(logits)
+    width = 1 if logits.dim() == 1 else logits.size(1)
+    for operation in behind:
+        name = _name(operation)
+        if name in _RENAMES:
+            before, after = _RENAMES[name]
+            if head.output != before or (name == "rsub" and entries.numel() != len(logits) and not head.is_sigmoid):
+                return None
+            head = replace(head, output=after, is_flipped=head.is_flipped ^ (name == "rsub"))
+        elif kind_of(operation.function) is not Kind.UNCHANGED:
+            entries = operation.function(entries, *operation.args[1:], **(operation.kwargs or {}))
+    if entries.dim() not in (1, 2) or len(entries) != len(logits) or len(entries) == 0:
+        return None
+    table = entries.view(len(logits), -1)
+    columns = table[0] % width
+    own = torch.arange(len(logits), device=table.device).view(-1, 1) * width
+    if not torch.equal(table, own + columns):
+        return None
+    found = tuple(columns.tolist())
+    one_of_several = len(found) == 1 < width
+    if not head.is_sigmoid and not one_of_several and (head.is_flipped or sorted(found) != list(range(width))):
+        return None  # of a part of a softmax's columns the others are lost
+    return head if found == tuple(range(width)) else replace(head, columns=found)
 
 
 def _name(operation: Operation) -> str:
@@ -146,6 +230,8 @@ class ModelOutput:
     """The operation whose input is explained as the logit."""
     stated: bool = False
     """Whether `name` was given, and no operation that says so was seen."""
+    is_doubted: bool = False
+    """Whether a warning asked what it is."""
 
     def apply(self, call: ModelCall) -> ModelCall:
         """The call that gives logits."""
@@ -180,14 +266,9 @@ def read_output(trace: Trace, given: str | None, mode: str | None) -> tuple[Mode
         return ModelOutput("value"), trace
     found = None if given == "logit" else find_head(trace)
     if given is None and found is None:
-        if looks_like_probabilities(trace.output):
-            warnings.warn(
-                "The model's output looks like probabilities, but the operation that makes them cannot be seen, so it is "
-                "explained as logits. Use output='prob' (or output='logit' if these are logits).",
-                OutputWarning,
-                stacklevel=2,
-            )
-        return ModelOutput("logit"), trace
+        if why := _doubt(trace):
+            warnings.warn(why, OutputWarning, stacklevel=2)
+        return ModelOutput("logit", is_doubted=bool(why)), trace
     if found is None:
         return (ModelOutput("logit"), trace) if given == "logit" else _stated(str(given), trace)
     head, shorter = found
@@ -197,6 +278,21 @@ def read_output(trace: Trace, given: str | None, mode: str | None) -> tuple[Mode
             f"out, or use output='logit' to explain what the model returns as if it were logits."
         )
     return ModelOutput(head.output, head), shorter
+
+
+def _doubt(trace: Trace) -> str:
+    """Why what is read as logits may be none; empty if nothing speaks against it."""
+    if made_by := trail_of(trace):
+        return (
+            f"The model's output comes from {made_by}, and its logits cannot be read off, so it is explained as if it were "
+            f"logits itself. Use output='prob' or 'log_prob' if it is that, 'logit' or 'value' if not."
+        )
+    if looks_like_probabilities(trace.output):
+        return (
+            "The model's output looks like probabilities, but the operation that makes them cannot be seen, so it is "
+            "explained as logits. Use output='prob' (or output='logit' if these are logits)."
+        )
+    return ""
 
 
 def _stated(name: str, trace: Trace) -> tuple[ModelOutput, Trace]:

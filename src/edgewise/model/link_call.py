@@ -16,7 +16,8 @@ from torch_geometric.data import Data
 
 from edgewise.errors import ModelError
 from edgewise.graph.pair_copies import with_pairs
-from edgewise.model.call import EXTRAS, check_kind, takes_data
+from edgewise.model.call import check_kind, takes_data
+from edgewise.model.call_arguments import absent_names, arguments_for, required_names
 
 PAIRS = "edge_label_index"
 """PyG's name for the pairs whose scores are asked for."""
@@ -35,9 +36,11 @@ class LinkForward:
             return self.forward(model, data, pairs)
         names = names_of(model.forward)
         if PAIRS in names:
-            return model(data.x, data.edge_index, **{PAIRS: pairs}, **_extras(names, data))
+            args, named = _arguments(model.forward, data)
+            return model(*args, **{**named, PAIRS: pairs})
         if can_encode(model):
-            z = model.encode(data.x, data.edge_index, **_extras(names_of(model.encode), data))  # type: ignore[operator]
+            args, named = _arguments(model.encode, data)
+            z = model.encode(*args, **named)  # type: ignore[operator]
             return model.decode(z, pairs)  # type: ignore[operator]
         if takes_data(model):
             data = with_pairs(data, pairs.t())
@@ -63,8 +66,17 @@ def names_of(function: Any) -> list[str]:
     return list(inspect.signature(function).parameters)
 
 
-def _extras(names: list[str], data: Data) -> dict[str, Tensor]:
-    return {key: data[key] for key in EXTRAS if key in names and data.get(key) is not None}
+def _arguments(function: Any, data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a function is called with, but for the pairs; refused if it asks for something that the data have not."""
+    names, required = (
+        [name for name in found if name != PAIRS] for found in (names_of(function), required_names(function))
+    )
+    if absent := absent_names(names, required, data):
+        raise ModelError(
+            f"{function.__qualname__} asks for `{absent[0]}`, and the data has no {absent[0]}: set data.{absent[0]}, or say "
+            f"how the model is called: forward=lambda model, data, pairs: model(...)."
+        )
+    return arguments_for(names, required, data)
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
 from edgewise.errors import ModelError
 from edgewise.model.call import GraphForward, ModelCall, with_own_x
+from edgewise.model.column_reads import ABOUT_SHAPES, PassStep, is_foreign
 from edgewise.model.data_flow import (
     Call,
     Key,
@@ -30,8 +31,10 @@ from edgewise.model.data_flow import (
 )
 from edgewise.model.feature_products import FeatureProducts
 from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
+from edgewise.model.layer_steps import LayerSteps
 from edgewise.model.messages import Owners, followed_owners, own_term, plain_owners
 from edgewise.model.module_tree import modules_of
+from edgewise.model.own_messages import refuse_own_messages
 from edgewise.trees import tree_leaves
 
 
@@ -176,10 +179,6 @@ class _CallLog:
         )
 
 
-_ABOUT_SHAPES = frozenset(
-    ("size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "__len__", "__get__", "get_device")
-) | frozenset(("is_floating_point", "is_complex", "is_contiguous", "is_signed"))
-"""Questions to a tensor whose answers do not depend on its numbers."""
 _ABOUT_ROWS = frozenset(("size", "__len__", "numel", "nelement"))
 
 
@@ -217,6 +216,7 @@ class _Recorder(OperationMode):
         self.log = log
         self.operations: list[Operation] = []
         self.keep: list[Any] = []
+        self.steps: list[PassStep] = []
         self.jumping = 0
         self.first_call = 0
         self.reads_values = self.reads_sizes = False
@@ -225,10 +225,11 @@ class _Recorder(OperationMode):
         inputs = keys_of((args, kwargs))
         before = before_change(func, args)
         result = func(*args, **kwargs)
+        self.steps.append(PassStep(func, args, kwargs, result))
         outputs = keys_of(result)
         name = getattr(func, "__name__", str(func))
         if not any(key is not None for key in outputs):
-            self.reads_values |= name not in _ABOUT_SHAPES
+            self.reads_values |= name not in ABOUT_SHAPES
             self.reads_sizes |= _asks_for_rows(func, name, args, kwargs or {})
         else:
             self.keep.append((args, kwargs, result))
@@ -256,6 +257,8 @@ class _Recorder(OperationMode):
     def leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         if self.depth == 1:  # still inside, so that looking at the tensors is not counted
             self.keep.append((args, kwargs, output))
+            if not is_foreign(module):
+                self.steps.append(PassStep(module, args, kwargs, output))
             x = kwargs.get("x", args[0] if args else None)
             own = keys_of(x[-1] if isinstance(x, (tuple, list)) else x)
             self.operations.append(
@@ -310,6 +313,7 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         edge_update_hooks(layers, log.on_edge_update),
         recorder.noting_jumps(call.model),
         recorder.watching(layers),
+        LayerSteps(layers, recorder.steps).watching() if any(map(is_foreign, log.names)) else nullcontext(),
     ):
         output = call.own_output(data)
     log.check()
@@ -319,6 +323,7 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
     typed = call.typed_tensors(data)
     fixed = fixed_tensors(call.model)
     known = fixed | data_tensors(data) | {key for key, _ in (typed.tensors if typed else ())}
+    refuse_own_messages(call, layers, data, recorder.steps, known, output)
     numbers = layers_of_calls(operations, known, output_keys)
     ours = isinstance(call.forward, GraphForward)  # the model gets other tensors than those of the graph
     owners = None if numbers is None or ours else plain_owners(log.calls, operations, data, log.names)

@@ -12,8 +12,9 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from edgewise.errors import ModelError
 from edgewise.graph.type_table import EdgeType, TypeTable
-from edgewise.model.call import Forward, argument_names, takes_data
-from edgewise.model.typed_call import TypedForward, TypedPart, extras_of, members, versions
+from edgewise.model.call import Forward, takes_data
+from edgewise.model.call_arguments import argument_names
+from edgewise.model.typed_call import TypedForward, TypedPart, extras_of, members, tables_of, versions
 
 _BATCH = ("batch_dict", "batch")
 
@@ -37,7 +38,7 @@ class TypedBatchForward(TypedForward):
         elif takes_data(model):
             found = model(given)
         else:
-            found = model(given.collect("x"), given.collect("edge_index"), **self._more(model, given))
+            found = model(*tables_of(model, given), **self._more(model, given))
         return self._one_row_each(found)
 
     def _more(self, model: nn.Module, given: HeteroData) -> dict[str, Any]:

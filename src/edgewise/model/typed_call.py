@@ -17,7 +17,8 @@ from torch_geometric.data import Data, HeteroData
 from edgewise.errors import InputError, ModelError
 from edgewise.graph.node_kinds import NodeKinds
 from edgewise.graph.type_table import EdgeType, TypeTable
-from edgewise.model.call import Forward, GraphForward, argument_names, takes_data
+from edgewise.model.call import Forward, GraphForward, takes_data
+from edgewise.model.call_arguments import argument_names, required_names
 from edgewise.model.data_flow import Key, TypedTensors, keys_of
 from edgewise.model.shadow import EDGE, NODE, OWN, Mark
 
@@ -101,7 +102,7 @@ class TypedForward(GraphForward):
         elif takes_data(model):
             found = model(given)
         else:
-            found = model(given.collect("x"), given.collect("edge_index"), **extras_of(model, given))
+            found = model(*tables_of(model, given), **extras_of(model, given))
         return self._rows(found, part)
 
     def describe(self, model: nn.Module) -> str:
@@ -157,6 +158,10 @@ class TypedForward(GraphForward):
     def columns_of(self, graph: Data, table: EdgeType) -> Tensor:
         """The columns of an edge type."""
         return self.part(graph).columns[table]
+
+    def column_groups(self, graph: Data) -> list[Tensor]:
+        """The columns of each edge type."""
+        return list(self.part(graph).columns.values())
 
     def receivers_of(self, graph: Data, table: EdgeType, flow: str) -> Tensor:
         """The nodes of the type that its edges point to."""
@@ -249,12 +254,21 @@ def _axis(data: HeteroData, store: Any, key: str) -> int:
 
 def extras_of(model: nn.Module, data: HeteroData) -> dict[str, Any]:
     """Attributes of edges that `forward` names: `edge_attr_dict`, or `edge_attr` in a model that `to_hetero` made."""
-    return typed_extras(argument_names(model), data)
+    return typed_extras(argument_names(model), data, required_names(model))
 
 
-def typed_extras(names: list[str], data: HeteroData) -> dict[str, Any]:
-    """Attributes of edges that are among the names of arguments."""
-    found = {}
+def tables_of(model: nn.Module, data: HeteroData) -> tuple[Any, Any]:
+    """The first two arguments: features and edges by type; what has another name, if `forward` begins with that: `z_dict`."""
+    first = argument_names(model)[:1]
+    other = first[0].removesuffix("_dict") if first and first[0].endswith("_dict") else "x"
+    return data.collect(other, allow_empty=True) or data.collect("x", allow_empty=True), data.collect("edge_index")
+
+
+def typed_extras(names: list[str], data: HeteroData, required: list[str]) -> dict[str, Any]:
+    """Attributes of edges that are among the names of arguments, and what else is asked for without a default, by type."""
+    asked = [name.removesuffix("_dict") for name in required[2:] if name.endswith("_dict")]
+    found = {f"{key}_dict": data.collect(key, allow_empty=True) for key in asked if key != "edge_label_index"}
+    found = {name: values for name, values in found.items() if values}
     for key in _EXTRAS:
         named = next((name for name in (f"{key}_dict", key) if name in names), None)
         if named is not None and (values := data.collect(key, allow_empty=True)):

@@ -9,9 +9,10 @@ from torch_geometric.data import Data, HeteroData
 
 from edgewise.errors import ModelError
 from edgewise.graph.type_table import TypeTable
-from edgewise.model.call import argument_names, takes_data
+from edgewise.model.call import takes_data
+from edgewise.model.call_arguments import argument_names, required_names
 from edgewise.model.link_call import PAIRS, can_encode, names_of
-from edgewise.model.typed_call import TypedForward, TypedPart, typed_extras
+from edgewise.model.typed_call import TypedForward, TypedPart, tables_of, typed_extras
 
 _PAIRS_OF_TYPES = f"{PAIRS}_dict"
 
@@ -37,9 +38,9 @@ class TypedLinkForward(TypedForward):
         named = next((name for name in (PAIRS, _PAIRS_OF_TYPES) if name in names), None)
         if named is not None:
             asked = pairs if named == PAIRS else {kind: pairs}
-            return model(data.collect("x"), data.collect("edge_index"), **{named: asked}, **typed_extras(names, data))
+            return model(*tables_of(model, data), **{named: asked}, **typed_extras(names, data, required_names(model)))
         if can_encode(model):
-            extras = typed_extras(names_of(model.encode), data)
+            extras = typed_extras(names_of(model.encode), data, required_names(model.encode))
             z = model.encode(data.collect("x"), data.collect("edge_index"), **extras)  # type: ignore[operator]
             return model.decode(z, pairs)  # type: ignore[operator]
         if takes_data(model):

@@ -66,6 +66,8 @@ class Compiler:
     """Per value: the kind of nodes that have rows in it."""
     constants: dict[Key, int] = field(default_factory=dict)
     """The same for constants of a typed graph, where it is known."""
+    untyped: dict[Key, str] = field(default_factory=dict)
+    """Of other constants, the operation that made them."""
     stacks: dict[Key, Operation] = field(default_factory=dict)
     """Tables that were stacked, and wait to be summed up."""
     waiting: dict[Key, Operation] = field(default_factory=dict)
@@ -156,12 +158,14 @@ class Compiler:
         self._emit(operation)
 
     def _note_constant(self, operation: Operation, reads: Sequence[Key]) -> None:
-        """Of which kind the rows of a constant are, if its operation worked row by row."""
+        """Of which kind the rows of a constant are: whatever made it of rows of one kind, its numbers are those recorded."""
         kinds = {self.constants[key] for key in reads if key in self.constants}
-        if len(kinds) == 1 and row_arguments(operation.function, operation.args, operation.kwargs) is not None:
+        if len(kinds) == 1:
             (kind,) = kinds
             if operation.shapes and operation.shapes[0][:1] == (self.size(kind),):
                 self.constants[operation.outputs[0]] = kind
+                return
+        self.untyped.update(dict.fromkeys(operation.outputs, operation.name))
 
     def _fold(self, operation: Operation, stack: Operation) -> None:
         """`torch.stack(tables).sum(0)`, as a `HeteroConv` joins what a node type receives: row by row after all."""
@@ -191,8 +195,11 @@ class Compiler:
         kinds = kinds or {self.constants[key] for key in keys if key in self.constants}
         if self.whole:
             return min(kinds, default=0)
-        if len(kinds) > 1 or (not kinds and self.trace.typed is not None):
-            raise Unsupported(f"{name} reads rows of several types of nodes, or of no known type")
+        if len(kinds) > 1:
+            raise Unsupported(f"{name} reads rows of several types of nodes")
+        if not kinds and self.trace.typed is not None:
+            made = next((f" that {self.untyped[key]} made" for key in keys if key in self.untyped), "")
+            raise Unsupported(f"{name} reads rows{made} of which the type of nodes is not known")
         return kinds.pop() if kinds else 0
 
     def _emit(self, operation: Operation) -> None:
@@ -278,10 +285,14 @@ def compile_program(
     for number, operation in enumerate(trace.operations):
         if number not in needed:
             continue
-        if operation.is_layer:
-            add_layer(compiler, operation)
-        else:
-            compiler.add_operation(operation)
+        try:
+            if operation.is_layer:
+                add_layer(compiler, operation)
+            else:
+                compiler.add_operation(operation)
+        except Unsupported as reason:
+            reason.operation = operation
+            raise
     if trace.output_key not in compiler.known:
         raise Unsupported("the output is not made by the last layers in a way that could be followed")
     if sum(len(operation.calls) for operation in trace.operations) != len(trace.calls):

@@ -250,6 +250,23 @@ def turns_columns(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return name in ("cat", "concat") and _axis(name, args, kwargs) in (1, -1)
 
 
+def moves_columns(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an operation picks or moves columns of a table and leaves its rows where they are; not known is no.
+
+    >>> table = torch.ones(3, 2)
+    >>> moves_columns(torch.Tensor.__getitem__, (table, (slice(None), [1, 0])), {}), moves_columns(torch.flip, (table, [0]), {})
+    (True, False)
+    """
+    name = plain_name(function)
+    if name == "getitem":
+        return len(args) == 2 and isinstance(args[1], tuple) and args[1][0] in (slice(None), Ellipsis)
+    if name not in ("index_select", "flip", "narrow", "select", "roll"):
+        return False
+    axis = kwargs.get("dim", kwargs.get("dims", args[2 if name == "roll" else 1] if len(args) > 1 else None))
+    axis = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
+    return axis in ((1,), (-1,))
+
+
 # --- Tables on top of each other ----------------------------------------------------------------------------------------
 
 

@@ -69,6 +69,15 @@ def pose(
     """The question, checked and proved before any long work; `held=False` if it answers once and is then forgotten."""
     one_of("task", task, TASKS)
     refuse_autocast()
+    if isinstance(target, str):
+        one_of("target", target, ("all",), also="a class, a class for each index, or None")
+        if task == "link":
+            raise SettingError("`target` must be 1 or 0 for links, which have one score, got 'all'. Leave it out.")
+        first = pose(
+            model, data, index, target=0, task=task, mode=mode, of=of, output=output, forward=forward, device=device,
+            bounds=bounds, roomy=roomy, held=held,
+        )  # fmt: skip
+        return first.every_class()
     if without_itself and task != "link":
         raise SettingError(f"`without_itself` must be left out for a {task} task: it takes links out. Use task='link'.")
     asked = Asked(target, mode, of, check_output(output), forward, device, without_itself, bounds, roomy, memory, held)

@@ -24,6 +24,7 @@ from edgewise.program.execution import LoweredGraphs
 from edgewise.program.lowering import lower_graphs
 from edgewise.question.equality import NOT_REPEATABLE, Audit, close, random_weight, warn_not_local
 from edgewise.question.freed_memory import FreedMemory
+from edgewise.question.labels import SOME, joined_labels, sample
 from edgewise.question.posed_question import Asked, PosedQuestion
 from edgewise.question.subject import DataMark, Subject, on_device
 from edgewise.question.target import choose_target, read_index
@@ -119,6 +120,18 @@ class GraphQuestion(PosedQuestion):
         self.target = choose_target(
             rows, asked.target, asked.mode, asked.of, self.output.lost, several=self.output.several
         )
+        self._check_mode()
+
+    def _labels_at(self, index: Tensor | None) -> Tensor | None:
+        """Of graphs: their `y`."""
+        numbers = sample(len(self.graphs), SOME) if index is None else index
+        return joined_labels([self._label_of(i) for i in numbers.tolist()])
+
+    def _label_of(self, number: int) -> Any:
+        return attributes(self._given[number]).get("y")
+
+    def _forget_runs(self) -> None:
+        self._engines, self._recorded = {}, {}
 
     def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Of the graph of each target."""

@@ -14,13 +14,14 @@ from edgewise.engines import Engine
 from edgewise.errors import EdgewiseError, ModelError, StaleQuestionError
 from edgewise.graph.copies import Copies
 from edgewise.graph.cut import Cut, columns_into, cut_tiny, first_strangers, whole, worth_cutting
-from edgewise.graph.inputs import check_one_graph, check_values, read_structure
+from edgewise.graph.inputs import check_one_graph, check_values, read_structure, with_count
 from edgewise.graph.pair_copies import LinkColumns, with_pairs, without_link
 from edgewise.graph.pair_patches import PatchedGraph
 from edgewise.model.head import ModelOutput
 from edgewise.model.link_call import PAIRS, EncoderForward, LinkForward, SharedPass
 from edgewise.program.lowering import Lowering
 from edgewise.question.equality import close
+from edgewise.question.labels import labels_of_pairs, read_labels
 from edgewise.question.link_model import LinkModel
 from edgewise.question.link_patches import patched_encoder
 from edgewise.question.locality import LARGEST_UNKNOWN, NotConfirmedError
@@ -73,7 +74,7 @@ class LinkQuestion(PosedQuestion):
     def check_fresh(self) -> None:
         """Refuse if the model, or the data that are run, have changed since."""
         self.subject.check_fresh()
-        what = self._mark.changed([_without_labels(self._data)])
+        what = self._mark.changed([self._marked_data()])
         if what:
             raise StaleQuestionError(
                 f"The data have changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
@@ -139,7 +140,7 @@ class LinkQuestion(PosedQuestion):
         """Run the model for all pairs on the graph, or on the part of it that the encoder was proved on."""
         if self.encoder is None:
             check_values(self._graph)
-            self.cut, self._mark = whole(self._graph), DataMark([_without_labels(self._data)], held=self.asked.held)
+            self.cut, self._mark = whole(self._graph), DataMark([self._marked_data()], held=self.asked.held)
             self.locality = "whole graph"
         else:
             self.cut, self._mark, self.locality = self.encoder.cut, self.encoder._mark, self.encoder.locality
@@ -208,6 +209,10 @@ class LinkQuestion(PosedQuestion):
         self.link_model = model
         return patched
 
+    def _marked_data(self) -> Any:
+        """The user's graph, as far as it is run."""
+        return with_count(_without_labels(self._data), self._graph.num_nodes)
+
     def _read_off(self) -> None:
         model, asked = self.link_model, self.asked
         self.graphs, self.trace, self.output = [model.graph], model.trace, model.output
@@ -216,6 +221,14 @@ class LinkQuestion(PosedQuestion):
         is_value = asked.mode == "regression" or (asked.mode is None and self.output.lost == "value")
         target = (0 if is_value else 1) if asked.target is None else asked.target
         self.target = choose_target(model.truth, target, asked.mode, asked.of, self.output.lost)
+        self._check_mode()
+
+    def _labels_at(self, index: Tensor | None) -> Tensor | None:
+        """Of pairs: `edge_label`, which belongs to `edge_label_index`."""
+        labels, known = self._data.get("edge_label"), self._data.get(PAIRS)
+        if not isinstance(known, Tensor) or index is None:
+            return read_labels(labels, known.size(1)) if isinstance(known, Tensor) and known.dim() == 2 else None
+        return labels_of_pairs(labels, known, index, self._graph.num_nodes)
 
     # --- what is asked of a question ------------------------------------------------------------------------------------
 

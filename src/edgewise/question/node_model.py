@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from edgewise.engines import CopiesEngine, Engine, WholeGraphEngine
 from edgewise.errors import ModelError
 from edgewise.graph.computation_graph import InEdges
-from edgewise.graph.copies import Copies, neighbourhoods, whole_graph
+from edgewise.graph.copies import Copies, disturbed, neighbourhoods, whole_graph
 from edgewise.model.call import GraphForward
 from edgewise.model.head import read_output
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
@@ -264,7 +264,7 @@ class NodeModel:
         self.is_tried = True
         copies = neighbourhoods(self.graph, self.in_edges, targets, self.num_layers, rim=self.rim)
         engine = CopiesEngine(self.weighted, copies)
-        if self._copies_are_true(engine, targets):
+        if self._copies_are_true(copies, engine, targets):
             return copies, engine
         self._check_repeatable()
         self._give_up_copies("a copy of a target's neighbourhood does not give its true output")
@@ -274,19 +274,38 @@ class NodeModel:
         """The whole graph for each target."""
         return [whole_graph(self.graph, self.in_edges, t, self.num_layers) for t in targets.tolist()]
 
-    def _copies_are_true(self, engine: CopiesEngine, targets: Tensor) -> bool:
-        """Whether every copy gives its target's true output, at ω = 1 and at random ω."""
+    def _copies_are_true(self, copies: Copies, engine: CopiesEngine, targets: Tensor) -> bool:
+        """Whether every copy gives its target's true output, at ω = 1 and at random ω, whatever the other copies hold."""
         output = self.trace.output
         try:
             with torch.no_grad():
                 plain = engine.output(output.new_ones(self.num_layers, engine.edge_id.numel()))
-                ids = (engine.edge_id, engine.self_node)
-                random = engine.output(*(random_weight(i, self.num_layers, output) for i in ids))
+                random = self._probes(copies, engine)
         except ModelError:
             return False  # the model raises on the copies: whole graph
         if not close(plain, output[targets], self.scale):
             return False
         return close(random, self._probe()[targets], self.scale)
+
+    def _probes(self, copies: Copies, engine: CopiesEngine) -> Tensor:
+        """The output of every copy at random ω. Of several, half of them are something else meanwhile, then the others.
+
+        A maximum over all rows, say, is right in copies side by side, but its gradient belongs to the copy that has the row.
+        """
+        like, depth = self.trace.output, self.num_layers
+        edge, own = (random_weight(part, depth, like) for part in (engine.edge_id, engine.self_node))
+        found = engine.output(edge, own)
+        if engine.num_targets == 1:
+            return found
+        is_odd = torch.arange(engine.num_targets, device=self.device) % 2 == 1
+        for which in (is_odd, ~is_odd):
+            changed = CopiesEngine(self.weighted, disturbed(copies, which))
+            weights = (
+                torch.where(which[engine.owner], 1.5 - edge, edge),
+                torch.where(which[engine.self_owner], 1.5 - own, own),
+            )
+            found = torch.where(which.view(-1, 1), found, changed.output(*weights))
+        return found
 
     def _check_repeatable(self) -> None:
         with torch.no_grad():

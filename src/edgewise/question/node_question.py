@@ -14,10 +14,11 @@ from edgewise.errors import InputError, ModelError, StaleQuestionError
 from edgewise.graph.computation_graph import InEdges
 from edgewise.graph.copies import Copies
 from edgewise.graph.cut import Cut, columns_into, cut_out, cut_tiny, first_strangers, whole, worth_cutting
-from edgewise.graph.inputs import check_one_graph, check_values, read_structure
+from edgewise.graph.inputs import check_one_graph, check_values, read_structure, with_count
 from edgewise.graph.sample import seeds
 from edgewise.question.equality import warn_not_local
 from edgewise.question.known_model import Carried, Known, rim_of
+from edgewise.question.labels import read_labels, sample
 from edgewise.question.locality import (
     LARGEST_PASS,
     LARGEST_UNKNOWN,
@@ -124,7 +125,7 @@ class NodeQuestion(PosedQuestion):
     def check_fresh(self) -> None:
         """Refuse if the model, or the data of the cut, have changed since."""
         self.subject.check_fresh()
-        what = self._mark.changed([self._data])
+        what = self._mark.changed([with_count(self._data, self.cut.num_nodes)])
         if what:
             raise StaleQuestionError(
                 f"The data have changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
@@ -169,7 +170,7 @@ class NodeQuestion(PosedQuestion):
 
     def _marked(self) -> Any:
         """What the data of the cut is, to see later whether it has changed."""
-        return DataMark([self._data], self.cut, held=self.asked.held)
+        return DataMark([with_count(self._data, self.cut.num_nodes)], self.cut, held=self.asked.held)
 
     def _tiny(self) -> Cut:
         """A few columns, to find depth and rim on."""
@@ -258,15 +259,16 @@ class NodeQuestion(PosedQuestion):
         self.target = choose_target(
             rows, asked.target, asked.mode, asked.of, self.output.lost, several=self.output.several
         )
+        self._check_mode()
 
     # --- what is asked of a question ----------------------------------------------------------------------------------
 
-    def labels(self) -> Tensor | None:
-        """The labels of the explained nodes."""
-        y = self._data.get("y")
-        if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1 or len(y) != self.cut.num_nodes:
-            return None
-        return y.cpu()[self.index]
+    def _labels_at(self, index: Tensor | None) -> Tensor | None:
+        """Of nodes: `data.y`."""
+        return labels_of_nodes(self._data, self._num_targets(self.cut.num_nodes), index)
+
+    def _forget_runs(self) -> None:
+        self._engine = None
 
     def sizes(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Of the one graph."""
@@ -337,6 +339,12 @@ class NodeQuestion(PosedQuestion):
         if single is not None:
             self._engine = (single, engine)
         return engine
+
+
+def labels_of_nodes(store: Any, count: int, index: Tensor | None) -> Tensor | None:
+    """The labels of some of so many nodes; None: of all, or from everywhere."""
+    y = read_labels(store.get("y"), count)
+    return None if y is None else y[(sample(count) if index is None else index).to(y.device)].cpu()
 
 
 def _version(tensor: Tensor) -> int:

@@ -102,7 +102,7 @@ def _listed(index: Any) -> Tensor:
 
 def _entries(given: Any) -> list[Any] | None:
     """What a list or another iterable holds; None if it is none, such as a text."""
-    if isinstance(given, (str, bytes, dict)):
+    if isinstance(given, (str, bytes, dict)) or (isinstance(given, range) and given[2:]):  # no pair, nor a list of them
         return None
     try:
         return list(given)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgewise.arrays import plain_index
 from edgewise.engines import Engine
 from edgewise.graph.copies import Copies
 from edgewise.graph.neighbour_sample import Bounds
@@ -22,6 +23,7 @@ from edgewise.model.hooks import Layers
 from edgewise.model.trace import Trace
 from edgewise.program.lowering import Lowering
 from edgewise.question.equality import Audit
+from edgewise.question.labels import check_mode, classes_in
 from edgewise.question.slope_checks import SlopeChecks
 from edgewise.question.subject import Loan, Subject
 from edgewise.question.target import Target
@@ -113,6 +115,13 @@ class PosedQuestion(SlopeChecks, ABC):
     def of(self, index: Any, target: Any) -> "PosedQuestion":
         """The same question about other targets, with what was proved."""
 
+    def at(self, positions: Tensor) -> "PosedQuestion":
+        """The same question about some of its own targets, about the columns that were asked for."""
+        listed: Any = plain_index(self.index[positions])
+        types = self.types
+        index = types.asked(listed) if types is not None and types.explained else listed
+        return self.of(index, self.target.column[positions.to(self.target.column.device)].cpu())
+
     def as_set(self) -> "PosedQuestion":
         """The same question, answered as a set even if it is about one target."""
         other = object.__new__(type(self))
@@ -172,8 +181,45 @@ class PosedQuestion(SlopeChecks, ABC):
         return self._sampled
 
     def labels(self) -> Tensor | None:
-        """`[T]`: the labels `y` of the targets, where the data have whole numbers there; otherwise None."""
+        """`[T]`: the labels of the targets, −1 where there is none; None if the data have no whole numbers for them."""
+        return classes_in(self._labels_at(self.index), self.target)
+
+    def agreement(self) -> tuple[int, int] | None:
+        """On how many of how many targets with a label the model says it; None without labels."""
+        labels = self.labels()
+        if labels is None or not bool((labels >= 0).any()):
+            return None
+        known = labels >= 0
+        return int((self.target.says().cpu() == labels)[known].sum()), int(known.sum())
+
+    def _labels_at(self, index: Tensor | None) -> Tensor | None:
+        """`[n]` or `[n, tasks]`: what the data say of some nodes, graphs or pairs; None: of all (or many) that there are."""
         return None
+
+    def _check_mode(self) -> None:
+        """Refuse a mode that was not given and that the labels contradict; looked at once for all questions that `of` makes."""
+        if self.asked.mode is None and self.output.name != "value" and not self._is_mode_checked:
+            is_told = self.asked.output is not None or self.output.is_doubted or self.task == "link"
+            check_mode(
+                self._labels_at(None), self.target, "" if is_told else self.task, is_prob=self.output.name != "logit"
+            )
+        self._is_mode_checked = True
+
+    def every_class(self) -> "PosedQuestion":
+        """The same question about every class, or column, of each target: target by target, as a set."""
+        count = 2 if self.target.mode == "binary" else self.target.truth.size(1)
+        positions = torch.arange(len(self.index)).repeat_interleave(count)
+        other = self.as_set()
+        other.index = self.index[positions]
+        chosen = self.target.select(positions.to(self.device))
+        column = torch.arange(count, device=chosen.column.device).repeat(len(self.index))
+        other.target = Target(column, chosen.mode, chosen.of, chosen.truth)
+        other.asked = replace(self.asked, target=column.cpu())
+        other._forget_runs()
+        return other
+
+    def _forget_runs(self) -> None:
+        """Drop what is kept of runs for some positions, which are others now."""
 
     def borrowed(self) -> AbstractContextManager[None]:
         """The model, ours for a while; calls may nest."""
@@ -264,6 +310,7 @@ class PosedQuestion(SlopeChecks, ABC):
             "audit": self.audit.plain(),
         }
 
+    _is_mode_checked = False
     _data: Any
     _sources: list[Tensor]
     _kept: dict[int, Tensor]

@@ -1,5 +1,6 @@
 """Whether the gradients of a question can be trusted: each kind is looked at once, and refused with the reason."""
 
+import math
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -9,6 +10,7 @@ from edgewise.question.equality import Audit
 
 if TYPE_CHECKING:
     from edgewise.model.trace import Trace
+    from edgewise.question.feature_kinks import FeatureKink
     from edgewise.question.gradient_audit import AuditedSlope
     from edgewise.question.posed_question import PosedQuestion
 
@@ -24,6 +26,7 @@ class SlopeChecks:
     borrowed: Any
     _slope: str | None = None
     _feature_slope: str | None = None
+    _feature_kink: "tuple[FeatureKink | None] | None" = None
 
     @property
     def _itself(self) -> "PosedQuestion":
@@ -55,8 +58,24 @@ class SlopeChecks:
         if self._feature_slope is None:
             with torch.inference_mode(mode=False):
                 self._feature_slope = self._judged(audit_feature_slopes(self._itself))
-        if self._feature_slope:
+        if self._feature_slope and self.feature_kink() is None:
             raise ModelError(self._feature_slope)
+
+    def feature_kink(self) -> "FeatureKink | None":
+        """A kink at the features, where gradients by them are no slopes; looked for once."""
+        from edgewise.question.feature_kinks import kink_of_features
+
+        if self._feature_kink is None:
+            with torch.inference_mode(mode=False):
+                self._feature_kink = (kink_of_features(self._itself),)
+            if self._feature_kink[0] is not None:
+                self.audit.undecided.append("the slope at a kink: some features are at one")
+        return self._feature_kink[0]
+
+    @property
+    def is_at_kink(self) -> bool:
+        """Whether a kink is known."""
+        return self._feature_kink is not None and self._feature_kink[0] is not None
 
     def _judged(self, slope: "AuditedSlope | None") -> str:
         """Why gradients cannot be trusted, by a slope that was found in two ways; empty if they can."""
@@ -68,6 +87,11 @@ class SlopeChecks:
         self.audit.targets, self.audit.slope_error = 1, slope.error
         if slope.error <= SLOPE_TOLERANCE:
             return ""
+        if not math.isfinite(slope.gradient):
+            return (
+                "Gradients of this model are infinite or no numbers here, as those of a root, a power or a logarithm at 0 are. "
+                "Use method='occlusion', which takes none."
+            )
         stops = [name for name in self.trace.operation_names if name in ("detach", "detach_", "no_grad", "checkpoint")]
         named = ", ".join(dict.fromkeys(stops)) or "no_grad, detach or a checkpoint"
         return (

@@ -46,9 +46,9 @@ class TypedSourceQuestion(SourceQuestion):
             return TypedSourceQuestion(self.subject.user_model, self._stored, index, asked)
         return super().of(inside, target)
 
-    def labels(self) -> Tensor | None:
-        """The labels of the explained nodes."""
-        return typed_labels(self._hetero, self.types, self.index)
+    def _labels_at(self, index: Tensor | None) -> Tensor | None:
+        """Of nodes: `y` of their type."""
+        return typed_labels(self._hetero, self.types, index)
 
     def _strangers(self) -> tuple[Tensor, Tensor]:
         """A few of every type: a model may not run on types without nodes."""

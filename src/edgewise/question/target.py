@@ -35,6 +35,12 @@ class Target:
         """The same question for some of the targets."""
         return Target(self.column[positions], self.mode, self.of, self.truth[positions])
 
+    def says(self) -> Tensor:
+        """What the model says of each target: its class, or of several labels yes (1) or no (0) for the explained column."""
+        if self.mode == "multilabel":
+            return (self.truth.gather(1, self.column.view(-1, 1)).view(-1) > 0).long()
+        return predicted(self.truth, self.mode)
+
     def value(self, rows: Tensor) -> Tensor:
         """The explained number of every row, `[targets]`."""
         return self.number(rows, self.of)
@@ -160,6 +166,7 @@ def read_index(index: Any, size: int, of: str) -> tuple[Tensor, bool]:
         return torch.arange(size), False
     if isinstance(index, slice):
         return _in_range(torch.tensor(_sliced(index, size), dtype=torch.long), size, of), False
+    _refuse_long_range(index, size, of)
     single = isinstance(index, int) and not isinstance(index, bool)
     try:
         positions = read_tensor(list(index) if isinstance(index, (range, set, tuple)) else index)
@@ -238,11 +245,21 @@ def _in_range(positions: Tensor, size: int, of: str) -> Tensor:
         raise _nothing_named(size, of)
     low, high = int(positions.min()), int(positions.max())
     if low < 0 or high >= size:
-        raise InputError(
-            f"`index` must be between 0 and {size - 1} ({size} {of if size == 1 else of + 's'}), "
-            f"got {low if low < 0 else high}."
-        )
+        raise _outside(low if low < 0 else high, size, of)
     return positions
+
+
+def _refuse_long_range(index: Any, size: int, of: str) -> None:
+    """Refuse a range of more numbers than there are positions, of which one end is none, before it becomes a list."""
+    if isinstance(index, range) and index[size:]:
+        raise _outside(next(end for end in (index[0], index[-1]) if not 0 <= end < size), size, of)
+
+
+def _outside(position: int, size: int, of: str) -> InputError:
+    """The refusal of a position that there is not."""
+    return InputError(
+        f"`index` must be between 0 and {size - 1} ({size} {of if size == 1 else of + 's'}), got {position}."
+    )
 
 
 def _nothing_named(size: int, of: str) -> InputError:

@@ -13,6 +13,7 @@ from edgewise.graph.pair_copies import LinkColumns
 from edgewise.graph.type_table import TypeTable, check_typed, union_of
 from edgewise.model.link_call import PAIRS
 from edgewise.model.typed_link_call import TypedLinkForward
+from edgewise.question.labels import labels_of_pairs, read_labels
 from edgewise.question.link_question import LinkQuestion
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.pair_index import read_typed_pairs
@@ -58,6 +59,18 @@ class TypedLinkQuestion(LinkQuestion):
 
     def _forward(self, asked: Asked) -> Any:
         return self._typed_forward
+
+    def _labels_at(self, index: Tensor | None) -> Tensor | None:
+        """Of pairs: `edge_label` of the asked edge type."""
+        kind = self.types.link
+        if kind not in self._hetero.edge_types:
+            return None
+        store = self._hetero[kind]
+        labels, known = store.get("edge_label"), store.get(PAIRS)
+        if index is None:
+            return read_labels(labels, known.size(1)) if isinstance(known, Tensor) and known.dim() == 2 else None
+        starts = torch.tensor(self.types.link_starts)
+        return labels_of_pairs(labels, known, index - starts, self._graph.num_nodes)
 
     def _strangers(self) -> tuple[Tensor, Tensor]:
         return typed_strangers(self.types, self._graph.edge_index.device)

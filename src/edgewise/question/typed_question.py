@@ -14,7 +14,7 @@ from edgewise.graph.type_table import TypeTable, check_typed, read_typed_graphs,
 from edgewise.model.typed_batch import TypedBatchForward, typed_union
 from edgewise.model.typed_call import TypedForward
 from edgewise.question.graph_question import GraphQuestion
-from edgewise.question.node_question import NodeQuestion
+from edgewise.question.node_question import NodeQuestion, labels_of_nodes
 from edgewise.question.posed_question import Asked
 from edgewise.question.subject import DataMark, on_device
 
@@ -58,22 +58,18 @@ class TypedQuestion(NodeQuestion):
                 f"The data have changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
             )
 
-    def labels(self) -> Tensor | None:
-        """The labels of the explained nodes."""
-        return typed_labels(self._hetero, self.types, self.index)
+    def _labels_at(self, index: Tensor | None) -> Tensor | None:
+        """Of nodes: `y` of their type."""
+        return typed_labels(self._hetero, self.types, index)
 
     def _strangers(self) -> tuple[Tensor, Tensor]:
         """A few of every type: a model may not run on types without nodes."""
         return typed_strangers(self.types, self._graph.edge_index.device)
 
 
-def typed_labels(data: HeteroData, types: TypeTable, index: Tensor) -> Tensor | None:
-    """The labels of some nodes of the explained type, if there is a whole number for each."""
-    y = data[types.explained].get("y")
-    count = len(types.node_range(types.explained))
-    if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1 or len(y) != count:
-        return None
-    return y.cpu()[index]
+def typed_labels(data: HeteroData, types: TypeTable, index: Tensor | None) -> Tensor | None:
+    """The labels of some nodes of the explained type; None: of all."""
+    return labels_of_nodes(data[types.explained], len(types.node_range(types.explained)), index)
 
 
 def warn_of_counts(types: TypeTable, count: int, forward: TypedForward) -> None:
@@ -113,6 +109,9 @@ class TypedGraphQuestion(GraphQuestion):
         device = self.asked.device
         moved = [graph if device is None else copy.copy(graph).to(torch.device(device)) for graph in self._hetero]
         return TypedBatchForward(moved, self.types, self.asked.forward)
+
+    def _label_of(self, number: int) -> Any:
+        return getattr(self._hetero[number], "y", None)
 
     def types_of(self, position: int) -> TypeTable:
         """The types of the graph of a target."""

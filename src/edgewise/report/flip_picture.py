@@ -78,4 +78,4 @@ def _title(found: Counterfactual) -> str:
     if found.types is not None:
         named = " ".join(map(str, found.index))
     what = {"proven": "the fewest edges that flip", "none": "no edges flip"}.get(found.status, "edges that flip")
-    return f"{what} {named} ({found.status})"
+    return f"{what} {named} ({found.certainty})"

@@ -1,52 +1,32 @@
 """The container of results: named arrays and a text about them, with a version and a digest, that proves itself when read.
 
 A `.npz` is read in three steps, so that no lie of a file costs anything: what its members claim (`NpzFile.shapes`) is compared
-with the bytes that are there before any of them is unpacked; whoever knows what the arrays mean checks the shapes against each
-other; only then `read` builds them, and `check_digest` compares them with the digest in the text. No pickles.
+with the bytes that are there before any of them is unpacked (`archives.py`); whoever knows what the arrays mean checks the
+shapes against each other; only then `read` builds them, and `check_digest` compares them with the digest in the text. No
+pickles.
 """
 
 import base64
 import hashlib
 import io
 import json
-import math
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from edgewise.archives import Claim, NpzArchive, read_body, read_head, require
 from edgewise.errors import FileError
+from edgewise.inner_paths import parsed
 
 Arrays = dict[str, np.ndarray]
 About = dict[str, Any]
 VERSION = 2
 """Of what is in a file. 0: no number is written (Edgewise 0.1.0), layers are calls. 1: layers are those of the depth. 2: there
 is a digest, and entries are in order."""
-TEXTS = ("about", "node_names")
+TEXTS = ("about", "node_names", "node_ids")
 """Members of a `.npz` that are JSON, as bytes: numpy would pickle an object."""
-_DEFLATE = 1032  # no byte of a compressed member unpacks to more
-_SLACK = 1024
-
-
-class Claim(NamedTuple):
-    """What the head of an array says about it."""
-
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    by_column: bool = False
-    """Whether the numbers are stored column by column."""
-
-
-def require(holds: Any, sentence: str) -> None:
-    """Refuse what does not hold.
-
-    Raises:
-        FileError: With the sentence; who reads the file puts its name in front.
-    """
-    if not holds:
-        raise FileError(sentence)
 
 
 # --- Digests ------------------------------------------------------------------------------------------------------------
@@ -66,7 +46,7 @@ def digest_of_contents(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         whole.update(f"{name} {array.dtype.str} {array.shape} ".encode())
-        whole.update(array.tobytes())
+        whole.update(array.reshape(-1).view(np.uint8).data)
     return whole.hexdigest()
 
 
@@ -126,9 +106,15 @@ def from_jsonable(value: Any) -> Any:
 # --- `.npz` -------------------------------------------------------------------------------------------------------------
 
 
-def write_npz(file: Any, arrays: Arrays, about: About, node_names: Sequence[str] | None = None) -> None:
-    """Arrays as they are, the text about them, and perhaps the names of nodes; the digest covers all of it."""
-    named = {} if node_names is None else {"node_names": _as_bytes(list(node_names))}
+def _listed(texts: Any) -> Any:
+    """Names of all nodes as a list; of a typed graph a list for each type."""
+    return {kind: list(some) for kind, some in texts.items()} if isinstance(texts, Mapping) else list(texts)
+
+
+def write_npz(file: Any, arrays: Arrays, about: About, node_names: Any = None, node_ids: Any = None) -> None:
+    """Arrays as they are, the text about them, and perhaps names and ids of nodes; the digest covers all of it."""
+    texts = {"node_names": node_names, "node_ids": node_ids}
+    named = {name: _as_bytes(_listed(given)) for name, given in texts.items() if given is not None}
     everything = {**arrays, **named}
     np.savez_compressed(file, about=_as_bytes(with_digest(everything, about)), **everything)  # type: ignore[arg-type]
 
@@ -142,13 +128,10 @@ class NpzFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-            names = [member.filename.removesuffix(".npy") for member in members]
-            require(len(set(names)) == len(names), "it has two arrays of one name")
-            self.claims = {name: _claim(archive, member) for name, member in zip(names, members, strict=True)}
+        with NpzArchive(path) as archive:
+            self.claims = {name: archive.claim(name) for name in archive.members}
             require("about" in self.claims, "it has no text `about`, which results have")
-            told = json.loads(_array(archive, "about", self.claims["about"]).tobytes().decode())
+            told = parsed(archive.read(["about"])["about"].tobytes(), "its text `about`")
         require(isinstance(told, dict), "its text `about` is not a table")
         self.about: About = told
 
@@ -159,49 +142,13 @@ class NpzFile:
 
     def read(self) -> Arrays:
         """The arrays, compared with the digest."""
-        with zipfile.ZipFile(self.path) as archive:
-            arrays = {name: _array(archive, name, claim) for name, claim in self.claims.items() if name != "about"}
+        with NpzArchive(self.path) as archive:
+            require(list(archive.members) == list(self.claims), "it changed while it was read")
+            arrays = archive.read(name for name in self.claims if name != "about")
         check_digest(arrays, self.about)
-        arrays.pop("node_names", None)
+        for name in ("node_names", "node_ids"):
+            arrays.pop(name, None)
         return arrays
-
-
-def _claim(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Claim:
-    """What a member says about itself, if its bytes can hold it."""
-    name = member.filename
-    fits = member.file_size <= _DEFLATE * member.compress_size + _SLACK
-    require(fits, f"{name} claims {member.file_size} bytes, more than its {member.compress_size} can unpack to")
-    with archive.open(member) as file:
-        claim = _head(file, name)
-        expected = file.tell() + math.prod(claim.shape) * claim.dtype.itemsize
-    require(expected == member.file_size, f"{name} claims the shape {claim.shape}, but has {member.file_size} bytes")
-    return claim
-
-
-def _head(file: Any, name: str) -> Claim:
-    """The type and shape in the head of a `.npy`; objects, which would be pickles, are refused."""
-    reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    version = np.lib.format.read_magic(file)
-    require(version in reader, f"{name} has the unknown version {version} of the .npy format")
-    shape, fortran, dtype = reader[version](file)
-    require(not dtype.hasobject and dtype.kind in "iufb", f"{name} holds {dtype}, not numbers")
-    require(all(size >= 0 for size in shape), f"{name} has a negative size")
-    return Claim(dtype, shape, fortran)
-
-
-def _array(archive: zipfile.ZipFile, name: str, claim: Claim) -> np.ndarray:
-    """The array of a member, `claim` being what its head says."""
-    with archive.open(f"{name}.npy" if f"{name}.npy" in archive.namelist() else name) as file:
-        return _body(file, name, claim)
-
-
-def _body(file: Any, name: str, claim: Claim) -> np.ndarray:
-    require(_head(file, name) == claim, f"{name} changed while it was read")
-    size = math.prod(claim.shape) * claim.dtype.itemsize
-    data = bytearray(file.read())  # to the end: the archive's own checksum is compared there
-    require(len(data) == size, f"{name} must have {size} bytes, got {len(data)}")
-    flat = np.frombuffer(data, dtype=claim.dtype)
-    return flat.reshape(claim.shape[::-1]).transpose() if claim.by_column else flat.reshape(claim.shape)
 
 
 # --- Arrays in a text ---------------------------------------------------------------------------------------------------
@@ -222,8 +169,7 @@ def unpacked(name: str, text: str) -> np.ndarray:
     """
     data = base64.b64decode(text, validate=True)
     file = io.BytesIO(data)
-    claim = _head(file, name)
-    expected = file.tell() + math.prod(claim.shape) * claim.dtype.itemsize
+    claim = read_head(file, name)
+    expected = file.tell() + claim.size
     require(expected == len(data), f"{name} claims the shape {claim.shape}, but has {len(data)} bytes")
-    file.seek(0)
-    return _body(file, name, claim)
+    return read_body(file, name, claim)

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
@@ -26,7 +26,8 @@ class Counterfactual:
     """The smallest set of edges without which one target is predicted otherwise, and how far that is proven.
 
     `status` is `"proven"` (no smaller set does it), `"none"` (no set of any size does) or `"open"` (neither is proven: `edges`
-    is the smallest set that was found, if any, and no set with fewer than `lower_bound` members does it).
+    is the smallest set that was found, if any, and no set with fewer than `lower_bound` members does it). `certainty` says
+    whether that is a proof with bounded rounding errors, or certified to a tolerance.
     """
 
     index: Any
@@ -60,6 +61,14 @@ class Counterfactual:
     def size(self) -> int | None:
         """How many members the set has; None if no set was found."""
         return len(self.units) if self.flips_to is not None else None
+
+    @property
+    def certainty(self) -> str:
+        """`"proven"` (rounding errors are bounded), `"certified to a tolerance of …"`, or `"open"`."""
+        tolerance = self.settings.get("tolerance")
+        if self.status == "open" or tolerance is None:
+            return "open" if self.status == "open" else "proven"
+        return f"certified to a tolerance of {tolerance:.0e} of the largest output"
 
     def probability(self, of: str = "after") -> float | None:
         """The probability of the prediction `"before"`, or of the new one `"after"`; None for values and without a set."""
@@ -102,6 +111,25 @@ class Counterfactual:
         if self.status == "open":
             proof = f" A smaller set is not excluded; at least {counted(max(self.lower_bound, 1), noun)} must go."
         return f"Without {which} ({listed}): {now}.{proof}"
+
+    def advice(self, option: Callable[[str, Any], str] = "{}={}".format) -> str:
+        """Why a search is open, and what to type to go on; empty if it is not.
+
+        `option` writes an argument with its value.
+
+        For example: The search ended after 10 s. Use seconds=100 for a longer one.
+        """
+        ended_by = self.settings.get("ended_by")
+        if ended_by in ("seconds", "budget"):
+            limit = self.settings[ended_by]
+            after = f"{limit:g} s" if ended_by == "seconds" else f"{limit:,} sets"
+            return f"The search ended after {after}. Use {option(ended_by, f'{10 * limit:g}')} for a longer one."
+        known = {
+            "rounding": "Rounding hides the answer of a set; a longer search does not help.",
+            "members": "There are too many members to try more than one at a time; a longer search does not help.",
+            "size": f"Larger sets were not tried: {option('size', self.settings.get('size'))}.",
+        }
+        return known.get(str(ended_by), "")
 
     def _with_chance(self, name: str) -> str:
         chance = self.probability("after")
@@ -148,7 +176,9 @@ class Counterfactual:
         typed = self.types is not None and self.types.explained
         named = target_in_words(self.index) if typed else f"{task} {self.index}"
         bound = f", at least {self.lower_bound}" if self.status == "open" else ""
-        return f"{named} ({self.status}{bound}). {self.sentence()}"
+        tolerant = f", {self.certainty}" if self.certainty not in ("open", "proven") else ""
+        advice = self.advice()
+        return f"{named} ({self.status}{bound}{tolerant}). {self.sentence()}{advice and ' ' + advice}"
 
     def __repr__(self) -> str:
         flips = "" if self.flips_to is None else f", flips_to={self.flips_to}"
@@ -162,7 +192,9 @@ class Counterfactual:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and texts, ready for JSON."""
         names = ("index", "target", "status", "edges", "flips_to", "size", "lower_bound", "units", "num_units")
-        about = {name: getattr(self, name) for name in (*names, "before", "after", "evaluations", "seconds")}
+        about = {
+            name: getattr(self, name) for name in (*names, "certainty", "before", "after", "evaluations", "seconds")
+        }
         chances = {"probability_before": self.probability("before"), "probability_after": self.probability("after")}
         return dict(for_json({**about, **chances, "settings": dict(self.settings)}))
 

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.archives import Claim, require
 from edgewise.errors import FileError
 from edgewise.files import write_whole
-from edgewise.results.container import VERSION, About, Arrays, Claim, as_jsonable, from_jsonable, require, write_npz
+from edgewise.results.container import VERSION, About, Arrays, as_jsonable, from_jsonable, write_npz
 from edgewise.results.entries import Entries
 from edgewise.results.explanation import Settings
 from edgewise.results.feature_factors import FeatureFactors, FeatureRows
@@ -21,6 +22,7 @@ from edgewise.results.feature_scores import FeatureSet
 from edgewise.results.feature_table import write_feature_table
 from edgewise.results.soundness import check_array, check_entries, check_entry_shapes, check_number, check_range
 from edgewise.results.typed_features import FeatureTable
+from edgewise.results.typed_tables import NodeNames
 
 FEATURE_FORMAT = "edgewise-features-1"
 """Written into every file: what kind of file it is."""
@@ -30,8 +32,10 @@ _PLAIN = ("method", "num_features", "num_attributes")
 _MOST = 2**40  # features, or attributes
 
 
-def save_features(found: FeatureSet, path: str | Path) -> None:
-    """Write a set to a `.npz` or a `.parquet` file."""
+def save_features(
+    found: FeatureSet, path: str | Path, node_names: NodeNames = None, node_ids: NodeNames = None
+) -> None:
+    """Write a set to a `.npz` or a `.parquet` file, with names and ids of the nodes where they are known."""
     path = Path(path)
     if path.suffix not in (".npz", ".parquet"):
         raise FileError(
@@ -46,11 +50,11 @@ def save_features(found: FeatureSet, path: str | Path) -> None:
     arrays = {name: getattr(found, name) for name in _TENSORS}
     arrays |= {} if found.n_id is None else {"n_id": found.n_id}
     if path.suffix == ".parquet":
-        write_whole(path, lambda file: write_feature_table(file, found, _numbers(arrays), about))
+        write_whole(path, lambda file: write_feature_table(file, found, _numbers(arrays), about, node_names, node_ids))
         return
     for name in _ROWS:
         arrays |= _arrays(name, getattr(found, name))
-    write_whole(path, lambda file: write_npz(file, _numbers(arrays), about))
+    write_whole(path, lambda file: write_npz(file, _numbers(arrays), about, node_names, node_ids))
 
 
 def _numbers(arrays: Mapping[str, Tensor]) -> Arrays:
@@ -136,7 +140,7 @@ def features_from(arrays: Arrays, about: About) -> FeatureSet:
     check_range("target", arrays["target"], 0, 2**48)
     for name, width in _widths(about).items():
         _check_rows(arrays, name, width)
-    tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+    tensors = {name: torch.from_numpy(np.require(array, requirements=["C", "W"])) for name, array in arrays.items()}
     names = about["feature_names"]
     fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
     fields |= {name: about[name] for name in _PLAIN} | {name: _rows(name, tensors) for name in _ROWS}

@@ -9,16 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from edgewise.results.container import About, Arrays, check_digest, packed, require, unpacked, with_digest
+from edgewise.archives import require
+from edgewise.results.container import About, Arrays, check_digest, packed, unpacked, with_digest
 from edgewise.results.feature_factors import stored_row
 from edgewise.results.feature_scores import FeatureSet
 from edgewise.results.score_table import index_columns, pyarrow
+from edgewise.results.typed_tables import NodeNames, named_columns, typed_columns
 
 KINDS = {"features": "feature", "attributes": "attribute", "nodes": "node"}
 """What a row of the table is called, for each kind of stored rows."""
 
 
-def write_feature_table(file: Any, found: FeatureSet, arrays: Arrays, about: About) -> None:
+def write_feature_table(
+    file: Any,
+    found: FeatureSet,
+    arrays: Arrays,
+    about: About,
+    node_names: NodeNames = None,
+    node_ids: NodeNames = None,
+) -> None:
     """The rows, and what is not a row in the metadata; factors are multiplied."""
     arrow, table = pyarrow(), feature_columns(found)
     about = {**about, "kinds": [kind for kind in KINDS if getattr(found, kind) is not None]}
@@ -26,8 +35,26 @@ def write_feature_table(file: Any, found: FeatureSet, arrays: Arrays, about: Abo
         "about": with_digest({**arrays, **_places(table, about, len(found))}, about),
         "arrays": {name: packed(array) for name, array in arrays.items()},
     }
-    rows = arrow.table(table).replace_schema_metadata({"edgewise": json.dumps(content)})
+    called = _called(found, table, node_names, node_ids)
+    rows = arrow.table({**table, **called}).replace_schema_metadata({"edgewise": json.dumps(content)})
     arrow.parquet.write_table(rows, file, write_page_checksum=True)
+
+
+def _called(
+    found: FeatureSet, table: dict[str, np.ndarray], node_names: NodeNames, node_ids: NodeNames
+) -> dict[str, np.ndarray]:
+    """Columns with names and ids of targets (`index_name`, …) and, where a row is about a node, of that (`item_name`, …)."""
+    types = [one.types for one in found.types or ()]
+    of_edge = table["of"] == KINDS["attributes"]  # such a row names no node, and any stands in for it here
+    keys: list[str] = ["position", "index", "index_to"]
+    known = {name: table[name] for name in keys if name in table}
+    known["node"] = np.where(of_edge, 0, table["item"])
+    known = typed_columns(known, types) if types else known
+    added = {name: texts for name, texts in named_columns(known, node_names, node_ids).items() if name not in known}
+    return {
+        name.replace("node_", "item_"): np.where(of_edge, "", texts) if name.startswith("node_") else texts
+        for name, texts in added.items()
+    }
 
 
 def feature_columns(found: FeatureSet) -> dict[str, np.ndarray]:

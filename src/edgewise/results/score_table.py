@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from edgewise.archives import open_parquet, require
 from edgewise.errors import missing_extra
-from edgewise.results.container import About, Arrays, packed, require, unpacked, version_of, with_digest
+from edgewise.inner_paths import parsed
+from edgewise.results.container import About, Arrays, packed, unpacked, version_of, with_digest
 from edgewise.results.soundness import type_tables
 from edgewise.results.typed_tables import BETWEEN, NodeNames, named_columns, typed_columns, union_columns
 
@@ -38,14 +40,16 @@ def pyarrow() -> Any:
 # --- Writing ------------------------------------------------------------------------------------------------------------
 
 
-def write_parquet(file: Any, arrays: Arrays, about: About, node_names: NodeNames = None) -> None:
+def write_parquet(
+    file: Any, arrays: Arrays, about: About, node_names: NodeNames = None, node_ids: NodeNames = None
+) -> None:
     """The rows, readable by any data frame, and the rest as metadata."""
     arrow = pyarrow()
     rest = {name: packed(array) for name, array in arrays.items() if name not in _ROWS}
     if "edges_start" in arrays:
         rest[_CHECK] = packed(row_sums(arrays["edges_start"], arrays["edges_place"], arrays["edges_score"]))
     content = {"about": with_digest(arrays, about), "arrays": rest}
-    table = arrow.table(named_columns(_typed(score_columns(arrays, about["level"]), about), node_names))
+    table = arrow.table(named_columns(_typed(score_columns(arrays, about["level"]), about), node_names, node_ids))
     told = json.dumps({**content, "digest": _digest(content)})
     arrow.parquet.write_table(table.replace_schema_metadata({"edgewise": told}), file, write_page_checksum=True)
 
@@ -147,8 +151,9 @@ class ScoreTable:
     """A `.parquet` whose metadata has been read; `rows` finds the scores by their keys."""
 
     def __init__(self, path: Path) -> None:
-        self.file = pyarrow().parquet.ParquetFile(path, page_checksum_verification=True)
-        told = json.loads((self.file.schema_arrow.metadata or {}).get(b"edgewise", b"null"))
+        pyarrow()
+        self.file = open_parquet(path, page_checksum_verification=True)
+        told = parsed((self.file.schema_arrow.metadata or {}).get(b"edgewise", b"null"), "its metadata")
         require(told is not None, "it is a parquet file without explanations; write one with explain(...).save(path)")
         require(isinstance(told, dict) and isinstance(told.get("arrays"), dict), "its metadata is not that of a result")
         require(isinstance(told.get("about"), dict), "its text `about` is not a table")

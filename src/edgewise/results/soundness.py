@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from edgewise.archives import Claim, require
 from edgewise.graph.type_table import TypeTable
-from edgewise.results.container import About, Arrays, Claim, from_jsonable, require
+from edgewise.results.container import About, Arrays, from_jsonable
 
 LEVELS = ("input", "layer")
 ENTRIES = ("edges", "own", "errors")

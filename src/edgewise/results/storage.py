@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.archives import Claim, require
 from edgewise.contract import checked
 from edgewise.errors import EdgewiseError, FileError, IncompleteWarning, MissingExtraError
 from edgewise.files import is_file, write_whole
@@ -21,12 +22,10 @@ from edgewise.results.container import (
     VERSION,
     About,
     Arrays,
-    Claim,
     NpzFile,
     as_jsonable,
     check_digest,
     from_jsonable,
-    require,
     version_of,
     write_npz,
 )
@@ -50,18 +49,24 @@ _PLAIN = ("method", "level", "num_layers", "own_missing", "settings")
 _FEW = 5
 
 
-def save(explained: ExplanationSet, path: str | Path, node_names: NodeNames = None, job: str | None = None) -> None:
+def save(
+    explained: ExplanationSet,
+    path: str | Path,
+    node_names: NodeNames = None,
+    job: str | None = None,
+    node_ids: NodeNames = None,
+) -> None:
     """Write a set to a file; its ending, `.npz` or `.parquet`, says how.
 
     With `node_names` (of the one graph of nodes or links; of a typed graph by node type) the rows of a `.parquet` also carry
-    the names of the nodes. `job` is the key of the job that a shard belongs to.
+    the names of the nodes, with `node_ids` their ids. `job` is the key of the job that a shard belongs to.
     """
     path = Path(path)
     writers: dict[str, Callable[..., None]] = {".npz": write_npz, ".parquet": write_parquet}
     if path.suffix not in writers:
         raise FileError(f"The name must end in .npz or .parquet, got {path.name!r}. Use save('all.npz'), for example.")
     arrays, about = _arrays(explained), _about(explained) | ({} if job is None else {"job": job})
-    write_whole(path, lambda file: writers[path.suffix](file, arrays, about, node_names))
+    write_whole(path, lambda file: writers[path.suffix](file, arrays, about, node_names, node_ids))
 
 
 @checked
@@ -226,7 +231,7 @@ def _brought_up(about: About) -> About:
 
 def _assemble(arrays: Arrays, about: About) -> ExplanationSet:
     """The set, from what `_arrays` and `_about` made of it."""
-    tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+    tensors = {name: torch.from_numpy(np.require(array, requirements=["C", "W"])) for name, array in arrays.items()}
     plain: dict[str, Any] = {name: from_jsonable(about[name]) for name in _PLAIN}
     plain["settings"] = Settings(plain["settings"])
     graphs: Any = GraphList(tensors["edge_index"], tensors["graph_edges"], tensors["graph_nodes"])

@@ -76,14 +76,15 @@ def union_columns(
     return column + starts[position if len(types) > 1 else np.zeros(len(column), dtype=np.int64), kind]
 
 
-def named_columns(columns: Columns, node_names: NodeNames) -> dict[str, np.ndarray]:
-    """The table with the names of targets, sources and receivers added as columns (`index_name`, …), if there are names."""
-    if node_names is None:
-        return dict(columns)
-    nodes = [name for name in columns if name in _NAMED or _is_node(name)]
-    if isinstance(node_names, Mapping):
-        nodes = [name for name in nodes if f"{name}_type" in columns]
-    return {**columns, **{f"{name}_name": _names(columns, name, node_names) for name in nodes}}
+def named_columns(columns: Columns, node_names: NodeNames, node_ids: NodeNames = None) -> dict[str, np.ndarray]:
+    """The table with names and ids of targets, sources and receivers as columns (`index_name`, `index_id`, …), where known."""
+    found = dict(columns)
+    for ending, texts in (("name", node_names), ("id", node_ids)):
+        nodes = [name for name in columns if name in _NAMED or _is_node(name)] if texts is not None else []
+        if isinstance(texts, Mapping):
+            nodes = [name for name in nodes if f"{name}_type" in columns]
+        found |= {f"{name}_{ending}": _names(columns, name, texts) for name in nodes}
+    return found
 
 
 def _names(columns: Columns, name: str, node_names: Any) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from edgewise.archives import Claim, require
 from edgewise.errors import EdgewiseError, FileError
 from edgewise.files import write_whole
 from edgewise.graph.type_table import TypeTable
@@ -15,11 +16,9 @@ from edgewise.results.container import (
     VERSION,
     About,
     Arrays,
-    Claim,
     NpzFile,
     as_jsonable,
     from_jsonable,
-    require,
     version_of,
     write_npz,
 )
@@ -117,7 +116,9 @@ def _check_values(arrays: Arrays) -> None:
 
 
 def _assemble(arrays: Arrays, about: About) -> list[WalkSet]:
-    edges = torch.from_numpy(np.array(arrays["edge_index"])).split(arrays["graph_edges"].tolist(), dim=1)
+    edges = torch.from_numpy(np.require(arrays["edge_index"], requirements=["C", "W"])).split(
+        arrays["graph_edges"].tolist(), dim=1
+    )
     nodes, walks = arrays["graph_nodes"].tolist(), _walks(arrays)
     types = [TypeTable(*from_jsonable(one)) for one in about.get("types", ())]
     fits = [sum(count for _, count in one.nodes) for one in types] == nodes[: len(types)]

@@ -6,17 +6,23 @@ length nobody knows. Nothing here holds more than a piece of an array.
 
 import hashlib
 import math
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from edgewise.archives import NUMBERS
+from edgewise.disk import allocate
 from edgewise.errors import FileError
 
 PIECE = 2**24
 """Bytes of an array that are read, written or hashed at a time."""
+LARGEST_ROW = 2**26
+"""Bytes of a row, which is in memory as a whole."""
 _HEAD = 192  # bytes of the header: room for any shape
 
 
@@ -34,7 +40,7 @@ class ArrayWriter:
     def __init__(self, path: Path, dtype: np.dtype[Any], row: tuple[int, ...] = ()) -> None:
         self.path, self.dtype, self.row, self.rows = path, dtype.newbyteorder("<"), row, 0
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("wb")
+        self._file = path.open("xb")
         self._file.write(b" " * _HEAD)
 
     def add(self, piece: Any) -> None:
@@ -54,10 +60,22 @@ class ArrayWriter:
         self.close()
 
     def close(self) -> None:
-        """Write the header and close the file."""
-        if not self._file.closed:
-            self._file.seek(0)
-            self._file.write(header(self.dtype, (self.rows, *self.row)))
+        """Write the header, wait until all of it is on the disk, and close the file."""
+        if self._file.closed:
+            return
+        shape = (self.rows, *self.row)
+        self._file.seek(0)
+        self._file.write(header(self.dtype, shape))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        size, wanted = os.fstat(self._file.fileno()).st_size, _HEAD + math.prod(shape) * self.dtype.itemsize
+        self._file.close()
+        if size != wanted:
+            raise OSError(None, f"{self.path.name} has {size} of {wanted} bytes on the disk")
+
+    def abandon(self) -> None:
+        """Close the file as it is, half written: nobody will read it."""
+        with suppress(OSError):  # what is still in the buffer does not fit on the disk
             self._file.close()
 
 
@@ -68,15 +86,25 @@ def header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
 
 
-def new_array(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """An array of zeros on disk, to be filled in any order; what is written goes to the file, not to memory of ours."""
+@contextmanager
+def filled_array(path: Path, dtype: Any, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
+    """An array of zeros on disk, to be filled in any order; what is written goes to the file, not to memory of ours.
+
+    All of its bytes are allocated before it is mapped, and on the disk when the block ends.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
+    with path.open("xb+") as file:
+        allocate(file.fileno(), _HEAD + math.prod(shape) * np.dtype(dtype).itemsize)
+        file.seek(0)
         file.write(header(np.dtype(dtype), shape))
-        file.truncate(_HEAD + math.prod(shape) * np.dtype(dtype).itemsize)
-    if math.prod(shape) == 0:
-        return np.zeros(shape, dtype)
-    return np.memmap(path, dtype=dtype, mode="r+", offset=_HEAD, shape=shape)
+        file.flush()
+        if math.prod(shape) == 0:
+            yield np.zeros(shape, dtype)
+        else:
+            array = np.memmap(file, dtype=dtype, mode="r+", offset=_HEAD, shape=shape)
+            yield array
+            array.flush()
+        os.fsync(file.fileno())
 
 
 def mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
@@ -91,6 +119,8 @@ def mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarr
             start = file.read(_HEAD)
     except OSError as error:
         raise FileError(f"{path} cannot be read ({error.strerror or error}). Build the store again.") from error
+    if dtype.kind not in NUMBERS or min(shape, default=0) < 0:
+        raise FileError(f"{path} cannot hold {dtype} of shape {list(shape)}: it was altered. Build the store again.")
     wanted = _HEAD + math.prod(shape) * dtype.itemsize
     if size != wanted:
         raise FileError(f"{path} must have {wanted} bytes, got {size}: it was cut short. Build the store again.")
@@ -117,5 +147,9 @@ def pieces(rows: int, row_bytes: int, least: int = 1) -> Iterator[slice]:
     >>> list(pieces(5, PIECE // 2))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
+    if row_bytes > LARGEST_ROW:
+        raise FileError(
+            f"A row of {row_bytes / 1e6:.0f} MB is too large: at most {LARGEST_ROW / 1e6:.0f} MB can be stored."
+        )
     step = max(PIECE // max(row_bytes, 1), least)
     return (slice(begin, min(begin + step, rows)) for begin in range(0, rows, step))

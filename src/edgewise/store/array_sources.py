@@ -1,10 +1,11 @@
 """Graphs that become stores from arrays: PyG's `Data` and `HeteroData`, their `.pt` files, and `.npz` files, all in pieces."""
 
 import copy
+import math
 import pickle
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData, data, storage
 
+from edgewise.archives import NUMBERS, Claim, NpzArchive, read_head, refuse_bomb
 from edgewise.errors import FileError, InputError
-from edgewise.graph.inputs import in_words
+from edgewise.graph.inputs import in_words, odd_kind
 from edgewise.store.array_files import pieces
 from edgewise.store.store_builder import StoreWriter, TableWriter
 
@@ -23,6 +25,7 @@ _PARTS = ("train", "val", "test")
 _FLOATS, _WHOLE = ("x", "edge_attr", "edge_weight"), ("edge_index",)
 _KNOWN = (*_FLOATS, *_WHOLE, "y", "pos", "edge_type", *_PARTS, *(f"{part}_mask" for part in _PARTS))
 _NAMES = ("node_names", "names", "node_ids")
+_KINDS = f"{NUMBERS}U"
 
 
 # --- PyG's objects ------------------------------------------------------------------------------------------------------
@@ -48,10 +51,17 @@ def write_data(writer: StoreWriter, graph: Data | HeteroData) -> None:
     if graph.get("edge_index") is None:
         raise InputError("`data.edge_index` must be a tensor [2, edges], got None.")
     for name in graph.keys():  # noqa: SIM118 (Data is not a dict)
-        value = graph[name]
-        of_edges = name == "edge_index" or (isinstance(value, Tensor) and graph.is_edge_attr(name))
-        _write_attribute(edges if of_edges else nodes, name, value, notes=writer.notes)
+        of_edges = name == "edge_index" or _is_of_edges(graph, name)
+        _write_attribute(edges if of_edges else nodes, name, graph[name], notes=writer.notes)
     nodes.num_nodes = graph.num_nodes
+
+
+def _is_of_edges(graph: Data, name: str) -> bool:
+    """Whether a tensor has a row for each edge; what PyG cannot count is refused."""
+    value = graph[name]
+    if isinstance(value, Tensor) and not _is_plain(value):
+        raise _not_dense(f"data.{name}", value)
+    return isinstance(value, Tensor) and bool(graph.is_edge_attr(name))
 
 
 def _write_table(writer: StoreWriter, table: TableWriter, found: Any) -> None:
@@ -72,13 +82,22 @@ def _write_attribute(table: Any, name: str, value: Any, *, notes: dict[str, Any]
     if not isinstance(value, Tensor):
         _note(notes, name, value)
         return
-    if value.layout != torch.strided or value.dim() == 0 or not _is_plain(value):
-        raise InputError(f"`{table.where}.{name}` must be a dense tensor of numbers, got {in_words(value)}.")
+    if not _is_plain(value) or value.dim() == 0:
+        raise _not_dense(f"{table.where}.{name}", value)
     _write_tensor(table, name, value.detach().cpu())
 
 
+def _not_dense(name: str, value: Tensor) -> InputError:
+    return InputError(f"`{name}` must be a dense tensor of numbers, got {in_words(value)}.")
+
+
 def _is_plain(value: Tensor) -> bool:
-    return value.dtype != torch.bfloat16 and not value.is_complex() and not value.is_quantized
+    return (
+        not odd_kind(value)
+        and value.layout == torch.strided
+        and value.dtype != torch.bfloat16
+        and not value.is_complex()
+    )
 
 
 def _write_tensor(table: Any, name: str, value: Tensor) -> None:
@@ -90,7 +109,7 @@ def _write_tensor(table: Any, name: str, value: Tensor) -> None:
             for part in pieces(value.size(1), 8):
                 table.add_ends(row, value[row, part].numpy())
         return
-    row_bytes = max(value[:1].numel(), 1) * value.element_size()
+    row_bytes = max(math.prod(value.shape[1:]), 1) * value.element_size()
     for part in pieces(len(value), row_bytes) if len(value) else [slice(0)]:
         table.add(name, value[part].numpy())
 
@@ -115,6 +134,7 @@ _ALLOWED: list[Any] = [
 def write_torch(writer: StoreWriter, path: Path) -> None:
     """The graph of a file of `torch.save(data, path)`, mapped and not unpickled."""
     registered = torch.serialization.get_safe_globals()
+    refuse_packed(path)
     try:
         with (
             warnings.catch_warnings(),
@@ -133,7 +153,31 @@ def write_torch(writer: StoreWriter, path: Path) -> None:
         found = (HeteroData if HeteroData in found else Data).from_dict(found[0])  # an InMemoryDataset of one graph
     if not isinstance(found, (Data, HeteroData)):
         raise FileError(f"{path} must hold one Data or HeteroData, got {type(found).__name__}.")
+    refuse_bomb(sum(bytes_of(found.to_dict())), path.stat().st_size, str(path))
     write_data(writer, found)
+
+
+def refuse_packed(path: Path) -> None:
+    """Refuse a `.pt` whose parts would unpack to far more than it has; torch itself does not pack them."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            sizes = [member.file_size for member in archive.infolist()]
+    except Exception:  # an older format, or not a `.pt`: torch's readers say so
+        return
+    refuse_bomb(sum(sizes), path.stat().st_size, str(path))
+
+
+def bytes_of(found: Any) -> Iterator[int]:
+    """The bytes of all tensors in nested containers, as many as their shapes say: one number may stand for millions."""
+    left = [found]
+    while left:
+        one = left.pop()
+        if isinstance(one, Tensor):
+            yield 0 if one.is_nested else one.numel() * one.element_size()
+        elif isinstance(one, (Data, HeteroData)):
+            left += one.to_dict().values()
+        elif isinstance(one, (Mapping, list, tuple)):
+            left += one.values() if isinstance(one, Mapping) else one
 
 
 # --- `.npz` -------------------------------------------------------------------------------------------------------------
@@ -144,33 +188,31 @@ def write_npz(writer: StoreWriter, path: Path) -> None:
 
     Features become float32, `edge_index` integers; `train` is the same as `train_mask`; texts name nodes and classes.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            stored = [name.removesuffix(".npy") for name in archive.namelist()]
-            for name in ("x", "edge_index"):
-                if name not in stored:
-                    raise InputError(f"{path} has no {name}; it has {', '.join(stored) or 'nothing'}.")
-            for name in stored:
-                with archive.open(f"{name}.npy") as file:
-                    _write_member(writer, name, file, path)
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError, KeyError) as error:
-        if isinstance(error, InputError | FileError):
-            raise
-        raise FileError(f"{path} cannot be read as an .npz ({error}). It may be cut short.") from error
-    ignored = sorted(set(stored) - {*_KNOWN, *_NAMES, "class_names"})
+    with NpzArchive(path) as archive:
+        stored = list(archive.members)
+        for name in ("x", "edge_index"):
+            if name not in stored:
+                raise InputError(f"{path} has no {name}; it has {', '.join(stored) or 'nothing'}.")
+        known = {name: archive.claim(name, _KINDS) for name in stored if name in (*_KNOWN, *_NAMES, "class_names")}
+        refuse_bomb(sum(claim.size for claim in known.values()), archive.stored, str(path))
+        for name, claim in known.items():
+            with archive.open(name) as file:
+                read_head(file, name, _KINDS)
+                _write_member(writer, name, file, claim, path)
+    ignored = sorted(set(stored) - set(known))
     writer.said += [f"Not read from {path.name}: {', '.join(ignored)}."] if ignored else []
 
 
-def _write_member(writer: StoreWriter, name: str, file: Any, path: Path) -> None:
-    """One array of an archive."""
-    shape, in_columns, dtype = _read_header(file)
+def _write_member(writer: StoreWriter, name: str, file: Any, claim: Claim, path: Path) -> None:
+    """One array of an archive, whose head was read."""
+    dtype, shape, in_columns = claim
+    if not shape:
+        raise InputError(f"{name} of {path} must have a row for each node or edge, got one number.")
     if dtype.kind == "U":
-        _write_texts(writer, name, (str(one) for piece in _pieces_of(file, shape, dtype) for one in piece))
+        _write_texts(writer, name, (str(one) for piece in _pieces_of(file, shape, dtype) for one in piece.reshape(-1)))
         return
     if name not in _KNOWN:
         return
-    if dtype.kind not in "biuf":
-        raise InputError(f"{name} of {path} must hold numbers, got {dtype}.")
     if name == "edge_index":
         _write_ends(writer, file, shape, dtype, in_columns=in_columns)
         return
@@ -191,19 +233,10 @@ def _write_texts(writer: StoreWriter, name: str, texts: Iterator[str]) -> None:
         writer.notes[name] = list(texts)
 
 
-def _read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, in_columns, dtype = read(file)
-    if dtype.hasobject:
-        raise FileError("The .npz holds objects, which would have to be unpickled. Save numbers and texts.")
-    return shape, in_columns, dtype
-
-
 def _pieces_of(file: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[np.ndarray]:
     """An array from the stream of its numbers, some rows at a time; at least one piece."""
-    row = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
-    for part in pieces(shape[0], row) if shape[0] and row else [slice(0, 0)]:
+    row = math.prod(shape[1:]) * dtype.itemsize
+    for part in pieces(shape[0], row) if shape[0] and row else [slice(0, shape[0])]:
         count = part.stop - part.start
         read = file.read(count * row)
         if len(read) != count * row:

@@ -5,13 +5,14 @@ are a counter for each node and a piece of the columns, whatever the number of e
 """
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from edgewise.errors import FileError
-from edgewise.store.array_files import new_array, pieces
+from edgewise.store.array_files import filled_array, pieces
 
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]
 """For each edge that was found: the position of its node in the list, its column, and the node at its other end."""
@@ -110,12 +111,19 @@ def order_edges(edge_index: np.ndarray, by: int, sizes: tuple[int, int], files: 
     counted = np.zeros(sizes[by] + 1, dtype=np.int64)
     for part in pieces(total, 8):
         counted[1:] += np.bincount(ends[part], minlength=sizes[by])
-    start = new_array(files["start"], np.int64, (sizes[by] + 1,))
-    start[:] = np.cumsum(counted)
-    kinds = smallest(total), smallest(sizes[1 - by])
-    column, other = new_array(files["column"], kinds[0], (total,)), new_array(files["other"], kinds[1], (total,))
-    free = np.array(start[:-1])  # [nodes]: where the next edge of each node goes
-    for part in pieces(total, 8):
+    kinds = {"start": np.int64, "column": smallest(total), "other": smallest(sizes[1 - by])}
+    with ExitStack() as stack:
+        start, column, other = (
+            stack.enter_context(filled_array(files[name], kind, (sizes[by] + 1 if name == "start" else total,)))
+            for name, kind in kinds.items()
+        )
+        start[:] = np.cumsum(counted)
+        _fill(column, other, np.array(start[:-1]), ends, others)
+
+
+def _fill(column: np.ndarray, other: np.ndarray, free: np.ndarray, ends: np.ndarray, others: np.ndarray) -> None:
+    """Put every column where it belongs; `free` `[nodes]` is where the next edge of each node goes."""
+    for part in pieces(len(ends), 8):
         node = np.asarray(ends[part])
         order = node.argsort(kind="stable")
         node = node[order]

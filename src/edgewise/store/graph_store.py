@@ -17,9 +17,10 @@ from torch_geometric.data import Data, HeteroData
 
 from edgewise.contract import checked
 from edgewise.errors import FileError, InputError
+from edgewise.inner_paths import reading
 from edgewise.store.array_files import digest_of_array
 from edgewise.store.edge_order import EdgeOrder
-from edgewise.store.manifest import FILE, Manifest, TableRecord
+from edgewise.store.manifest import FILE, Manifest, TableRecord, check_tables
 from edgewise.store.name_table import FIELDS, NameTable
 
 _SMALL = 2**26
@@ -78,8 +79,10 @@ class GraphStore:
         self._state, self._verified = self._files(), dict[str, tuple[int, ...] | None]()
         self.digest = self._manifest.digest
         """SHA-256 of everything in it."""
-        self._nodes = {table.key: self._node_table(table) for table in self._manifest.nodes}
-        self._edges = {table.key: self._edge_table(table) for table in self._manifest.edges}
+        with reading(self.path / FILE, "the manifest of a graph"):
+            check_tables(self._manifest)
+            self._nodes = {table.key: self._node_table(table) for table in self._manifest.nodes}
+            self._edges = {table.key: self._edge_table(table) for table in self._manifest.edges}
         if self.num_bytes <= _SMALL:
             self.verify()
 
@@ -205,7 +208,7 @@ class GraphStore:
         if self._verified == now:
             return
         for one in self._manifest.arrays:
-            if digest_of_array(self.path / one.file) != one.digest:
+            if digest_of_array(one.path(self.path)) != one.digest:
                 raise FileError(
                     f"{self.path / one.file} is not what was written: it was altered. Build the store again."
                 )

@@ -1,22 +1,27 @@
 """Building a graph on disk: tables of nodes and edges that grow piece by piece, then the order of edges, then the manifest.
 
-`build` finds out what the data is and lets it write itself through a `StoreWriter`. The folder has a temporary name until all
-of it is there.
+`build` finds out what the data is and lets it write itself through a `StoreWriter`. Until all of it is there, the store is in
+a hidden folder beside its place, `.graph.store.unfinished`, which says who writes it: a second one is told, and what a
+process that was killed has left there is removed by the next one.
 """
 
 import os
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch_geometric.data import Data, HeteroData
 
-from edgewise.errors import EdgewiseError, FileError, InputError
-from edgewise.files import is_file, is_folder
-from edgewise.store.array_files import ArrayWriter, new_array
+from edgewise.disk import disk_error
+from edgewise.errors import FileError, InputError
+from edgewise.files import is_file, is_folder, sync_folder
+from edgewise.folder_lock import FolderLock
+from edgewise.inner_paths import inside, reading
+from edgewise.store.array_files import ArrayWriter, filled_array, pieces
 from edgewise.store.edge_order import find_loops, order_edges
 from edgewise.store.manifest import FILE, ArrayRecord, Manifest, TableRecord
 from edgewise.store.name_table import write_names
@@ -56,9 +61,14 @@ class TableWriter:
         self._structure |= {f"{what}_{field}": f"{self.place}/{file}" for field, file in files.items()}
 
     def close(self) -> None:
-        """Close all files."""
+        """Close all files; they are on the disk then."""
         for array in self._arrays.values():
             array.close()
+
+    def abandon(self) -> None:
+        """Close all files, half written as they are."""
+        for array in self._arrays.values():
+            array.abandon()
 
     def _file(self, name: str) -> str:
         return f"{self.place}/{name}.npy"
@@ -127,7 +137,8 @@ class EdgeWriter(TableWriter):
         self._structure["edge_index"] = self._file("edge_index")
         self._structure["loops"] = self._file("loops")
         found = find_loops(edge_index if self.key[0] == self.key[2] else edge_index[:, :0])
-        new_array(self.folder / self._file("loops"), np.int64, found.shape)[:] = found
+        with filled_array(self.folder / self._file("loops"), np.int64, found.shape) as loops:
+            loops[:] = found
         for name, length in self._lengths().items():
             if length != count:
                 raise InputError(f"`{self.where}.{name}` must have {count} rows, one for each edge, got {length}.")
@@ -138,6 +149,12 @@ class EdgeWriter(TableWriter):
         super().close()
         for row in self._rows:
             row.close()
+
+    def abandon(self) -> None:
+        """Both rows, too."""
+        super().abandon()
+        for row in self._rows:
+            row.abandon()
 
     def _check(self, sizes: tuple[int, int]) -> None:
         for (low, high), size in zip(self._range, sizes, strict=True):
@@ -151,11 +168,13 @@ class EdgeWriter(TableWriter):
         """Both rows in one file."""
         first, second = (self.folder / self._file(name) for name in ("edge_index", "edge_index_1"))
         first.rename(part := first.with_name("edge_index_0.npy"))
-        edge_index = new_array(first, np.int64, (2, count))
-        for row, path in enumerate((part, second)):
-            if count:
-                edge_index[row] = np.load(path, mmap_mode="r")
-            path.unlink()
+        with filled_array(first, np.int64, (2, count)) as edge_index:
+            for row, path in enumerate((part, second)):
+                if count:
+                    ends = np.load(path, mmap_mode="r")
+                    for some in pieces(count, 8):
+                        edge_index[row, some] = ends[some]
+                path.unlink()
         return edge_index
 
 
@@ -182,10 +201,10 @@ class StoreWriter:
             self._edges[key] = EdgeWriter(self.folder, f"edges{len(self._edges)}" if self.typed else "edges", key)
         return self._edges[key]
 
-    def close(self) -> None:
+    def abandon(self) -> None:
         """Close all files, finished or not."""
         for table in (*self._nodes.values(), *self._edges.values()):
-            table.close()
+            table.abandon()
 
     def finish(self, *, both_ways: bool) -> None:
         """Group the edges, and write the manifest."""
@@ -210,30 +229,52 @@ def build(path: Path, data: Any, *, names: Sequence[str] | None = None, both_way
         FileError: If the folder is there already, or a file cannot be read.
         InputError: If the data is not a graph.
     """
-    if is_folder(path) or is_file(path):
-        raise FileError(f"{path} is there already. Use another folder, or remove it first.")
     if not path.name:
         raise FileError(f"{str(path)!r} is not the name of a folder. Use 'graph.store', for example.")
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    writer = StoreWriter(fresh)
+    if not is_folder(path.parent):
+        raise FileError(f"There is no folder {path.parent}. Make it first: mkdir -p {path.parent}")
+    _refuse_taken(path)
     try:
-        fresh.mkdir()
-        _write(writer, data)
-        if names is not None:
-            writer.nodes().call(names)
-        writer.finish(both_ways=both_ways)
-        _flush(fresh)
-        fresh.rename(path)
+        with _unfinished(path) as fresh:
+            writer = StoreWriter(fresh)
+            try:
+                _write(writer, data)
+                if names is not None:
+                    writer.nodes().call(names)
+                writer.finish(both_ways=both_ways)
+            finally:
+                writer.abandon()
+            _flush(fresh)
+            _refuse_taken(path)
+            fresh.rename(path)
+            sync_folder(path.parent)
     except OSError as error:
-        raise FileError(f"{path} could not be written: {error.strerror or error}. Nothing was left there.") from error
-    except ValueError as error:  # a name with a zero byte
-        if isinstance(error, EdgewiseError):
-            raise
-        raise FileError(f"{str(path)!r} could not be written: {error}. Nothing was left there.") from error
-    finally:
-        writer.close()
-        shutil.rmtree(fresh, ignore_errors=True)
+        raise disk_error(path, error, "Nothing was left there.") from error
     return writer.said
+
+
+def _refuse_taken(path: Path) -> None:
+    """Refuse a path where something is already, a link that leads nowhere, too."""
+    if os.path.lexists(path):
+        raise FileError(f"{path} is there already. Use another folder, or remove it first.")
+
+
+@contextmanager
+def _unfinished(path: Path) -> Iterator[Path]:
+    """A fresh folder for a store that will be at a path, in a hidden folder that nobody else works in; both go at the end."""
+    around = inside(path.parent, f".{path.name}.unfinished")
+    lock = FolderLock.take(around)
+    try:
+        fresh = inside(around, "store")
+        if fresh.exists():  # of a process that was killed
+            shutil.rmtree(fresh)
+        fresh.mkdir()
+        yield fresh
+    finally:
+        shutil.rmtree(around / "store", ignore_errors=True)
+        lock.remove()
+        with suppress(OSError):  # somebody has come in already, or something else is there
+            around.rmdir()
 
 
 def _write(writer: StoreWriter, data: Any) -> None:
@@ -253,21 +294,21 @@ def _write(writer: StoreWriter, data: Any) -> None:
     if is_folder(path):
         if is_file(path / FILE):
             raise FileError(f"{path} is a store already: ew.GraphStore({str(path)!r}).")
-        write_tables(writer, path)
+        with reading(path, "tables of nodes and edges"):
+            write_tables(writer, path)
         return
     if not is_file(path):
         raise FileError(f"There is no file or folder {path} with data.")
     writers = {".npz": write_npz, ".pt": write_torch}
     if path.suffix not in writers:
         raise FileError(f"{path} must be an .npz, a .pt, or a folder with tables of nodes and edges.")
-    writers[path.suffix](writer, path)
+    with reading(path, "a graph"):
+        writers[path.suffix](writer, path)
 
 
 def _flush(folder: Path) -> None:
-    """Everything to the disk, before the folder gets its name."""
-    for file in folder.rglob("*.npy"):
-        handle = os.open(file, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    """The names of all files to the disk, before the folder gets its own; their numbers are there already."""
+    for inner in folder.iterdir():
+        if inner.is_dir():
+            sync_folder(inner)
+    sync_folder(folder)

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from edgewise.errors import FileError
+from edgewise.inner_paths import reading
 from edgewise.store.graph_store import GraphStore
+from edgewise.store.manifest import Manifest
 from edgewise.store.store_source import source_of
 
 Graph = tuple[Tensor, int]
@@ -42,20 +45,22 @@ class StoredGraph(Sequence[Graph]):
     @cached_property
     def _source(self) -> Any:
         """The store, if it is still there and the same."""
-        path = self.about["path"]
+        path = Path(self.about["path"])
         try:
-            store = GraphStore(path)
+            same = Manifest.read(path).digest == self.about["digest"]
+            store = GraphStore(path) if same else None  # nothing else is read of a folder that only a file has named
         except FileError as error:
             raise FileError(
                 f"This result speaks of the graph store {path}, which cannot be opened: {error} Its rows (to_frame) can be "
                 f"read without it."
             ) from error
-        if store.digest != self.about["digest"]:
+        if store is None:
             raise FileError(
                 f"The graph store {path} is another one than when this result was made. Its rows (to_frame) can be read "
                 f"without it."
             )
-        return source_of(store, self.about.get("explained", ""))
+        with reading(path, "the graph of this result"):
+            return source_of(store, self.about.get("explained", ""))
 
     def __len__(self) -> int:
         return 1

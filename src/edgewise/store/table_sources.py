@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from edgewise.archives import open_parquet, refuse_long_texts
 from edgewise.errors import FileError, InputError, missing_extra
 from edgewise.store.store_builder import EdgeWriter, NodeWriter, StoreWriter
 
@@ -84,7 +85,9 @@ class BatchTable:
         arrow = _arrow()
         try:
             if self.file.suffix == ".parquet":
-                yield from arrow.parquet.ParquetFile(self.file).iter_batches(_ROWS, columns=columns)
+                for batch in open_parquet(self.file, texts=True).iter_batches(_ROWS, columns=columns):
+                    refuse_long_texts(batch, self.file)
+                    yield batch
                 return
             texts = {name: arrow.string() for name in (*_TEXTS, *_MASKS, *self._ends())}
             convert = arrow.csv.ConvertOptions(column_types=texts, include_columns=columns, strings_can_be_null=False)
@@ -102,14 +105,14 @@ class BatchTable:
     @property
     def schema(self) -> dict[str, Any]:
         """The columns and their types, by the first rows."""
-        arrow = _arrow()
+        _arrow()
         if self.file.suffix == ".parquet":
-            try:
-                found = arrow.parquet.ParquetFile(self.file).schema_arrow
-            except (arrow.ArrowException, OSError) as error:
-                raise FileError(f"{self.file} cannot be read as parquet ({error}).") from error
+            found = open_parquet(self.file).schema_arrow
         else:
-            found = next(self.batches()).schema
+            first = next(self.batches(), None)
+            if first is None:
+                raise FileError(f"{self.file} has no rows.")
+            found = first.schema
         if len(set(found.names)) != len(found.names):
             raise InputError(f"{self.file} has two columns of one name: {', '.join(found.names)}.")
         return dict(zip(found.names, found.types, strict=True))
@@ -172,7 +175,8 @@ def _write_nodes(writer: StoreWriter, nodes: NodeWriter, table: BatchTable) -> N
     labels = next((name for name in _CLASS_COLUMNS if name in schema), None)
     classes = _class_names(table, labels) if labels and not _is_number(schema[labels]) else None
     count = 0
-    for batch in table.batches():
+    used = [name for name in schema if name in (*features, *_CLASS_COLUMNS, *_MASKS, "split")]
+    for batch in table.batches(used):
         nodes.add("x", _matrix(table, batch, features))
         if labels is not None:
             nodes.add("y", _labels(table, batch, labels, classes))
@@ -238,7 +242,7 @@ def _write_edges(edges: EdgeWriter, table: BatchTable, nodes: tuple[NodeIds, Nod
     if "weight" in schema and not _is_number(schema["weight"]):
         raise InputError(f"{table.file}: column weight must hold numbers, got {schema['weight']}.")
     features, _ = _features(schema, _OF_EDGES)
-    for batch in table.batches():
+    for batch in table.batches(["source", "target", *(["weight"] if "weight" in schema else []), *features]):
         edges.add_ends(0, _ends(table, batch, "source", nodes[0]))
         edges.add_ends(1, _ends(table, batch, "target", nodes[1]))
         if "weight" in schema:

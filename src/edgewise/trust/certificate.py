@@ -121,7 +121,7 @@ def certify(
         level: `"input"` varies the weight of an edge in all layers at once, `"layer"` in one layer at a time.
         target: As in `explain`, and so are `task`, `mode`, `of`, `forward`, `device` and `memory`.
         task: `"node"` or `"graph"`; links are not certifiable.
-        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
+        mode: `"multiclass"`, `"binary"`, `"multilabel"`, `"regression"`, or `None` to infer it.
         of: `"logit"`; probabilities are not certifiable.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.

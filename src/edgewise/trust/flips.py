@@ -1,4 +1,4 @@
-"""sign_flips(): does an edge's own gradient change its sign while its weight goes from 1 to 0? Sampled on some weights.
+"""sign_flips(): does an edge's own gradient change its sign while its weight alone goes from 1 to 0? Sampled on some weights.
 
 Not `sign_flips.py`, which would shadow the function `ew.trust.sign_flips`. Proofs for all weights are in `certificate.py`.
 """
@@ -14,7 +14,7 @@ from edgewise.algorithms.gradient import gradients_at_one, weight_gradients
 from edgewise.algorithms.occlusion import Repeated, layer_groups, one_per_target, players
 from edgewise.algorithms.registry import check_level
 from edgewise.contract import checked
-from edgewise.question import PosedQuestion, pose
+from edgewise.question import GraphQuestion, LinkQuestion, PosedQuestion, pose
 from edgewise.question.memory import blocks, read_batch_size, read_memory, room
 from edgewise.score import Score
 from edgewise.text import counted
@@ -39,7 +39,7 @@ WEIGHTS = tuple(round(1 - step / 20, 2) for step in range(21))
 
 @dataclass(frozen=True, eq=False)
 class SignFlips:
-    """For every edge that can reach a target: its own gradient at ω = 1, and the range of it over the tried weights.
+    """For every edge that can reach a target: its own gradient at ω = 1, and the range of it while it alone is weakened.
 
     Entries are ordered by target and column; arrays are `[M]`, at layer level `[L, M]`. Only edges whose gradient at ω = 1 is
     not 0 count in the shares.
@@ -103,7 +103,7 @@ class SignFlips:
         return proportion_of_each(self.flipped, self.counted, TargetEdges(self.index, self.owner, self.edge_id, 1))
 
     def __repr__(self) -> str:
-        shares = f"{self.share:.2%} flip, {self.share_to_negative:.2%} + → −, {self.share_to_positive:.2%} − → +"
+        shares = f"{self.share:.2%} flip alone, {self.share_to_negative:.2%} + → −, {self.share_to_positive:.2%} − → +"
         edges = counted(int(self.counted.sum()), "edge") + (f" ({self.chance:.2%} of all)" if self.chance < 1 else "")
         return f"SignFlips({self.level} level, {counted(len(self.index), 'target')}, {edges}: {shares})"
 
@@ -141,7 +141,7 @@ def sign_flips(
         level: `"input"` varies the weight of an edge in all layers at once, `"layer"` in one layer at a time.
         target: As in `explain`, and so are `task`, `mode`, `of`, `forward`, `device`, `memory` and `batch_size`.
         task: `"node"` or `"graph"`.
-        mode: `"multiclass"`, `"binary"`, `"regression"`, or `None` to infer it.
+        mode: `"multiclass"`, `"binary"`, `"multilabel"`, `"regression"`, or `None` to infer it.
         of: The explained number: `"logit"`, `"log_prob"` or `"prob"`.
         output: What the model returns: `"logit"`, `"log_prob"`, `"prob"` or `"value"`; `None` reads it off the model.
         forward: `lambda model, data: …`, if the model is not called as `model(x, edge_index, …)`.
@@ -156,7 +156,7 @@ def sign_flips(
     >>> _ = conv.lin_l.weight.data.fill_(2.0)
     >>> data = Data(x=torch.tensor([[1.0], [-3.0], [0.0]]), edge_index=torch.tensor([[0, 1], [2, 2]]))
     >>> sign_flips(conv, data, index=2, target=1)            # z = 2·ω₀ − 6·ω₁: both gradients are constant
-    SignFlips(input level, 1 target, 2 edges: 0.00% flip, 0.00% + → −, 0.00% − → +)
+    SignFlips(input level, 1 target, 2 edges: 0.00% flip alone, 0.00% + → −, 0.00% − → +)
     """
     check_level(level)
     weights = read_values(values)
@@ -169,6 +169,21 @@ def sign_flips(
     with question.borrowed():
         draw = draw_about(question, most, budget, seed)
         return flips_of(question, level, weights, draw, budget, size)
+
+
+def flip_draw(question: PosedQuestion, edges: int | None, memory: int, seed: int) -> Draw:
+    """About which edges to ask: about `edges` of them, and fewer where every edge and weight takes a pass of its own."""
+    draw = draw_about(question, edges, memory, seed)
+    if edges is not None and _one_by_one(question):
+        draw = draw_about(question, max(edges // len(WEIGHTS), 1), memory, seed)
+    return draw
+
+
+def _one_by_one(question: PosedQuestion) -> bool:
+    """Whether targets cannot share a pass; known once the model has run for some of them."""
+    if question.lowering is not None:
+        return False
+    return not question.together if isinstance(question, (GraphQuestion, LinkQuestion)) else question.hops is None
 
 
 def flips_of(

@@ -3,7 +3,8 @@
 `api/check.py` fills in `Measurements`; the functions here turn them into the findings of `report.py`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,7 +18,16 @@ from edgewise.trust.certificate import Certificate
 from edgewise.trust.completeness import SATURATED, Balance, Pull, probability
 from edgewise.trust.flips import SignFlips
 from edgewise.trust.gradient_vs_occlusion import Effects
-from edgewise.trust.report import PER_LAYER, AskedQuestion, FlipFindings, LayerFindings, Number, SoftmaxFindings
+from edgewise.trust.reliance import Reliance, reliance_of
+from edgewise.trust.report import (
+    PER_LAYER,
+    TOGETHER,
+    AskedQuestion,
+    FlipFindings,
+    LayerFindings,
+    Number,
+    SoftmaxFindings,
+)
 from edgewise.trust.target_edges import Draw, proportion
 
 _PER_LAYER = Number(float("nan"), PER_LAYER)
@@ -31,14 +41,20 @@ class Measurements:
     effects: dict[str, Effects]
     flips: dict[str, SignFlips]
     proofs: dict[str, Certificate]
+    paths: Tensor
+    """`[4, T]`: gradients while all edges are weakened together; see `path_of`."""
     activity: list[Activity]
     """For each call."""
     pull: Pull
     pairs: int
     """(target, edge) pairs in all computation graphs."""
 
+    def reliance(self, positions: Sequence[int] | None = None) -> Reliance:
+        """Whether gradients can be relied on, for some targets or all of them together."""
+        return reliance_of(self.effects["input"], self.flips["input"], self.paths, positions)
 
-def asked_question(question: PosedQuestion, found: Measurements, draw: Draw) -> AskedQuestion:
+
+def asked_question(question: PosedQuestion, found: Measurements, draw: Draw, no_walks: str) -> AskedQuestion:
     """What was asked, for the head of the report."""
     modules = [call.module for call in question.trace.calls]
     return AskedQuestion(
@@ -53,6 +69,7 @@ def asked_question(question: PosedQuestion, found: Measurements, draw: Draw) -> 
         bypass=tuple(question.trace.bypass),
         local=question.hops is not None or question.task == "graph",
         other_layers=tuple(dict.fromkeys(type(module).__name__ for module in modules if not _sums_messages(module))),
+        no_walks=no_walks,
     )
 
 
@@ -98,6 +115,9 @@ def whole_findings(question: PosedQuestion, found: Measurements) -> LayerFinding
     parts = ("missing", "edges", "own", "constant", "rest", "unevenness", "rate", "fixed")
     per_layer: dict[str, Any] = dict.fromkeys(parts, _PER_LAYER)
     about = _about_edges(question, found, "input", 0)
+    size = float(found.paths[2].sum())
+    together = float(found.paths[1].sum()) / size if size else torch.nan
+    about["flips"] = replace(about["flips"], together=_number(together, "every gradient is 0"))
     return LayerFindings(layer=None, name="all layers", gap=nothing, activations=names, **per_layer, **about)
 
 
@@ -126,13 +146,23 @@ def _flips(flips: SignFlips, proof: Certificate, layer: int | None) -> FlipFindi
 
     counted, alive = row(flips.counted), ~row(proof.vanishes)
     kept, broken = row(proof.keeps), row(proof.flips)
-    sampled = [proportion(row(part), counted) for part in (flips.flipped, flips.to_negative, flips.to_positive)]
-    proved = [torch.nan if proof.reason else proportion(part, alive) for part in (kept, broken, ~(kept | broken))]
-    why = proof.reason or "every gradient is proved to be 0"
+    why, nothing = proof.reason or "every gradient is proved to be 0", "no edge that was asked about has a gradient"
+
+    def sampled(part: Tensor) -> Number:
+        return _number(proportion(row(part), counted), nothing)
+
+    def proved(part: Tensor) -> Number:
+        return _number(torch.nan if proof.reason else proportion(part, alive), why)
+
     return FlipFindings(
-        int(counted.sum()),
-        *(_number(value, "no edge that was asked about has a gradient") for value in sampled),
-        *(_number(value, why) for value in proved),
+        edges=int(counted.sum()),
+        share=sampled(flips.flipped),
+        to_negative=sampled(flips.to_negative),
+        to_positive=sampled(flips.to_positive),
+        kept=proved(kept),
+        broken=proved(broken),
+        unknown=proved(~(kept | broken)),
+        together=Number(torch.nan, TOGETHER),
     )
 
 

@@ -11,9 +11,12 @@ from edgewise.contract import checked
 from edgewise.results.metric_result import Measured
 from edgewise.text import for_json
 from edgewise.trust.gradient_vs_occlusion import WorstEdge
+from edgewise.trust.reliance import Reliance
 
 PER_LAYER = "measured layer by layer"
 """The reason why some numbers are missing for all layers together."""
+TOGETHER = "measured for all layers together"
+"""The reason why some numbers are missing for single layers."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,15 @@ class Number:
 
 @dataclass(frozen=True)
 class FlipFindings:
-    """Edges whose own gradient changes its sign while their weight goes from 1 to 0: shares of those with a gradient."""
+    """Edges whose own gradient changes its sign while they alone are weakened: shares of those with a gradient.
+
+    The last number is another measure: all edges are weakened together.
+    """
 
     edges: int
     """Edges with a gradient, among those asked about."""
     share: Number
-    """The share whose sign changes on sampled weights."""
+    """Flips alone: the share whose sign changes on sampled weights of the edge, while all others stay 1."""
     to_negative: Number
     """The share that goes from positive to negative."""
     to_positive: Number
@@ -54,6 +60,8 @@ class FlipFindings:
     """The share proved to change its sign, among the same edges."""
     unknown: Number
     """The share for which neither is proved, among the same edges."""
+    together: Number
+    """Flips together: the share of the gradient, by size, on edges whose sign changes while all weights go from 1 to 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +128,8 @@ class AskedQuestion:
     local: bool
     other_layers: tuple[str, ...]
     """Kinds of layers that are not known to be sums (or means) of linear messages."""
+    no_walks: str = ""
+    """Why `ew.walks` and LRP refuse this model, in their own words; empty if they do not."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +151,8 @@ class Statement:
 class Report:
     """How far explanations of this model can be trusted, here; print it for the tables and the words.
 
-    `layers[l]` are the findings of a layer, `whole` those of one weight per edge, `statements` what the paper says of it.
+    `layers[l]` are the findings of a layer, `whole` those of one weight per edge, `statements` what the paper says of it,
+    `reliance` whether gradients can be relied on, for all targets together, and `reliance_of_each` for each.
     """
 
     question: AskedQuestion
@@ -149,6 +160,8 @@ class Report:
     whole: LayerFindings
     softmax: SoftmaxFindings
     statements: tuple[Statement, ...]
+    reliance: Reliance
+    reliance_of_each: tuple[Reliance, ...]
 
     @checked
     def statement(self, name: str) -> Statement:
@@ -180,7 +193,8 @@ def _as_plain(value: Any) -> Any:
     if isinstance(value, Measured):
         return value.to_dict()
     if is_dataclass(value) and not isinstance(value, type):
-        return {part.name: _as_plain(getattr(value, part.name)) for part in fields(value)}
+        found = {part.name: _as_plain(getattr(value, part.name)) for part in fields(value)}
+        return found | ({"holds": value.holds, "doubts": list(value.doubts)} if isinstance(value, Reliance) else {})
     if isinstance(value, (list, tuple)):
         return [_as_plain(item) for item in value]
     return for_json(value)

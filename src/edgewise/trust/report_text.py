@@ -19,9 +19,15 @@ class Section:
     notes: tuple[str, ...] = ()
 
 
+_TWO_FLIPS = (
+    "flip alone, and the proofs: one edge's weight goes from 1 to 0 and all others stay 1; shares of the edges",
+    "flip together: all weights go from 1 to 0 at once; the share of the gradient, by size, whose sign changes",
+)
+
+
 def as_text(report: Report) -> str:
     """The tables, then what the paper says, in words."""
-    parts = [_headline(report)]
+    parts = [_headline(report), _decision(report)]
     for section in _sections(report):
         parts.append("\n".join([section.title, columns(section.rows), *(f"- {note}" for note in section.notes)]))
     words = [f"{one.name}: {one.verdict}. {one.claim}\n  {one.why}\n  So: {one.so}" for one in report.statements]
@@ -30,7 +36,7 @@ def as_text(report: Report) -> str:
 
 def as_html(report: Report) -> str:
     """The same as tables; every text is escaped."""
-    parts = [f"<p>{escape(_headline(report))}</p>"]
+    parts = [f"<p>{escape(text)}</p>" for text in (_headline(report), _decision(report))]
     for section in _sections(report):
         parts += [f"<h4>{escape(section.title)}</h4>", html_table(section.rows[0], section.rows[1:])]
         parts += [f"<p>{escape(note)}</p>" for note in section.notes]
@@ -48,6 +54,12 @@ def _headline(report: Report) -> str:
         f"{counted(asked.targets, asked.task)}, {counted(asked.num_layers, 'layer')}, the {asked.of} of the explained class "
         f"({asked.mode}), {asked.dtype}; {counted(asked.edges, 'edge')} in all computation graphs{part}{way}"
     )
+
+
+def _decision(report: Report) -> str:
+    """Whether gradients can be relied on, as `method="auto"` and the page decide it."""
+    sentence = report.reliance.sentence
+    return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
 def _sections(report: Report) -> list[Section]:
@@ -85,20 +97,26 @@ def _node(node: Any) -> str:
 
 
 def _signs(report: Report) -> Section:
-    """Sign flips, sampled and proved."""
+    """Sign flips: of an edge alone, sampled and proved; of all edges together, sampled."""
     rows: list[tuple[str, ...]] = [
-        ("layer", "edges", "flip", "+ → −", "− → +", "proved to keep", "proved to flip", "unknown")
+        ("layer", "edges", "flip alone", "+ → −", "− → +", "proved to keep", "to flip", "unknown", "flip together")
     ]
     for layer in (*report.layers, report.whole):
         found = layer.flips
-        shares = (found.share, found.to_negative, found.to_positive, found.kept, found.broken, found.unknown)
+        shares = (
+            found.share,
+            found.to_negative,
+            found.to_positive,
+            found.kept,
+            found.broken,
+            found.unknown,
+            found.together,
+        )
         rows.append((_name(layer), str(found.edges), *(f"{part:.2%}" for part in shares)))
     every = [layer.flips for layer in (*report.layers, report.whole)]
     reasons = dict.fromkeys(found.share.reason for found in every if found.share.reason)
     proofs = dict.fromkeys(f"nothing is proved: {found.kept.reason}" for found in every if found.kept.reason)
-    return Section(
-        "Does an edge's gradient keep its sign while its weight goes from 1 to 0?", rows, (*reasons, *proofs)
-    )
+    return Section("Do gradients keep their signs while edges are weakened?", rows, (*_TWO_FLIPS, *reasons, *proofs))
 
 
 def _activations(report: Report) -> Section:

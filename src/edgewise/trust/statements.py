@@ -128,7 +128,9 @@ def _no_flips(facts: Facts) -> Statement:
         else f"nothing is proved ({flips.kept.reason})"
     )
     why = (
-        f"{flips.share:.2%} of {flips.edges} gradients change their sign on sampled weights; {proved}.{_follows(facts)}"
+        f"{flips.share:.2%} of {flips.edges} gradients change their sign when their edge alone is weakened (sampled); "
+        f"{proved}. "
+        f"When all edges are weakened together, {flips.together:.1%} of the gradient does.{_follows(facts)}"
     )
     so = f"{_STANDS_IN} on {1 - flips.share.value:.1%} of the edges; ew.compare measures how well.{_penalty(facts)}"
     verdict = facts.verdict([flips.share])
@@ -222,6 +224,8 @@ def _walks(facts: Facts) -> Statement:
             f"Parts of the network bypass later layers ({'; '.join(question.bypass)}), so walks do not carry all of z."
         )
         return Statement("Theorem 1", claim, _NOT, why, "Read ew.walks beside edge scores, not instead of them.")
+    if question.no_walks:
+        return Statement("Theorem 1", claim, _NOT, question.no_walks, "ew.walks and LRP refuse this model.")
     if question.num_layers <= most:
         why = f"It is exact for up to {counted(most, 'layer')} on {question.task} tasks; this model has {question.num_layers}."
         return Statement("Theorem 1", claim, "holds", why, "ew.walks(search='dag') can replace search='exact'.")
@@ -236,6 +240,8 @@ def _goat(facts: Facts) -> Statement:
     """Proposition 5: whether the model is one of sums and rectifiers, for which it is stated."""
     claim = "The walk part of GOAt is a sum over walks, each divided by its number of factors."
     others = facts.beyond_rectified_sums()
+    if facts.question.no_walks and not facts.question.bypass:
+        return Statement("Proposition 5", claim, _NOT, facts.question.no_walks, "ew.walks and LRP refuse this model.")
     if others:
         why = f"It is stated for sums and ReLU alone; this model also has {', '.join(others)}."
         return Statement(

@@ -90,6 +90,8 @@ class Draw:
 
 
 _SALT = 20_250_803  # so that the draw has nothing to do with the scores of `random`
+MOST_PAIRS = 2000
+"""About how many (target, edge) pairs are asked about, unless the user says otherwise."""
 EVERYTHING = Draw()
 """The draw that asks about every edge."""
 

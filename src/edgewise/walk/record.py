@@ -30,6 +30,7 @@ from edgewise.program.levels import Levels, whole_levels
 from edgewise.program.lowering import Lowering
 from edgewise.program.mirror import mirrored
 from edgewise.question.equality import close, random_weight
+from edgewise.trees import tree_leaves
 from edgewise.walk.chain import refuse_skips
 from edgewise.walk.tangents import Moving, follow
 
@@ -120,7 +121,7 @@ def _read_off(call: ModelCall, layers: Layers, data: Data, output: ModelOutput, 
         norms = [type(norm).__name__ for norm in norms_of_graphs(call.model)]
         if norms:
             raise ModelError(_COUPLED.format(norm=norms[0])) from reason
-        raise ModelError(_cannot_follow(str(reason))) from reason
+        raise ModelError(_cannot_follow(f"{reason}{_module_of(reason, call.model)}")) from reason
     in_edges = InEdges.of(
         data.edge_index, data.num_nodes, trace.flow
     )  # one way: a mirrored graph has every column twice
@@ -158,6 +159,16 @@ def _cannot_follow(reason: str) -> str:
         f"The walks of this model cannot be followed: {reason}. Walks need known message layers and node-wise steps between "
         f"them. Explain its edges instead: ew.explain(model, data, ...)."
     )
+
+
+def _module_of(reason: Unsupported, model: torch.nn.Module) -> str:
+    """The module whose weights the refused operation reads, such as ` (module encoder.lin, Linear)`; empty if none is."""
+    given = tree_leaves((reason.operation.args, reason.operation.kwargs)) if reason.operation is not None else []
+    weights = {id(leaf) for leaf in given if isinstance(leaf, torch.nn.Parameter)}
+    for name, module in model.named_modules():
+        if any(id(own) in weights for own in module.parameters(recurse=False)):
+            return f" (module {name or 'itself'}, {type(module).__name__})"
+    return ""
 
 
 def _prove(

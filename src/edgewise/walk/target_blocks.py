@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arguments import one_of, real_number
-from edgewise.errors import SettingError
+from edgewise.errors import EdgewiseError, SettingError
 from edgewise.program.ir import Rows
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.layers.attention import AttentionLayer
@@ -137,6 +137,19 @@ def target_blocks(
     else:
         assert isinstance(question, (GraphQuestion, LinkQuestion))
         yield from _graph_blocks(question, how, memory, bounded=bounded)
+
+
+def refusal_of_walks(question: PosedQuestion, memory: int) -> str:
+    """Why `ew.walks` and LRP refuse a question: the sentence that they raise; empty if they do not."""
+    if not len(question.index):
+        return ""
+    how = RelevanceRule(Rule("gradient", 0.0, 0.0))
+    some = question.at(torch.zeros(1, dtype=torch.long)) if len(question.index) > 1 else question
+    try:
+        next(target_blocks(some, how, memory, beam=1, bounded=False))
+    except EdgewiseError as error:
+        return str(error)
+    return ""
 
 
 def _node_blocks(

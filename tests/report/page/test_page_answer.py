@@ -110,7 +110,7 @@ def test_the_smallest_change_is_that_of_counterfactual(tmp_path):
             continue
         assert sorted(change["columns"]) == list(flip.edges)
         if flip.status == "none":
-            assert "proven" in change["text"]
+            assert flip.certainty in change["text"]
         elif flip.size == 1:
             assert change["text"].startswith("One edge is enough.")
         else:

@@ -8,6 +8,10 @@ const standings = page.standings.map(([data, method, order, metric, mean, low, h
   ({ data, method, order, metric, mean, low, high, targetLow, targetHigh, networks, targets, best, worst }));
 const seconds = new Map(page.seconds.map(([data, method, value]) => [`${data} ${method}`, value]));
 
+const timed = seconds.size > 0;
+byId("plot").closest("section").hidden = !timed;
+byId("timed").hidden = timed;
+
 const digits = (value) => (value === null ? "–" : value.toFixed(3));
 const span = (low, high) => (low === null ? "–" : `${low.toFixed(3)} … ${high.toFixed(3)}`);
 const ranks = (one) => (one.best === null ? "–" : one.best === one.worst ? `${one.best}` : `${one.best}–${one.worst}`);
@@ -76,7 +80,7 @@ function named(one) {
 
 function table(rows, asked) {
   byId("table-title").textContent = `${page.data[asked.data].name}: ${page.metrics[asked.metric].title}, edges ranked by ${page.orders[asked.order]}`;
-  const heads = ["method", "mean", "rank", "", "95% over networks", "95% over targets", "time for a target", "networks", "targets"];
+  const heads = ["method", "mean", "rank", "", "95% over networks", "95% over targets", ...(timed ? ["time for a target"] : []), "networks", "targets"];
   const head = element("tr");
   heads.forEach((name) => head.append(element("th", name)));
   const low = Math.min(0, ...rows.map((one) => one.mean)), high = Math.max(...rows.map((one) => one.mean), 0);
@@ -86,7 +90,7 @@ function table(rows, asked) {
     const bar = element("td");
     bar.append(meter(one, low, high));
     line.append(named(one), element("td", digits(one.mean)), element("td", ranks(one)), bar, element("td", span(one.low, one.high)),
-      element("td", span(one.targetLow, one.targetHigh)), element("td", time(seconds.get(`${one.data} ${one.method}`))), element("td", one.networks), element("td", one.targets));
+      element("td", span(one.targetLow, one.targetHigh)), ...(timed ? [element("td", time(seconds.get(`${one.data} ${one.method}`)))] : []), element("td", one.networks), element("td", one.targets));
     body.append(line);
   });
   const top = element("thead");

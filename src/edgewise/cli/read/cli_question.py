@@ -5,7 +5,7 @@ model, weights.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,19 +94,38 @@ class CliQuestion:
 
         Of a typed graph with its type before it.
         """
+        return _called(node, self.graphs.node_names if graph is None else self.graphs.names_of(graph))
+
+    def node_label(self, node: Any, graph: int | None = None) -> str:
+        """What a reader sees: the id, where the data has ids, and the name; of a typed graph with the type before them."""
+        return _called(node, self.graphs.page_names if graph is None else self.graphs.names_of(graph))
+
+    def node_id(self, node: Any) -> str | None:
+        """The data's id of a node; None if it has none."""
+        ids = self.graphs.node_ids
         if isinstance(node, tuple):
-            kind, number = node
-            names = (self.graphs.line_names or {}).get(kind)
-            return printable(typed_name(kind, number, names))
-        names = self.graphs.line_names if graph is None else self.graphs.names_of(graph)
-        return printable(names[node]) if names else str(node)
+            kind, node = node
+            ids = (ids or {}).get(kind)
+        return None if ids is None else str(ids[node])
 
     def target_name(self, index: Any) -> str:
         """The name of a node that is explained, of both ends of a link, or the number of a graph."""
-        if self.graphs.task == "link":
-            ends = index if self.graphs.link is None else zip(self.graphs.link[::2], index[1], strict=True)
-            return " : ".join(self.node_name(end) for end in ends)
-        return self.node_name(index) if self.graphs.task == "node" else str(index)
+        return " : ".join(map(self.node_name, self._ends(index))) if self.graphs.is_one else str(index)
+
+    def target_label(self, index: Any) -> str:
+        """The same as a reader sees it, with ids."""
+        return " : ".join(map(self.node_label, self._ends(index))) if self.graphs.is_one else str(index)
+
+    def target_id(self, index: Any) -> str | None:
+        """The id of a node that is explained, or of both ends of a link; None where the data has no ids."""
+        found = {end: self.node_id(end) for end in self._ends(index)} if self.graphs.is_one else {}
+        return " : ".join(own or self.node_name(end) for end, own in found.items()) if any(found.values()) else None
+
+    def _ends(self, index: Any) -> list[Any]:
+        """The node that is explained, or both ends of a link."""
+        if self.graphs.task != "link":
+            return [index]
+        return list(index if self.graphs.link is None else zip(self.graphs.link[::2], index[1], strict=True))
 
     def class_name(self, number: int) -> str:
         """The data's name of a class, safe to print; its number if it has none. A link is there or not."""
@@ -114,6 +133,14 @@ class CliQuestion:
         if self.graphs.task == "link" and self.asked.mode != "regression" and self.asked.output != "value":
             known = ["no link", "link"]
         return printable(known[number]) if known and number < len(known) else str(number)
+
+
+def _called(node: Any, names: Any) -> str:
+    """A node by its name, of a typed graph after its type; by its number if it has none."""
+    if isinstance(node, tuple):
+        kind, number = node
+        return printable(typed_name(kind, number, (names or {}).get(kind)))
+    return printable(names[node]) if names else str(node)
 
 
 def read_question(asked: CommonOptions, voice: Voice) -> CliQuestion:
@@ -139,7 +166,17 @@ def read_question(asked: CommonOptions, voice: Voice) -> CliQuestion:
         "weights": digest_of(asked.weights) if asked.weights is not None else None,
         "data": graphs.digest,
     }
-    return CliQuestion(model, graphs, index, classes, hashes, asked)
+    question = CliQuestion(model, graphs, index, classes, hashes, asked)
+    return _of_every_class(question) if asked.target == "all" else question
+
+
+def _of_every_class(question: CliQuestion) -> CliQuestion:
+    """The question about every class, or column, of each target."""
+    asked = {name: value for name, value in question.options.items() if name != "memory"}
+    first = pose(question.model, question.graphs.data, question.targets(slice(1)), target="all", **asked)
+    count, size = len(first.index), len(question.index)
+    index = question.index.repeat_interleave(count, dim=0)
+    return replace(question, index=index, classes=torch.arange(count).repeat(size))
 
 
 def _read_model(

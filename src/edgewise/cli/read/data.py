@@ -22,6 +22,7 @@ from edgewise.cli import options
 from edgewise.cli.read.graphs import Graphs, as_task, checked
 from edgewise.errors import FileError, InputError
 from edgewise.files import VARIABLE, is_file, is_folder, user_cache
+from edgewise.inner_paths import reading
 from edgewise.jobs.digests import digest_of_tensors
 from edgewise.store.manifest import FILE as MANIFEST
 
@@ -44,13 +45,16 @@ def read_data(given: str, root: Path | None, task: str | None, seed: int) -> Gra
     if is_file(path / MANIFEST):
         from edgewise.cli.read.store_folder import read_store
 
-        found = read_store(path)
+        with reading(path, "a graph store"):
+            found = read_store(path)
     elif is_folder(path):
         from edgewise.cli.read.csv_folder import read_folder
 
-        found = read_folder(path)
+        with reading(path, "tables of nodes and edges"):
+            found = read_folder(path)
     elif path.suffix in _ENDINGS:
-        found = _read_file(path)
+        with reading(path, "a graph"):
+            found = _read_file(path)
     elif is_file(path):
         raise FileError(
             f"--data must be a .pt, an .npz, or a folder with nodes.csv and edges.csv; got {path}, which ends in "

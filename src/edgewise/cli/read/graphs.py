@@ -79,6 +79,13 @@ class Graphs:
             return self.names
         return {kind: called.names for kind, called in self.types.items() if called.names is not None} or None
 
+    @property
+    def node_ids(self) -> Any:
+        """The ids of nodes, in the same form as their names; None where the data has none."""
+        if self.types is None:
+            return self.ids if self.is_one else None
+        return {kind: called.ids for kind, called in self.types.items() if called.ids is not None} or None
+
     @cached_property
     def page_names(self) -> Any:
         """What a reader sees: the id and the name of every node, where there are both; in the same form."""
@@ -93,16 +100,6 @@ class Graphs:
         """The names of the nodes of one of several graphs, if it has `node_names`."""
         names = self.data[graph].get("node_names") if isinstance(self.data[graph], Data) else None
         return None if names is None else [str(name) for name in names]
-
-    @cached_property
-    def line_names(self) -> Any:
-        """Names for a line of text or a record: ids go with them only where two nodes have the same name."""
-        if isinstance(self.data, GraphStore):
-            return self.node_names
-        if self.types is None:
-            return _told_apart(self.names, self.page_names)
-        told = self.page_names or {}
-        return {kind: _told_apart(called.names, told.get(kind)) for kind, called in self.types.items()}
 
     @property
     def is_one(self) -> bool:
@@ -156,17 +153,6 @@ def _id_and_name(ids: list[str] | None, names: list[str] | None) -> list[str] | 
     if ids is None or names is None:
         return names
     return [name if own.lower() in name.lower() else f"{own} {name}" for own, name in zip(ids, names, strict=True)]
-
-
-def _told_apart(names: list[str] | None, longer: list[str] | None) -> list[str] | None:
-    """The names if no two are the same, else the longer form of all of them: one table has one form.
-
-    >>> _told_apart(["Ann", "Bob"], ["1 Ann", "2 Bob"]), _told_apart(["Ann", "Bob", "Ann"], ["1 Ann", "2 Bob", "3 Ann"])
-    (['Ann', 'Bob'], ['1 Ann', '2 Bob', '3 Ann'])
-    """
-    if names is None or longer is None:
-        return names
-    return names if len(set(names)) == len(names) else longer
 
 
 def _width(store: Any) -> int:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.errors import FileError, InputError, missing_extra
+from edgewise.archives import open_parquet, refuse_long_texts
+from edgewise.errors import EdgewiseError, FileError, InputError, missing_extra
 
 ENDINGS = (".csv", ".parquet")
 """Of the files that hold tables; where a table is there twice, the first one counts."""
@@ -75,13 +76,24 @@ def _read_csv(path: Path) -> tuple[dict[str, list[Any]], list[int]]:
 def _read_parquet(path: Path) -> tuple[dict[str, list[Any]], list[int]]:
     """The columns by name; parquet has no lines."""
     try:
-        from pyarrow import ArrowException, parquet
+        from pyarrow import ArrowException
     except ImportError as error:
         raise missing_extra("pyarrow", "table", "A .parquet file") from error
+    file = open_parquet(path, texts=True)
+    names = file.schema_arrow.names
+    if len(set(names)) != len(names):
+        raise InputError(f"{path} has two columns of one name: {', '.join(names)}.")
+    columns: dict[str, list[Any]] = {name: [] for name in names}
     try:
-        return parquet.read_table(path).to_pydict(), []
-    except (ArrowException, OSError) as error:
+        for batch in file.iter_batches():
+            refuse_long_texts(batch, path)
+            for name, cells in zip(batch.schema.names, batch.columns, strict=True):
+                columns[name] += cells.to_pylist()
+    except (ArrowException, OSError, ValueError) as error:
+        if isinstance(error, EdgewiseError):
+            raise
         raise FileError(f"{path} cannot be read as parquet ({error}).") from error
+    return columns, []
 
 
 def numbers(table: Table, column: str) -> Tensor | None:

@@ -59,9 +59,10 @@ def read_classes(text: str, graphs: Graphs, index: Tensor) -> Any:
     """The class or classes that `--target` names, as `ew.explain` takes them.
 
     Returns:
-        `None` for the predicted class, an int for one class, or a tensor `[targets]` with the label of each target.
+        `None` for the predicted class (and for all classes, whose number the model must tell), an int for one class, or a
+        tensor `[targets]` with the label of each target.
     """
-    if text == "predicted":
+    if text in ("predicted", "all"):
         return None
     if text == "label":
         labels = graphs.labels
@@ -75,7 +76,7 @@ def read_classes(text: str, graphs: Graphs, index: Tensor) -> Any:
     if graphs.class_names and text in graphs.class_names:
         return graphs.class_names.index(text)
     known = f", or a class of the data: {', '.join(graphs.class_names[:_FEW])}" if graphs.class_names else ""
-    raise InputError(f"--target must be predicted, label, or the number of a class{known}; got {text!r}.")
+    raise InputError(f"--target must be predicted, label, all, or the number of a class{known}; got {text!r}.")
 
 
 def positions_of(part: str, graphs: Graphs) -> list[int]:

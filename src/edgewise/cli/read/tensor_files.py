@@ -5,7 +5,6 @@ else. `read_safetensors` reads the other format of weights. `read_torch` and `re
 """
 
 import warnings
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +17,11 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data, HeteroData, data, storage
 from torch_geometric.data.separate import separate
 
+from edgewise.archives import NUMBERS, NpzArchive, refuse_bomb
 from edgewise.cli.read.graphs import PARTS, Graphs, as_graphs
 from edgewise.errors import FileError, InputError, missing_extra
 from edgewise.files import digest_of
+from edgewise.store.array_sources import bytes_of, refuse_packed
 
 
 def load_safely(path: Path, what: str, instead: str, allowed: Sequence[Any] = ()) -> Any:
@@ -32,10 +33,11 @@ def load_safely(path: Path, what: str, instead: str, allowed: Sequence[Any] = ()
         instead: What to do if it holds more than that, a sentence.
         allowed: Classes and functions that the file may name.
     """
+    refuse_packed(path)
     registered = torch.serialization.get_safe_globals()  # the block below would take them off the list at its end
     try:
         with torch.serialization.safe_globals([one for one in allowed if one not in registered]), _no_warnings():
-            return torch.load(path, map_location="cpu", weights_only=True)
+            found = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         raise FileError(
             f"{path} is a pickle of more than {what}, and unpickling runs whatever is in the file. {instead}"
@@ -43,6 +45,8 @@ def load_safely(path: Path, what: str, instead: str, allowed: Sequence[Any] = ()
     except Exception as error:  # torch raises whatever its readers raise
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise FileError(f"{path} cannot be read as {what} ({first[:120]}). It may be cut short.") from error
+    refuse_bomb(sum(bytes_of(found)), path.stat().st_size, str(path))
+    return found
 
 
 @contextmanager
@@ -169,16 +173,18 @@ def read_arrays(path: Path) -> Graphs:
     Features become float32, `edge_index` and `batch` integers, whatever they were saved as; `train` is the same as
     `train_mask`. Arrays of other names are ignored with a note.
     """
-    arrays = _load(path)
-    texts = {name: [str(text) for text in array] for name, array in arrays.items() if array.dtype.kind == "U"}
+    arrays, stored = _load(path)
+    texts = {
+        name: [str(text) for text in array.reshape(-1)] for name, array in arrays.items() if array.dtype.kind == "U"
+    }
     names = next((texts[name] for name in _NAMES if name in texts), None)
-    ignored = sorted(set(arrays) - {*_KNOWN, *_NAMES, "class_names"})
+    ignored = sorted(set(stored) - set(arrays))
     notes = (f"Not read from {path.name}: {', '.join(ignored)}.",) if ignored else ()
     data = Data(**{_key(name): _tensor(name, array) for name, array in arrays.items() if name in _KNOWN and array.ndim})
     for name in ("x", "edge_index"):
         if name not in data:
             raise InputError(
-                f"{path} has no {name}; it has {', '.join(arrays) or 'nothing'}. Save it with np.savez(path, x=..., "
+                f"{path} has no {name}; it has {', '.join(stored) or 'nothing'}. Save it with np.savez(path, x=..., "
                 f"edge_index=...)."
             )
     if names is not None and len(names) != data.x.size(0):
@@ -191,18 +197,14 @@ def _key(name: str) -> str:
     return f"{name}_mask" if name in PARTS else name
 
 
-def _load(path: Path) -> dict[str, np.ndarray]:
-    """The arrays by name; arrays of Python objects, which are pickles, are refused."""
+def _load(path: Path) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The arrays that mean something by name, and the names of all; others are not read."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError, AttributeError, TypeError) as error:
-        pickled = (
-            " It holds objects, which would have to be unpickled; save numbers and texts."
-            if "pickle" in str(error)
-            else ""
-        )
-        raise FileError(f"{path} cannot be read as an .npz ({error}).{pickled}") from error
+        with NpzArchive(path) as archive:
+            known = [name for name in archive.members if name in (*_KNOWN, *_NAMES, "class_names")]
+            return archive.read(known, f"{NUMBERS}U"), list(archive.members)
+    except FileError as error:
+        raise FileError(f"{path} cannot be read as an .npz: {error}.") from error
 
 
 def _tensor(name: str, array: np.ndarray) -> Any:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from edgewise.arrays import rank_in_group
-from edgewise.jobs.explanation_job import FAILED, good_positions
+from edgewise.jobs.explanation_job import failures, good_positions
 from edgewise.metrics.cosine import similarity
 from edgewise.report.scene import ENOUGH, task_of
 from edgewise.results.score_rows import widths
@@ -76,7 +76,7 @@ def facts_of(job: Job, other: Job | None = None) -> JobFacts:
         if part is None:
             continue
         sample = part if sample is None or not len(sample) else sample
-        failed |= {int(position): why for position, why in part.settings.get(FAILED, {}).items()}
+        failed |= failures(shard, part.settings)
         if len(part):
             agreement = torch.full((len(part),), torch.nan) if theirs is None else theirs.agreement(part)
             found.append(_facts(part, good_positions(shard, part.settings), agreement, edges, nodes))

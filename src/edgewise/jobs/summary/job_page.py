@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 FREQUENT = 20
 """Of the most frequent edges and nodes."""
 _FAILURES = 20
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
+"""What the page may load: that of the other pages, without scripts, of which it has none."""
 _LONGEST = 90
 
 
@@ -58,6 +60,7 @@ class JobPage:
         return (
             "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
             "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
             f"<title>{escape(heading)}</title>\n<style>\n{static_file('page.css')}{static_file('job.css')}</style>\n</head>\n"
             f"<body>\n<header><h1>{escape(heading)}</h1></header>\n<main>\n<p id='verdict'>{self._verdict()}</p>\n"
             f"<p class='note'>{escape(self._status())}</p>\n</main>\n<div class='sections'>\n"
@@ -99,6 +102,8 @@ class JobPage:
         classes = f"<article><h2>By {word}</h2>{bin_table(self._classes())}</article>"
         doubts = [f"<li class='care'>{count:,} {escape(words)}</li>" for count, words in self.doubts.counts()]
         nothing = "<li class='good'>No target stands out by what is known about it.</li>"
+        if self.labels is None and word == "class":
+            doubts = [*(doubts or [nothing]), "<li>Predictions were not compared with labels.</li>"]
         trust = f"<article><h2>What stands out</h2><ul>{''.join(doubts) or nothing}</ul></article>"
         return f"<section><div class='cards'>{classes}{trust}{self._failures()}</div></section>"
 

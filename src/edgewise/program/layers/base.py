@@ -134,3 +134,6 @@ class OfColumns:
 
 class Unsupported(Exception):  # noqa: N818 (not an error: another way is taken)
     """A part of the model that is not known, with the reason; users see it in the debug log only."""
+
+    operation: Any = None
+    """The recorded operation that it is about, if it is known."""

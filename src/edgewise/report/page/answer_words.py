@@ -121,16 +121,16 @@ class Wording:
             if flip.num_units == 0:
                 return self.no_change(0)
             considered = f"all {flip.num_units} were considered" if flip.num_units > 1 else "there is only one"
-            return f"No set of {self.edge}s, however large, changes it. That is proven: {considered}."
+            return f"No set of {self.edge}s, however large, changes it. That is {flip.certainty}: {considered}."
         assert flip.after is not None
         other, share = self._said(torch.tensor(flip.after, dtype=torch.double))
         says = f"the model says “{other}” ({percent(share)})"
         if len(names) == 1:
             return f"One {self.edge} is enough. Without {names[0]}, {says}."
         proof = (
-            "No smaller set does it: that is proven."
+            f"No smaller set does it: that is {flip.certainty}."
             if flip.status == "proven"
-            else f"Whether fewer would do is open; at least {flip.lower_bound} are needed."
+            else f"Whether fewer would do is open; at least {flip.lower_bound} are needed (ew.counterfactual searches longer)."
         )
         return f"{len(names)} {self.edge}s together are enough. Without these, {says}. {proof}"
 

@@ -5,9 +5,10 @@ A line is `[mark, text]`: `"good"`, `"care"`, `"bad"`, or `"note"`, which does n
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from edgewise.question.target import predicted
+from edgewise.trust.reliance import AGREEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,21 +16,18 @@ if TYPE_CHECKING:
     from edgewise.report.page.answer_words import Wording
     from edgewise.report.page.page_run import Findings, PageAbout
 
-ALIKE, PARTLY = 0.9, 0.6
-"""Cosines of gradient and occlusion from which on they agree, or agree in part."""
-PROVEN = 0.95
-"""The share of edges with a proven sign from which on the signs count as proven."""
-FEW_FLIPS = 0.05
+PARTLY = 0.6
+"""The cosine of gradient and occlusion from which on they agree at least in part."""
 
 Lines = list[list[str]]
 
 
 def trust_lines(asked: PageAbout, found: Findings, position: int, words: Wording, *, any_edges: bool) -> Lines:
     """What speaks for believing the explanation of one target, and what against it."""
-    lines = [*_agreement(asked, found, position), *_signs(found), *_label(asked, position, words)]
+    lines = [*_reliance(asked, found, position), *_proofs(found), *_label(asked, position, words)]
     audit = asked.question.audit
     off = f"up to rounding ({audit.value_error:.0e})" if audit.value_error else "exactly"
-    lines.append(["good", f"The numbers were checked against the model itself: they match {off}."])
+    lines.append(["good", f"The explained number was compared with the model itself: it matches {off}."])
     if any_edges:
         lines.append(
             [
@@ -48,24 +46,31 @@ def trust_word(lines: Sequence[Sequence[str]]) -> str:
     return "With care." if "care" in marks else "Yes."
 
 
+def _reliance(asked: PageAbout, found: Findings, position: int) -> Lines:
+    """Whether gradients can be relied on for this target, as `check` and `method="auto"` decide it."""
+    if found.report is None:
+        return _agreement(asked, found, position)
+    seen = found.report.reliance_of_each[position]
+    if seen.edges == 0:
+        return []
+    mark = "good" if seen.holds else "care" if seen.agreement >= PARTLY else "bad"
+    so = "" if seen.holds else " Trust the lines “without it”, not the order of the rest."
+    return [[mark, f"{seen.sentence[:1].upper()}{seen.sentence[1:]}.{so}"]]
+
+
 def _agreement(asked: PageAbout, found: Findings, position: int) -> Lines:
-    """Whether gradient and occlusion tell the same story about this target."""
+    """Without a check: whether gradient and occlusion tell the same story about this target. Signs were not measured."""
     names = {one.method.name: one.label for one in asked.contenders}
     if not {"gradient", "occlusion"} <= set(names):
         return []
     first, second = sorted((names["gradient"], names["occlusion"]), key=[o.label for o in asked.contenders].index)
-    for level in asked.levels:
-        known = found.agreements.get((first, second, level, None, "cosine"))
-        if known is not None:
-            break
-    else:
-        return []
-    cosine = float(known.value[0][position])
+    known = [found.agreements.get((first, second, level, None, "cosine")) for level in asked.levels]
+    cosine = next((float(one.value[0][position]) for one in known if one is not None), float("nan"))
     if cosine != cosine:
         return []
-    told = f"(cosine {cosine:.2f})"
-    if cosine >= ALIKE:
-        return [["good", f"Two independent methods, gradient and occlusion, agree on the edges {told}."]]
+    told = f"(cosine {cosine:.2f}; signs were not checked)"
+    if cosine >= AGREEMENT:
+        return [["good", f"Gradient and occlusion agree on the edges {told}."]]
     if cosine >= PARTLY:
         return [["care", f"Gradient and occlusion agree only in part {told}: trust the lines “without it” above all."]]
     return [
@@ -73,36 +78,28 @@ def _agreement(asked: PageAbout, found: Findings, position: int) -> Lines:
     ]
 
 
-def _signs(found: Findings) -> Lines:
-    """Whether an edge that supports would do so at any strength."""
-    if found.report is None:
+def _proofs(found: Findings) -> Lines:
+    """Of how many edges it is proved that they keep their side at any strength."""
+    if found.report is None or not found.report.whole.flips.kept.known:
         return []
-    flips = found.report.whole.flips
-    if flips.edges == 0:
-        return []
-    if flips.kept.known and flips.kept.value >= PROVEN:
-        kept = flips.kept.value
-        every = "all edges" if kept == 1 else "nearly all edges" if kept >= 0.995 else f"{kept:.0%} of the edges"
-        return [["good", f"The signs are proven: {every} keep their side, for or against, at any strength."]]
-    if not flips.share.known:
-        return []
-    if flips.share.value <= FEW_FLIPS:
-        few = "no edge changes sides" if flips.share.value == 0 else f"only {flips.share:.1%} of the edges change sides"
-        return [["good", f"The signs hold: {few} when edges are weakened (sampled)."]]
-    return [
-        [
-            "care",
-            f"{flips.share:.0%} of the edges change sides when they are weakened: what supports now might oppose then.",
-        ]
-    ]
+    share, targets = found.report.whole.flips.kept.value, found.report.question.targets
+    told = "all edges keep" if share == 1 else f"{math.floor(1000 * share) / 10:g}% of the edges keep"
+    many = " of these targets" if targets > 1 else ""
+    text = f"It is proved that {told}{many} their side, for or against, at any strength of that edge alone."
+    return [["note", text]]
 
 
 def _label(asked: PageAbout, position: int, words: Wording) -> Lines:
     """Whether the prediction is what the data say."""
     labels, target = asked.question.labels(), asked.question.target
-    if labels is None or target.mode not in ("multiclass", "binary"):
+    if labels is None:
         return []
-    label, says = int(labels[position]), int(predicted(target.truth[position : position + 1], target.mode)[0])
+    label, says = int(labels[position]), int(target.says()[position])
+    if target.mode == "multilabel" and label in (0, 1):
+        told = f"The data say {'yes' if label else 'no'} here"
+        if label == says:
+            return [["note", f"{told}, as the model does."]]
+        return [["care", f"{told}: the model is wrong here, if they are right."]]
     if not 0 <= label < len(words.classes):
         return []
     if label == says:

@@ -1,0 +1,200 @@
+"""What a model's own code reads of the columns: whether rows of edges may reach nodes, or the output, past every layer.
+
+Followed by storage over the steps of one pass, coarsely and with no rules of shapes: a tensor knows whether numbers of columns
+went into it, data of nodes, and rows of edges. That decides only which models are looked at closely (`own_messages.py`).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import MessagePassing
+
+from edgewise.model.shadow import EDGE, Mark, plain
+from edgewise.program.operations import Kind, kind_of, plain_name
+from edgewise.trees import tree_leaves
+
+DATA, ENDS, ROWS, OWN = 1, 2, 4, 8
+"""Data of nodes; numbers of columns; rows of edges (gathered by columns, or attributes); an index that the model keeps."""
+ABOUT_SHAPES = frozenset(
+    ("size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "__len__", "__get__", "get_device")
+) | frozenset(("is_floating_point", "is_complex", "is_contiguous", "is_signed"))
+"""Questions to a tensor whose answers do not depend on its numbers."""
+
+_MIXING = (Kind.LINEAR, Kind.POOL)
+_ENTRY_BY_ENTRY = frozenset(
+    (
+        "gt",
+        "lt",
+        "ge",
+        "le",
+        "eq",
+        "ne",
+        "logical_and",
+        "logical_or",
+        "logical_not",
+        "masked_fill",
+        "nan_to_num",
+        "isnan",
+    )
+) | frozenset(
+    ("isinf", "rsqrt", "reciprocal", "log1p", "expm1", "sin", "cos", "sign", "round", "floor", "ceil", "lerp", "invert")
+)
+
+
+class PassStep(NamedTuple):
+    """An operation, a layer of PyG's, or a `propagate` of any other layer with the tables of nodes that it got."""
+
+    function: Any
+    args: Any
+    kwargs: dict[str, Any]
+    result: Any
+    line: str = ""
+    """Of the user's code, if somebody asked for it."""
+
+
+def is_foreign(module: MessagePassing) -> bool:
+    """Whether a layer's `forward` is not one of PyG's, so that anything may happen in it around `propagate`."""
+    return not str(getattr(module.forward, "__module__", "")).startswith("torch_geometric.")
+
+
+@dataclass
+class ColumnReads:
+    """What every storage knows, kept up to date step by step."""
+
+    known: dict[int, int]
+    escaped: bool = False
+    """Whether numbers of columns went to Python, so that any index may come from there."""
+    fixed: bool = False
+    """Whether the model has an index or a matrix of its own that rows of nodes met: it may hold the columns."""
+    unseen: bool = False
+    """Whether a tensor was read that is neither the model's nor the graph's, and that no step made."""
+    lines: list[tuple[str, Any, Any]] = field(default_factory=list)
+    """(line, function, result) of the steps that made rows of edges, or moved them."""
+
+    met: str = ""
+    """The first line that met rows of edges, or handed columns to Python."""
+
+    @classmethod
+    def of(cls, origins: Iterable[tuple[Tensor, Mark]], parameters: Iterable[Tensor]) -> "ColumnReads":
+        """What the tensors of a graph know, and the numbers of a model."""
+        reads = cls({place_of(parameter): 0 for parameter in parameters})
+        for tensor, mark in origins:
+            reads.known[place_of(tensor)] = reads.known.get(place_of(tensor), 0) | _at_first(tensor, mark)
+        return reads
+
+    def reach(self, steps: Iterable[PassStep], output: Any) -> bool:
+        """Whether rows of edges may have reached nodes, or the output, past the layers."""
+        reached = False
+        for step in steps:
+            if isinstance(step.function, MessagePassing):
+                reached |= bool(self._all(node_tables(step.function, step.args, step.kwargs)) & ROWS)
+                self._layer(step)
+            else:
+                self._operation(step)
+        return reached or bool(self._all(output) & ROWS)
+
+    def _layer(self, step: PassStep) -> None:
+        for number, tensor in enumerate(tensors(step.result)):
+            beside = number and isinstance(step.result, (tuple, list))  # attention weights, and whose they are
+            self.known[place_of(tensor)] = DATA | ENDS | ROWS if beside else DATA
+
+    def _operation(self, step: PassStep) -> None:
+        function, args, kwargs = step.function, step.args, step.kwargs
+        made = list(tensors(step.result))
+        if not made and getattr(function, "__name__", "") in ABOUT_SHAPES:
+            return
+        found = self._all((args, kwargs))
+        if getattr(function, "__name__", "") == "__setitem__":
+            made = list(tensors(args[:1]))
+        if found & ROWS or (found & ENDS and not made):
+            self.met = self.met or step.line
+        if not made:
+            self.escaped |= bool(found & (ENDS | ROWS))
+            return
+        found = self._made(function, args, kwargs, found)
+        if step.line and found & ROWS and not self._stays(function, args, kwargs):
+            self.lines.append((step.line, function, made[0]))
+        for tensor in made:
+            self.known[place_of(tensor)] = self.known.get(place_of(tensor), 0) | found
+
+    def _made(self, function: Any, args: Any, kwargs: dict[str, Any], found: int) -> int:
+        """What the result of an operation knows, whose arguments know what was `found`."""
+        if kind_of(function, args) is Kind.FILL:
+            return 0
+        if self.escaped and next(tensors((args, kwargs)), None) is None:
+            return ENDS | ROWS  # made of numbers in Python
+        if found & DATA and not self._stays(function, args, kwargs):
+            self.fixed |= bool(found & OWN)
+            return found | ROWS if self.escaped or found & (ENDS | OWN) else found
+        return found
+
+    def _stays(self, function: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+        """Whether an operation leaves rows of nodes in their places."""
+        if plain_name(function) == "linear":
+            return not self._all((args[1:], kwargs)) & (ENDS | OWN)
+        return _is_plain(function, args)
+
+    def _all(self, values: Any) -> int:
+        found = 0
+        for tensor in tensors(values):
+            known = self.known.get(place_of(tensor))
+            if known is None:
+                known = self._of_stranger(tensor)
+            found |= known
+        return found
+
+    def _of_stranger(self, tensor: Tensor) -> int:
+        """A tensor that nobody was seen to make: perhaps out of columns."""
+        if self.escaped:
+            return ENDS | ROWS
+        if may_hold_columns(tensor):
+            return OWN
+        self.unseen |= tensor.is_floating_point()
+        return ENDS | ROWS if tensor.is_floating_point() else 0
+
+
+def may_hold_columns(tensor: Tensor) -> bool:
+    """Whether a constant of the model may be an index of nodes, or a matrix between them."""
+    if tensor.layout is not torch.strided:
+        return True
+    if not tensor.dim() or tensor.numel() < 2:
+        return False
+    return not tensor.is_floating_point() or (tensor.dim() > 1 and tensor.size(-1) == tensor.size(-2))
+
+
+def _is_plain(function: Any, args: Any) -> bool:
+    """Whether an operation works entry by entry, or on each row by itself."""
+    kind = kind_of(function, args)
+    return (kind is not None and kind not in _MIXING) or plain_name(function) in _ENTRY_BY_ENTRY
+
+
+def _at_first(tensor: Tensor, mark: Mark) -> int:
+    if mark.has_edges:
+        return ENDS if (1, EDGE) in mark.labels and not tensor.is_floating_point() else ENDS | ROWS
+    return DATA if mark.of_nodes else 0
+
+
+def node_tables(module: MessagePassing, args: Any, kwargs: dict[str, Any]) -> list[Tensor]:
+    """What a layer was given of nodes: what comes before the columns in its signature."""
+    if is_foreign(module):
+        return list(tensors(args))
+    found: list[Any] = []
+    for value in args:
+        if any(not tensor.is_floating_point() and tensor.dim() == 2 and len(tensor) == 2 for tensor in tensors(value)):
+            break
+        found.append(value)
+    found += [value for name, value in kwargs.items() if not name.startswith(("edge", "adj", "hyperedge"))]
+    return list(tensors(found))
+
+
+def tensors(values: Any) -> Iterator[Tensor]:
+    """The tensors in nested containers, without PyG's wrappers."""
+    return (plain(leaf) for leaf in tree_leaves(values) if isinstance(leaf, Tensor))
+
+
+def place_of(tensor: Tensor) -> int:
+    """The storage of a tensor, which its views share."""
+    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)

@@ -1,0 +1,288 @@
+"""Messages that a model sends by its own code, past every layer: no weight reaches them, so such a model is refused.
+
+Whether it sends any is found out by running it on the same nodes with other edges, while every layer gives what it gave
+before. Degrees stay as they were, so that whatever differs in front of a layer or behind the last one came along a column.
+That holds however the code is written: scatters, products, loops in Python, numpy. It takes two passes, of those models alone
+whose own code reads columns (`column_reads.py`).
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.nn import MessagePassing
+
+from edgewise.errors import ModelError
+from edgewise.model.call import GraphForward, ModelCall
+from edgewise.model.column_reads import ColumnReads, PassStep, may_hold_columns, node_tables, place_of, tensors
+from edgewise.model.data_flow import Key, leaves_of
+from edgewise.model.hooks import Layers
+from edgewise.model.layer_steps import LayerSteps
+from edgewise.model.module_tree import modules_of
+from edgewise.model.other_graphs import (
+    swapped,
+    with_another_attribute,
+    with_other_edges,
+    with_swapped_rows,
+    with_unequal_rows,
+)
+from edgewise.model.shadow import Mark, origins, plain
+from edgewise.program.operations import plain_name
+
+_SEED = 20250803
+_ROUNDING = 1e-5
+"""Of the largest number of a tensor: so much may come from another order of summation."""
+_SUMS = ("add", "scatter", "segment", "put", "setitem", "sparse", "spmm", "reduce", "mm", "matmul", "einsum")
+
+
+def refuse_own_messages(
+    call: ModelCall, layers: Layers, data: Data, steps: list[PassStep], known: set[Key], output: Tensor
+) -> None:
+    """Refuse a model that sends messages past its layers; `steps` are those of a pass, `known` the tensors before it.
+
+    Raises:
+        ModelError: The text names the line of the code that sends them.
+    """
+    if not data.edge_index.size(1):
+        return
+    reads_columns, strangers = _columns_read(call, data, steps, known, output)
+    if not reads_columns:
+        return
+    reads = _reads(call, data)
+    if not reads.reach(steps, output):
+        return
+    reads.fixed |= strangers
+    data = with_unequal_rows(call, data, _SEED)
+    first = _Pass(layers)
+    first.run(call, data)
+    if _sends(call, layers, data, reads, first):
+        _refuse(call, data, first)
+
+
+def _columns_read(
+    call: ModelCall, data: Data, steps: list[PassStep], known: set[Key], output: Tensor
+) -> tuple[bool, bool]:
+    """Whether the model's own code read columns, or a tensor that nobody was seen to make; whether such a one may be an index.
+
+    A quick look by identity.
+    """
+    columns = _columns_of(call, data)
+    seen = {key[0] for key in known if key is not None}
+    seen.update(map(id, _pairs(data)))
+    found = strangers = False
+    for step in steps:
+        is_layer = isinstance(step.function, MessagePassing)
+        for leaf in leaves_of((step.args, step.kwargs)):
+            if isinstance(leaf, Tensor):
+                found |= id(leaf) not in seen or (not is_layer and id(leaf) in columns)
+                strangers |= id(leaf) not in seen and may_hold_columns(leaf)
+        made = [id(leaf) for leaf in leaves_of(step.result) if isinstance(leaf, Tensor)]
+        seen.update(made)
+        columns.update(made[1:] if is_layer else ())  # attention weights, and whose they are
+    return found or id(output) not in seen, strangers
+
+
+def _pairs(data: Data) -> list[Tensor]:
+    """The pairs that a question about links asks about."""
+    return [data.link_pairs.ends] if hasattr(data, "link_pairs") else []
+
+
+def _columns_of(call: ModelCall, data: Data) -> set[int]:
+    """Identities of the tensors that may hold columns, or something of each."""
+    held = (b for module in modules_of(call.model) for b in module._buffers.values() if b is not None)
+    found = {id(buffer) for buffer in held if may_hold_columns(buffer)}
+    typed = call.typed_tensors(data)
+    if typed is not None:
+        return found | {id(tensor) for key, tensor in typed.tensors if key not in typed.rows}
+    num_edges = data.edge_index.size(1)
+    for key, value in data.to_dict().items():
+        if isinstance(value, Tensor) and ("edge" in key or (value.dim() and num_edges in value.shape)):
+            found.add(id(value))
+    return found
+
+
+def _reads(call: ModelCall, data: Data) -> ColumnReads:
+    typed = isinstance(call.forward, GraphForward)
+    given: Iterator[tuple[Tensor, Mark]] = call.marks(data) if typed else origins(data)
+    return ColumnReads.of(given, chain(call.model.parameters(), _pairs(data)))
+
+
+class _Pass(LayerSteps):
+    """A pass that keeps what layers got and gave; one that follows `another` makes every layer give what it gave there."""
+
+    def __init__(
+        self, layers: Layers, another: "_Pass | None" = None, change: Callable[[Tensor], Tensor] = Tensor.clone
+    ) -> None:
+        super().__init__(layers, [], everywhere=True, lines=another is None)
+        self._another, self._change = another, change
+        self._begun: list[list[Tensor]] = []
+        self.got: list[list[Tensor]] = []
+        self.gave: list[list[Tensor]] = []
+        self.output: Any = None
+
+    def run(self, call: ModelCall, data: Data) -> None:
+        """Run the model."""
+        with torch.no_grad(), self.watching():
+            self.output = call.own_output(data)
+
+    def begin(self, module: MessagePassing, args: Any, kwargs: dict[str, Any]) -> None:
+        """Keep the tables of nodes, which the model may write into later."""
+        self._begun.append([tensor.clone() for tensor in node_tables(module, args, kwargs)])
+
+    def end(self, module: MessagePassing, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
+        """Keep, or replace, what the layer gives of nodes."""
+        number = len(self.got)
+        self.got.append(self._begun.pop())
+        if self._another is None:
+            self.gave.append([tensor.clone() for tensor in _of_nodes(result)])
+        elif number < len(self._another.gave):
+            result = _replaced(result, [self._change(tensor) for tensor in self._another.gave[number]])
+        super().end(module, args, kwargs, result)
+        return result
+
+    @classmethod
+    def like(
+        cls,
+        first: "_Pass",
+        call: ModelCall,
+        layers: Layers,
+        data: Data,
+        change: Callable[[Tensor], Tensor] | None = None,
+    ) -> "_Pass":
+        """A pass on other data, in which layers give what they gave in the first one, perhaps changed."""
+        second = cls(layers, first, change or Tensor.clone)
+        try:
+            second.run(call, data)
+        except ModelError:
+            second.got = []
+        return second
+
+    def is_as(self, first: "_Pass", rows: Tensor | None = None, num_nodes: int = -1) -> bool:
+        """Whether layers got the same, and the output is the same; perhaps only some rows of tables of nodes count."""
+        before, after = first.seen(), self.seen()
+        if len(before) != len(after):
+            return False
+        pairs = zip(before, after, strict=True)
+        if rows is None:
+            return all(_close(a, b) for a, b in pairs)
+        return all(_close(a[rows], b[rows]) for a, b in pairs if a.shape == b.shape and a.shape[:1] == (num_nodes,))
+
+    def differing(self, first: "_Pass") -> list[Tensor]:
+        """What of the first pass is another here."""
+        return [a for a, b in zip(first.seen(), self.seen(), strict=False) if not _close(a, b)]
+
+    def reads(self, columns: Tensor) -> bool:
+        """Whether the model's own code read these very columns, perhaps by a name that it has from elsewhere."""
+        place = place_of(plain(columns))
+        return any(place_of(tensor) == place for step in self.steps for tensor in tensors((step.args, step.kwargs)))
+
+    def seen(self) -> list[Tensor]:
+        """What each layer got, and the output behind them."""
+        return [*chain.from_iterable(self.got), *tensors(self.output)]
+
+
+def _of_nodes(result: Any) -> list[Tensor]:
+    """The tables of nodes among what a layer gives; attention weights come behind them."""
+    return list(tensors(result[0] if isinstance(result, (tuple, list)) else result))
+
+
+def _replaced(result: Any, tables: list[Tensor]) -> Any:
+    if isinstance(result, (tuple, list)):
+        return type(result)((_replaced(result[0], tables), *result[1:])) if result else result
+    if isinstance(result, dict):
+        return dict(zip(result, tables, strict=True)) if len(result) == len(tables) else result
+    return tables[0] if tables else result
+
+
+# --- whether there are any ------------------------------------------------------------------------------------------------
+
+
+def _sends(call: ModelCall, layers: Layers, data: Data, reads: ColumnReads, first: _Pass) -> bool:
+    """Whether something comes along columns, past the layers. What cannot be tried is believed to."""
+    moved, has_others = with_other_edges(call, data, _SEED)
+    second = _Pass.like(first, call, layers, moved)
+    if has_others and (reads.fixed or second.reads(data.edge_index)) and _features_travel(call, layers, data, first):
+        return True
+    if not second.is_as(first):
+        # with numbers of Python's, something of each node may have been found by other means
+        is_certain = not (reads.escaped or reads.unseen) or isinstance(call.forward, GraphForward)
+        by_nodes = all(len(table) == data.num_nodes for table in second.differing(first) if table.dim())
+        return is_certain or not by_nodes or _features_travel(call, layers, data, first)
+    return not has_others and (
+        _one_travels(call, layers, data, first) or _one_attribute_travels(call, layers, data, first)
+    )
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    if a.shape != b.shape:
+        return False
+    if not a.is_floating_point() or not a.numel():
+        return torch.equal(a, b)
+    a, b = (t.double().nan_to_num(0.0, 0.0, 0.0) for t in (a, b))
+    rounding = max(_ROUNDING, 64 * torch.finfo(torch.float32).eps)
+    return bool((a - b).abs().max() <= rounding * a.abs().max())
+
+
+def _features_travel(call: ModelCall, layers: Layers, data: Data, first: _Pass) -> bool:
+    """Whether rows of some nodes depend on the features of others, which are swapped: sums over all nodes stay."""
+    order = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(_SEED))
+    others = order[: (data.num_nodes + 1) // 2].to(data.edge_index.device)
+    return _travels(call, layers, data, first, others, order[len(others) :].to(others.device))
+
+
+def _one_travels(call: ModelCall, layers: Layers, data: Data, first: _Pass) -> bool:
+    """The same for a single column: whether the row at its end depends on the features at its start."""
+    ends = plain(data.edge_index)
+    apart = (ends[0] != ends[1]).nonzero().view(-1)[:1]
+    one, two = ends[:, apart].unbind()
+    return any(_travels(call, layers, data, first, *way) for way in ((one, two), (two, one)))
+
+
+def _travels(call: ModelCall, layers: Layers, data: Data, first: _Pass, others: Tensor, rows: Tensor) -> bool:
+    if not len(others) or not len(rows):
+        return False
+    if isinstance(call.forward, GraphForward):
+        return False  # features of types are not swapped
+
+    def change(table: Tensor) -> Tensor:
+        return swapped(table, others) if table.dim() and len(table) == data.num_nodes else table.clone()
+
+    second = _Pass.like(first, call, layers, with_swapped_rows(data, others), change)
+    return not second.is_as(first, rows, data.num_nodes)
+
+
+def _one_attribute_travels(call: ModelCall, layers: Layers, data: Data, first: _Pass) -> bool:
+    """Whether the attributes of a column reach its nodes, but not all nodes as a mean over all columns does."""
+    if isinstance(call.forward, GraphForward):
+        return False
+    second = _Pass.like(first, call, layers, with_another_attribute(data))
+    own = torch.zeros(data.num_nodes, dtype=torch.bool, device=data.edge_index.device)
+    own[plain(data.edge_index)[:, 0]] = True
+    near, far = own.nonzero().view(-1), (~own).nonzero().view(-1)
+    return not second.is_as(first, near, data.num_nodes) and second.is_as(first, far, data.num_nodes)
+
+
+# --- the refusal ----------------------------------------------------------------------------------------------------------
+
+
+def _refuse(call: ModelCall, data: Data, first: _Pass) -> None:
+    reads = _reads(call, data)
+    reads.reach(first.steps, first.output)
+    line = _sum_of_messages(reads.lines, data.num_nodes) or reads.met
+    where = f"at {line}" if line else "outside its layers"
+    raise ModelError(
+        f"The model sends messages by code of its own, {where}. What moves along edges outside PyG's message passing gets no "
+        f"weight, so every score would be wrong. Let a layer send them: torch_geometric.nn.SimpleConv(aggr='sum') adds up the "
+        f"rows of a node's neighbours, and a subclass of torch_geometric.nn.MessagePassing does anything else in `message`."
+    )
+
+
+def _sum_of_messages(lines: list[tuple[str, Any, Any]], num_nodes: int) -> str:
+    """The line that puts rows of edges together, row by row of the nodes if there is one such."""
+    sums = [one for one in lines if any(word in plain_name(one[1]) for word in _SUMS)]
+    of_nodes = [one for one in sums if one[2].dim() and len(one[2]) == num_nodes]
+    chosen = (of_nodes or sums or lines)[-1:]
+    return chosen[0][0] if chosen else ""

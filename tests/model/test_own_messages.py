@@ -1,0 +1,342 @@
+"""A model that sends messages by code of its own is refused, with the line; reading columns for anything else is not."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch_geometric import nn as pyg
+from torch_geometric import utils
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.nn import GCNConv, GraphConv, MessagePassing, SAGEConv
+
+import edgewise as ew
+from edgewise.errors import ModelError
+from edgewise.model import own_messages
+
+REFUSED = "by code of its own, at test_own_messages.py, line"
+
+
+def graph(nodes=12, edges=40, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return Data(
+        x=torch.randn(nodes, 4, generator=generator),
+        edge_index=torch.randint(0, nodes, (2, edges), generator=generator),
+        edge_attr=torch.rand(edges, 2, generator=generator),
+        edge_weight=torch.rand(edges, generator=generator),
+    )
+
+
+def star():
+    """Four nodes that send to one: no other graph has these degrees."""
+    whole = graph(5, 4)
+    whole.edge_index = torch.tensor([[1, 2, 3, 4], [0, 0, 0, 0]])
+    return whole
+
+
+class Net(nn.Module):
+    """Two layers, and a step of the user's own in front of them, between them, behind them, or around the first."""
+
+    def __init__(self, step, place="before"):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second, self.head = GCNConv(4, 4), SAGEConv(4, 4), nn.Linear(4, 3)
+        self.step, self.place = step, place
+
+    def forward(self, x, edge_index, edge_attr=None, edge_weight=None):
+        def step(rows):
+            return self.step(rows, edge_index, edge_attr, edge_weight)
+
+        if self.place == "around":
+            return self.head(x + self.first(x, edge_index) + step(x))
+        x = self.first(step(x) if self.place == "before" else x, edge_index).relu()
+        x = self.second(step(x) if self.place == "between" else x, edge_index)
+        return self.head(step(x) if self.place == "behind" else x)
+
+
+def added(h, e):
+    return torch.zeros_like(h).index_add(0, e[1], h[e[0]])
+
+
+def dense(h, e):
+    matrix = h.new_zeros(len(h), len(h))
+    matrix[e[1], e[0]] = 1
+    return matrix
+
+
+def sparse(h, e):
+    return torch.sparse_coo_tensor(e.flip(0), torch.ones(e.size(1)), (len(h), len(h)))
+
+
+def in_python(h, e, a, w):
+    out = h.clone()
+    for u, v in e.t().tolist():
+        out[v] += h[u]
+    return out
+
+
+def in_numpy(h, e, a, w):
+    matrix = np.zeros((len(h), len(h)), np.float32)
+    np.add.at(matrix, (e[1].numpy(), e[0].numpy()), 1.0)
+    return torch.from_numpy(matrix) @ h
+
+
+def by_running_sums(h, e, a, w):
+    order, last = e[1].argsort(stable=True), torch.bincount(e[1], minlength=len(h)).cumsum(0)
+    sums = torch.cat([h.new_zeros(1, h.size(1)), h[e[0][order]].cumsum(0)])
+    return sums[last] - sums[torch.cat([last.new_zeros(1), last[:-1]])]
+
+
+def masked_attention(h, e, a, w):
+    mask = torch.eye(len(h), dtype=torch.bool)
+    mask[e[1], e[0]] = True
+    return nn.functional.scaled_dot_product_attention(h[None], h[None], h[None], attn_mask=mask[None])[0]
+
+
+OWN = {
+    "index_add": lambda h, e, a, w: added(h, e),
+    "scatter_reduce": lambda h, e, a, w: h.scatter_reduce(0, e[1].view(-1, 1).expand(-1, 4), h[e[0]], "amax"),
+    "scatter": lambda h, e, a, w: utils.scatter(h[e[0]], e[1], dim_size=len(h), reduce="mean"),
+    "index_put": lambda h, e, a, w: torch.zeros_like(h).index_put((e[1],), h[e[0]], accumulate=True),
+    "a dense product": lambda h, e, a, w: dense(h, e) @ h,
+    "a sparse product": lambda h, e, a, w: torch.sparse.mm(sparse(h, e), h),
+    "spmm": lambda h, e, a, w: utils.spmm(utils.to_torch_csr_tensor(e.flip(0), size=(len(h), len(h))), h),
+    "einsum": lambda h, e, a, w: torch.einsum("ij,jk->ik", dense(h, e), h),
+    "a masked maximum": lambda h, e, a, w: torch.where(dense(h, e)[:, :, None] > 0, h[None], -9.0).amax(1),
+    "masked attention": masked_attention,
+    "running sums": by_running_sums,
+    "a loop in Python": in_python,
+    "numpy": in_numpy,
+    "a weighted count": lambda h, e, a, w: h + torch.bincount(e[1], h[e[0], 0], len(h)).float().view(-1, 1),
+    "states of edges": lambda h, e, a, w: h + utils.scatter(a, e[1], dim_size=len(h)).sum(1, keepdim=True),
+    "behind a detach": lambda h, e, a, w: h + added(h.detach(), e),
+}
+
+
+@pytest.mark.parametrize("place", ["before", "between", "behind", "around"])
+@pytest.mark.parametrize("title", OWN)
+def test_messages_by_own_code_are_refused_with_the_line(title, place):
+    with pytest.raises(ModelError, match="by code of its own") as caught:
+        ew.explain(Net(OWN[title], place).eval(), graph(), index=1)
+    assert REFUSED in str(caught.value)
+
+
+@pytest.mark.parametrize("title", ["index_add", "a dense product", "a loop in Python", "states of edges"])
+def test_they_are_refused_on_a_star_too(title):
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(Net(OWN[title]).eval(), star(), index=0)
+
+
+def test_they_are_refused_where_all_nodes_have_the_same_features():
+    data = graph()
+    data.x = torch.ones_like(data.x)
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(Net(OWN["index_add"]).eval(), data, index=1)
+
+
+@pytest.mark.parametrize(
+    "name", ["explain", "features", "walks", "counterfactual", "compare", "check", "Question", "Score"]
+)
+def test_every_question_refuses_them(name):
+    with pytest.raises(ModelError, match=REFUSED):
+        getattr(ew, name)(Net(OWN["index_add"]).eval(), graph(), index=1)
+
+
+def degrees(h, e):
+    return utils.degree(e[1], len(h)).view(-1, 1)
+
+
+HARMLESS = {
+    "a norm by degree": lambda h, e, a, w: h * degrees(h, e).clamp(1).rsqrt(),
+    "degrees as features": lambda h, e, a, w: torch.cat([h[:, :3], degrees(h, e)], dim=1),
+    "a mask by degree": lambda h, e, a, w: torch.where(degrees(h, e) > 1, h, 0.0),
+    "the number of nodes": lambda h, e, a, w: h * (int(e.max()) + 1) / len(h),
+    "a mean of all attributes": lambda h, e, a, w: h + a.mean(),
+    "a sum of all nodes": lambda h, e, a, w: h + (h * degrees(h, e)).mean(0),
+}
+
+
+@pytest.mark.filterwarnings("ignore::edgewise.errors.LocalityWarning")
+@pytest.mark.parametrize("place", ["before", "between", "behind"])
+@pytest.mark.parametrize("title", HARMLESS)
+def test_reading_columns_for_degrees_norms_and_masks_is_none(title, place):
+    assert ew.explain(Net(HARMLESS[title], place).eval(), graph(), index=1).scores.any()
+
+
+class Written(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.conv, self.gat, self.function = GraphConv(4, 3), pyg.GATv2Conv(4, 3, edge_dim=2), function
+
+    def forward(self, x, edge_index, edge_attr, edge_weight):
+        return self.function(self, x, edge_index, edge_attr, edge_weight)
+
+
+TO_LAYERS = {
+    "cosines": lambda s, x, e, a, w: s.conv(x, e, (x[e[0]] * x[e[1]]).sum(-1).sigmoid()),
+    "softmax": lambda s, x, e, a, w: s.conv(x, e, utils.softmax((x[e[0]] * x[e[1]]).sum(-1), e[1], num_nodes=len(x))),
+    "gcn_norm": lambda s, x, e, a, w: s.conv(x, *pyg.conv.gcn_conv.gcn_norm(e, w, len(x), add_self_loops=False)),
+    "a mask": lambda s, x, e, a, w: s.conv(x, e[:, w > 0.5]),
+    "attributes": lambda s, x, e, a, w: s.gat(x, e, a * 2),
+    "attention beside": lambda s, x, e, a, w: s.gat(x, e, a, return_attention_weights=True)[0],
+}
+
+
+@pytest.mark.parametrize("title", TO_LAYERS)
+def test_what_own_code_makes_of_edges_for_a_layer_is_none(title):
+    assert ew.explain(Written(TO_LAYERS[title]).eval(), graph(), index=1).scores.any()
+
+
+def test_attention_of_a_layer_that_own_code_sums_up_is_one():
+    def forward(s, x, e, a, w):
+        out, (edges, alpha) = s.gat(x, e, a, return_attention_weights=True)
+        return out + torch.zeros_like(out).index_add(0, edges[1], alpha * out[edges[0]])
+
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(Written(forward).eval(), graph(), index=1)
+
+
+class Beside(MessagePassing):
+    """A layer whose `forward` scatters beside its `propagate`."""
+
+    def __init__(self, *, scatters):
+        super().__init__(aggr="add")
+        self.lin, self.scatters = nn.Linear(4, 4), scatters
+
+    def forward(self, x, edge_index):
+        norm = utils.degree(edge_index[1], len(x)).clamp(1).rsqrt()
+        out = self.propagate(edge_index, x=self.lin(x), norm=norm[edge_index[0]])
+        if self.scatters:
+            out = out + added(x, edge_index)
+        return out * norm.view(-1, 1)
+
+    def message(self, x_j, norm):
+        return norm.view(-1, 1) * x_j
+
+
+class OneLayer(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.conv = layer, GCNConv(4, 3)
+
+    def forward(self, x, edge_index):
+        return self.conv(self.layer(x, edge_index).relu(), edge_index)
+
+
+def test_own_code_inside_a_layer_is_seen():
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(OneLayer(Beside(scatters=True)).eval(), graph(), index=1)
+    assert ew.explain(OneLayer(Beside(scatters=False)).eval(), graph(), index=1).scores.any()
+
+
+class Held(nn.Module):
+    """A model that keeps what it multiplies with."""
+
+    def __init__(self, matrix=None, edge_index=None, square=None):
+        super().__init__()
+        self.conv = GCNConv(4, 3)
+        self.register_buffer("matrix", matrix)
+        self.register_buffer("edge_index", edge_index)
+        self.register_buffer("square", square)
+
+    def forward(self, x, edge_index):
+        if self.matrix is not None:
+            x = x + self.matrix @ x
+        if self.edge_index is not None:
+            x = x.index_add(0, self.edge_index[1], x[self.edge_index[0]])
+        return self.conv(x if self.square is None else x @ self.square, edge_index)
+
+
+def test_an_adjacency_that_the_model_keeps_is_seen():
+    data = graph()
+    for kept in ({"matrix": dense(data.x, data.edge_index)}, {"edge_index": data.edge_index.clone()}):
+        with pytest.raises(ModelError, match=REFUSED):
+            ew.explain(Held(**kept).eval(), data, index=1)
+    assert ew.explain(Held(square=torch.eye(4)).eval(), data, index=1).scores.any()
+
+
+class OfGraphs(nn.Module):
+    def __init__(self, step, pool=None):
+        super().__init__()
+        self.conv, self.step, self.pool, self.norm = GCNConv(4, 3), step, pool, pyg.GraphNorm(4)
+
+    def forward(self, x, edge_index, batch):
+        x = self.step(self, x, edge_index, batch)
+        if self.pool is not None:
+            x, edge_index, _, batch, *_ = self.pool(x, edge_index, None, batch)
+        return pyg.global_mean_pool(self.conv(x, edge_index), batch)
+
+
+def virtual_node(s, x, e, b):
+    return x + pyg.global_add_pool(x, b)[b]
+
+
+OF_GRAPHS = {
+    "plain": (lambda s, x, e, b: x, None),
+    "a norm": (lambda s, x, e, b: s.norm(x, b), None),
+    "a virtual node": (virtual_node, None),
+    "a virtual node of degrees": (lambda s, x, e, b: virtual_node(s, x * degrees(x, e), e, b), None),
+    "TopK": (lambda s, x, e, b: x, lambda: pyg.TopKPooling(4, 0.7)),
+    "SAG": (lambda s, x, e, b: x, lambda: pyg.SAGPooling(4, 0.7)),
+}
+
+
+@pytest.mark.parametrize("title", OF_GRAPHS)
+def test_readouts_pools_and_virtual_nodes_of_graphs_are_none(title):
+    step, pool = OF_GRAPHS[title]
+    graphs = [graph(6, 14, seed) for seed in range(3)]
+    for number in range(2):
+        model = OfGraphs(step if number == 0 else lambda s, x, e, b: x + added(x, e), pool and pool()).eval()
+        if number == 0:
+            assert len(ew.explain(model, graphs, task="graph")) == 3
+        else:
+            with pytest.raises(ModelError, match=REFUSED):
+                ew.explain(model, graphs, task="graph")
+
+
+class OfPairs(nn.Module):
+    def __init__(self, *, scatters):
+        super().__init__()
+        self.conv, self.scatters = GCNConv(4, 4), scatters
+
+    def forward(self, x, edge_index, edge_label_index):
+        z = self.conv(x, edge_index)
+        z = z + added(z, edge_index) if self.scatters else z
+        return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(-1)
+
+
+def test_decoders_of_pairs_send_none_even_if_the_pairs_are_the_edges():
+    data = graph()
+    assert len(ew.explain(OfPairs(scatters=False).eval(), data, task="link", index=data.edge_index)) == 40
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(OfPairs(scatters=True).eval(), data, task="link", index=[(1, 2), (3, 4)])
+
+
+TYPE, BACK = ("u", "r", "m"), ("m", "s", "u")
+
+
+class OfTypes(nn.Module):
+    def __init__(self, step):
+        super().__init__()
+        self.conv, self.step = pyg.HeteroConv({TYPE: SAGEConv(4, 3), BACK: SAGEConv(4, 3)}), step
+
+    def forward(self, x_dict, edge_index_dict):
+        return self.conv({**x_dict, "m": self.step(x_dict, edge_index_dict[TYPE])}, edge_index_dict)
+
+
+def test_typed_models_are_asked_as_well():
+    data = HeteroData()
+    data["u"].x, data["m"].x = torch.randn(6, 4), torch.randn(5, 4)
+    data[TYPE].edge_index = torch.stack([torch.randint(0, 6, (14,)), torch.randint(0, 5, (14,))])
+    data[BACK].edge_index = data[TYPE].edge_index.flip(0)
+    counted = OfTypes(lambda x, e: x["m"] * utils.degree(e[1], len(x["m"])).view(-1, 1))
+    assert len(ew.explain(counted.eval(), data, index=("m", [0, 2]))) == 2
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(OfTypes(lambda x, e: x["m"].index_add(0, e[1], x["u"][e[0]])).eval(), data, index=("m", [0, 2]))
+
+
+def test_plain_models_are_not_run_again(monkeypatch):
+    def never(*_):
+        raise AssertionError("a plain model is not looked at closely")
+
+    monkeypatch.setattr(own_messages, "_reads", never)
+    assert ew.explain(Net(lambda h, e, a, w: h.relu()).eval(), graph(), index=1).scores.any()
