@@ -1,4 +1,4 @@
-"""The global random generators stay where they are, and nobody else's draws are rewound."""
+"""A model that is random in eval mode is refused, and nobody else's random numbers are ever set back."""
 
 import random
 import threading
@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch_geometric.data import Data
+from torch_geometric.nn import GATConv, GCNConv, MessagePassing
 
-from edgewise.model.global_state import quiet_run, random_draws_undone
-from footprint import global_state
+import edgewise as ew
+from edgewise.model.random_draws import reaches_output, run_seen
 
 TORCH_DRAWS = {
     "rand": lambda: torch.rand(3),
@@ -38,107 +40,199 @@ TORCH_DRAWS = {
 
 
 @pytest.mark.parametrize("name", TORCH_DRAWS)
-def test_every_way_to_draw_with_torch_is_seen_and_undone(name):
-    torch.manual_seed(1)
-    before = global_state()
-    TORCH_DRAWS[name]()
-    assert global_state() != before, "it draws nothing: the test could not fail"
-    torch.manual_seed(1)
-    with random_draws_undone() as draws:
-        TORCH_DRAWS[name]()
-    assert global_state() == before
-    assert draws
-    assert draws.operations[0].startswith("aten.")
-
-
-@pytest.mark.parametrize("draw", [random.random, lambda: random.gauss(0, 1), np.random.rand, np.random.standard_normal])
-def test_draws_of_python_and_numpy_are_seen_and_undone(draw):
-    before = global_state(), random.getstate(), repr(np.random.get_state())
-    with random_draws_undone() as draws:
-        draw()
-    assert (global_state(), random.getstate(), repr(np.random.get_state())) == before
-    assert draws.operations in (["random"], ["numpy.random"])
-
-
-def test_draws_within_the_block_go_on_and_do_not_repeat():
-    with random_draws_undone():
-        first, second = torch.rand(4), torch.rand(4)
-    assert not torch.equal(first, second)
-    assert torch.equal(torch.rand(4), first)
+def test_every_way_to_draw_with_torch_is_seen(name):
+    _, drawn = run_seen(TORCH_DRAWS[name])
+    assert drawn
+    assert drawn[0].startswith("aten.")
 
 
 def test_a_pass_that_draws_nothing_draws_nothing():
-    with random_draws_undone() as draws:
+    def run():
         F.dropout(torch.ones(8), 0.5, training=False)
-        torch.ones(3).softmax(0)
-        torch.rand(3, generator=torch.Generator())
-        torch.empty(3).normal_(generator=torch.Generator())
-    assert not draws
+        F.dropout(torch.ones(8), 0.0, training=True)
+        F.rrelu(-torch.ones(8), training=False)
+        nn.MultiheadAttention(4, 1, dropout=0.5)
+        return F.scaled_dot_product_attention(*[torch.ones(1, 2, 4)] * 3).softmax(0)
 
-
-def test_another_thread_that_draws_is_not_rewound():
-    torch.manual_seed(3)
-    expected = torch.rand(6)
-    torch.manual_seed(3)
-    other = []
-    with random_draws_undone() as draws:
-        thread = threading.Thread(target=lambda: other.append(torch.rand(3)))
-        thread.start()
-        thread.join()
-        torch.ones(3).relu()
-    assert not draws
-    assert torch.equal(torch.cat([*other, torch.rand(3)]), expected)
-
-
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_generators_are_given_back_after_an_exception(error):
-    def draw():
-        with random_draws_undone():
-            torch.rand(3), random.random(), np.random.rand()
-            raise error
-
-    before = global_state()
-    with pytest.raises(error):
-        draw()
-    assert global_state() == before
+    drawn = run_seen(run)[1]
+    assert not [name for name in drawn if "uniform" not in name]  # the start of the attention's parameters
     assert torch._C._len_torch_dispatch_stack() == 0
 
 
-def test_a_quiet_run_is_repeated_only_if_somebody_drew():
-    calls = []
-    assert quiet_run(lambda: calls.append(1))[1].operations == []
-    assert calls == [1]
-    before = global_state()
-    result, draws = quiet_run(lambda: (calls.append(1), torch.rand(2))[1])
-    assert draws.operations == ["aten.rand.default"]
-    assert len(calls) == 3
-    assert global_state() == before
-    assert torch.equal(result, torch.rand(2))
+def test_what_is_drawn_is_followed_through_memory_to_the_output_and_to_python():
+    x, table = torch.ones(4), torch.zeros(4)
+
+    def into_a_view():
+        table[1:] = torch.rand(3) * 1e-12
+        return x + table
+
+    def decided():
+        return x * 2 if float(torch.rand(1)) < 1e-9 else x
+
+    def aside():
+        torch.rand(4) + x
+        return x + 1
+
+    def started_anew():
+        return x + torch.rand(4, generator=torch.Generator().manual_seed(1))
+
+    def goes_on():
+        return x + torch.rand(4, generator=own)
+
+    own = torch.Generator()
+    assert [reaches_output(run) for run in (into_a_view, decided, aside, started_anew, goes_on)] == [
+        *(True, True, False),
+        *(False, True),
+    ]
 
 
-def test_a_quiet_run_does_not_rewind_another_thread():
-    torch.manual_seed(3)
-    expected = torch.rand(9)
-    torch.manual_seed(3)
-    other = []
+class Noisy(nn.Module):
+    """Two layers and something random at the input, between them or behind them."""
 
-    def run():
-        thread = threading.Thread(target=lambda: other.append(torch.rand(3)))
-        thread.start()
+    def __init__(self, bend, where="input", conv=GCNConv):
+        super().__init__()
+        self.one, self.two, self.bend, self.where = conv(5, 4), conv(4, 3), bend, where
+        self.random, self.numbers = random.Random(0), np.random.default_rng(0)
+        self.generator = torch.Generator()
+
+    def forward(self, x, edge_index):
+        x = self.bend(self, x) if self.where == "input" else x
+        x = self.one(x, edge_index).relu()
+        x = self.bend(self, x) if self.where == "between" else x
+        x = self.two(x, edge_index)
+        return self.bend(self, x) if self.where == "output" else x
+
+
+def rarely(draw):
+    return lambda model, x: x * 2 if draw(model) < 1e-6 else x
+
+
+BENDS = {
+    "dropout": lambda model, x: F.dropout(x, 0.5, training=True),
+    "dropout as it is by default": lambda model, x: F.dropout(x),
+    "little dropout": lambda model, x: F.dropout(x, 0.001),
+    "noise": lambda model, x: x + torch.randn_like(x),
+    "tiny noise": lambda model, x: x + 1e-12 * torch.randn_like(x),
+    "noise in place": lambda model, x: x.clone().add_(torch.empty_like(x).uniform_(-1e-9, 1e-9)),
+    "a choice of rows": lambda model, x: x[torch.randperm(len(x))[:1]] * 1e-9 + x,
+    "a rare decision": rarely(lambda model: float(torch.rand(1))),
+    "python": lambda model, x: x * random.random(),
+    "python, rarely": rarely(lambda model: random.random()),
+    "numpy": lambda model, x: x * float(np.random.rand()),
+    "numpy, rarely": rarely(lambda model: np.random.standard_normal() ** 2),
+    "a generator of its own": lambda model, x: x + torch.rand(x.shape, generator=model.generator),
+    "a generator of its own, rarely": rarely(lambda model: float(torch.rand(1, generator=model.generator))),
+    "python's, its own, rarely": rarely(lambda model: model.random.random()),
+    "numpy's, its own, rarely": rarely(lambda model: model.numbers.random()),
+}
+CALLS = {
+    "explain": lambda model, data: ew.explain(model, data, [0, 3]),
+    "ask": lambda model, data: ew.Question(model, data, 1),
+    "features": lambda model, data: ew.features(model, data, 1),
+    "walks": lambda model, data: ew.walks(model, data, 1),
+    "a given forward": lambda model, data: ew.explain(model, data, 1, forward=lambda m, d: m(d.x, d.edge_index)),
+}
+
+
+def graph(nodes=8):
+    draw = torch.Generator().manual_seed(0)
+    return Data(
+        x=torch.randn(nodes, 5, generator=draw), edge_index=torch.randint(0, nodes, (2, 3 * nodes), generator=draw)
+    )
+
+
+@pytest.mark.filterwarnings("ignore::edgewise.errors.LocalityWarning")
+@pytest.mark.parametrize("where", ["input", "between", "output"])
+@pytest.mark.parametrize("name", BENDS)
+def test_a_model_that_is_random_is_refused(name, where):
+    model = Noisy(BENDS[name], where).eval()
+    for call in CALLS.values():
+        with pytest.raises(ew.ModelError, match=r"another output on the same input each time.*stays drawn"):
+            call(model, graph())
+
+
+@pytest.mark.parametrize("name", ["little dropout", "tiny noise", "python, rarely", "a generator of its own"])
+def test_a_large_graph_a_graph_task_and_links_are_refused_too(name):
+    model = Noisy(BENDS[name]).eval()
+    with pytest.raises(ew.ModelError, match="each time"):
+        ew.explain(model, graph(60_000), [5])
+    with pytest.raises(ew.ModelError, match="each time"):
+        ew.explain(
+            model, [graph(4), graph(5)], task="graph", forward=lambda m, d: m(d.x, d.edge_index).mean(0, keepdim=True)
+        )
+    with pytest.raises(ew.ModelError, match="each time"):
+        ew.explain(
+            model, graph(), (0, 1), task="link", forward=lambda m, d, pairs: m(d.x, d.edge_index)[pairs].prod(0).sum(1)
+        )
+
+
+def test_a_layer_that_is_random_inside_is_refused():
+    class Dropped(MessagePassing):
+        def forward(self, x, edge_index):
+            return self.propagate(edge_index, x=x)
+
+        def message(self, x_j):
+            return F.dropout(x_j, 0.001)
+
+    with pytest.raises(ew.ModelError, match="each time"):
+        ew.explain(
+            Noisy(None, "", conv=lambda *_: Dropped()), graph(), 1, forward=lambda m, d: m.one(d.x, d.edge_index)
+        )
+
+
+def aside(model, x):
+    model.seen = F.dropout(x, 0.5, training=True).mean()
+    return x
+
+
+REPEATABLE = {
+    "dropout that is off": lambda model, x: F.dropout(x, 0.5, training=model.training),
+    "drawn and not used": aside,
+    "started anew": lambda model, x: x + torch.rand(x.shape, generator=torch.Generator().manual_seed(7)),
+    "python's, started anew": lambda model, x: x * random.Random(3).random(),
+    "numpy's, started anew": lambda model, x: x * float(np.random.default_rng(3).random()),
+    "named and not called": lambda model, x: x * random.random() if model.training else x,
+}
+
+
+@pytest.mark.parametrize("name", REPEATABLE)
+def test_a_model_whose_output_is_not_random_is_explained(name):
+    model = Noisy(REPEATABLE[name], "output", GATConv).eval()
+    first, again = (ew.explain(model, graph(), [0, 3], level="layer") for _ in range(2))
+    assert all(torch.equal(a.scores, b.scores) for a, b in zip(first, again, strict=True))
+
+
+def test_another_thread_that_draws_is_neither_repeated_nor_taken_for_the_model():
+    """As a service has it: the numbers of the other thread are those of generators that only go forwards."""
+    model, data, drawn, done = Noisy(REPEATABLE["named and not called"]).eval(), graph(), [], threading.Event()
+
+    def draw():
+        while not done.is_set():
+            drawn.append((random.random(), float(np.random.rand()), float(torch.rand(1, dtype=torch.float64))))
+
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    thread = threading.Thread(target=draw)
+    thread.start()
+    try:
+        for _ in range(10):
+            with pytest.raises(ew.ModelError):
+                ew.explain(Noisy(BENDS["noise"]).eval(), data, 1)
+            ew.explain(nn.Sequential(GCNConv(5, 2)), data, 1, forward=lambda m, d: m[0](d.x, d.edge_index))
+    finally:
+        done.set()
         thread.join()
-
-    assert not quiet_run(run)[1]
-    assert len(other) == 2
-    assert torch.equal(torch.cat([*other, torch.rand(3)]), expected)
+    for numbers in zip(*drawn, strict=True):
+        assert len(set(numbers)) == len(numbers)
+    assert len(drawn) > 100
+    assert model is not None
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_a_quiet_run_that_fails_is_quiet_too(error):
+def test_a_pass_that_fails_leaves_no_mode_behind(error):
     def draw():
-        torch.rand(3), random.random(), np.random.rand()
+        torch.rand(3)
         raise error
 
-    before = global_state()
     with pytest.raises(error):
-        quiet_run(draw)
-    assert global_state() == before
+        run_seen(draw)
+    assert torch._C._len_torch_dispatch_stack() == 0

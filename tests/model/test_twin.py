@@ -2,6 +2,8 @@
 
 import functools
 import gc
+import io
+import logging
 import random
 import signal
 import threading
@@ -18,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch_geometric.data import Data
 from torch_geometric.nn import GCN, GCNConv, Linear, SGConv
 
+import edgewise as ew
 import zoo
 from edgewise.errors import ModelError
 from edgewise.model.global_state import push_mode
@@ -400,25 +403,6 @@ def test_a_pass_can_be_differentiated_whatever_mode_the_caller_is_in(mode):
     assert gradient.any()
 
 
-class Forgetful(Net):
-    """Dropout that nobody switches off, and a draw of Python's own."""
-
-    def between(self, x):
-        return nn.functional.dropout(super().between(x), 0.5) * (1 + random.random())
-
-
-@pytest.mark.parametrize("copyable", [True, False])
-def test_a_model_that_draws_in_eval_mode_is_told_and_leaves_no_trace(copyable):
-    model, data, _ = problem(Forgetful)
-    model.keep = None if copyable else Raises()
-    before = Footprint(model, data)
-    twin, _ = usable_model(model, runner(data))
-    before.assert_unchanged()
-    assert "random" in twin.draws
-    assert any("bernoulli" in name or "dropout" in name for name in twin.draws)
-    assert usable_model(problem()[0], runner(data))[0].draws == ()
-
-
 def test_lazy_layers_are_refused_by_name():
     model = nn.ModuleDict({"head": Linear(-1, 3)})
     with pytest.raises(ModelError, match=r"head\.weight without a shape"):
@@ -498,7 +482,7 @@ def test_a_compiled_call_is_not_carried_over():
     assert torch.equal(found, expected)
 
 
-# What is borrowed #####################################################################################################
+# What Python cannot copy ################################################################################################
 
 
 class Raises:
@@ -506,26 +490,96 @@ class Raises:
         raise RuntimeError("one of a kind")
 
 
+class Service:
+    """An object with a lock, something to count, and parts of the model."""
+
+    __slots__ = ("counts", "lock", "norm", "unset")
+
+    def __init__(self, norm):
+        self.lock, self.counts, self.norm = threading.Lock(), {"calls": 0}, norm
+
+    def __call__(self, x):
+        with self.lock:
+            self.counts["calls"] += 1
+            return self.norm(x)
+
+
+class Served(Net):
+    """Holds what cannot be copied, uses it, and changes it."""
+
+    def bend(self):
+        self.lock, self.again = threading.Lock(), threading.RLock()
+        self.service, self.ready = Service(self.norm), threading.Event()
+        self.log = logging.getLogger("tests of twins")
+        self.keep, self.stream = Raises(), io.StringIO()
+        self.keep.inner = {"again": [self.service]}
+
+    def between(self, x):
+        with self.lock, self.again, self.service.lock:
+            self.log.debug("between")
+        return self.dropout(self.keep.inner["again"][0](x).relu())
+
+
 UNCOPYABLE = {
     "one of a kind": Raises,
     "lock": threading.Lock,
+    "condition": threading.Condition,
+    "local": threading.local,
     "generator": lambda: (number for number in range(3)),
     "TextIOWrapper": lambda: open(__file__, encoding="utf-8"),  # noqa: SIM115
+    "module": lambda: threading,
 }
 
 
 @pytest.mark.parametrize("word", UNCOPYABLE)
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-def test_a_model_that_cannot_be_copied_is_borrowed_and_given_back(word):
+def test_what_cannot_be_copied_is_built_anew_or_shared(word):
     model, data, expected = problem()
     model.keep = [UNCOPYABLE[word]()]
     before = Footprint(model, data)
     twin, found = usable_model(model, runner(data))
-    assert twin.model is model
-    assert "the model cannot be copied" in twin.borrowed
-    assert word in twin.borrowed
+    assert twin.model is not model
+    assert not twin.borrowed
     assert torch.equal(found, expected)
     before.assert_unchanged()
+
+
+def test_locks_and_what_holds_them_are_of_the_twin_alone():
+    model, data, expected = problem(Served)
+    before = Footprint(model, data)
+    with model.lock, model.again, model.service.lock:  # a thread that predicts at this moment
+        twin, found = usable_model(model, runner(data))
+    assert torch.equal(found, expected)
+    ours = twin.model
+    assert ours.service.norm is ours.norm
+    assert ours.keep.inner["again"][0] is ours.service
+    assert model.service.counts is not ours.service.counts
+    assert not hasattr(ours.service, "unset")
+    before.assert_unchanged()
+
+
+def test_a_model_with_locks_is_explained_while_threads_predict_with_it():
+    model, data, _ = problem(Served)
+    model.train()  # hooks, eval mode and gradients of the one must not be seen by the others
+    model.dropout.p, model.norm.momentum = 0.0, 0.0
+    own, errors, done = predict(model, data), [], threading.Event()
+
+    def predicts():
+        while not done.is_set():
+            if not torch.equal(predict(model, data), own):
+                errors.append("a wrong prediction")
+
+    threads = [threading.Thread(target=predicts) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        scores = [ew.explain(model, data, [0, 1], level="layer") for _ in range(8)]
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert not errors
+    assert all(torch.equal(a.scores, b.scores) for some in scores for a, b in zip(some, scores[0], strict=True))
 
 
 class Sticky(nn.Module):
@@ -546,13 +600,12 @@ class WithSticky(Net):
         return self.sticky(super().between(x))
 
 
-def test_a_part_that_gives_itself_for_a_copy_is_not_touched():
+def test_a_part_that_gives_itself_for_a_copy_is_built_anew():
     model, data, expected = problem(WithSticky)
     before = Footprint(model, data)
-    twin = make_twin(model)
-    before.assert_unchanged()
-    assert "sticky gives itself where a copy is asked for" in twin.borrowed
-    assert torch.equal(usable_model(model, runner(data))[1], expected)
+    twin, found = usable_model(model, runner(data))
+    assert twin.model.sticky is not model.sticky
+    assert torch.equal(found, expected)
     before.assert_unchanged()
 
 

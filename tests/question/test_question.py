@@ -1,4 +1,4 @@
-"""A question is proved once and asked in many ways; it never answers for a model or data that have changed."""
+"""A question is proved once and asked in many ways; of a model or data that have changed it is refused."""
 
 import copy
 import warnings

@@ -1,7 +1,6 @@
 """from_pyg(): PyG's explainers inside Edgewise; they write into model and themselves, so each target gets copies of both."""
 
 import copy
-import random
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,7 +8,6 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -23,8 +21,8 @@ from edgewise.arguments import shown
 from edgewise.contract import checked
 from edgewise.errors import EdgewiseError, ModelError, SettingError
 from edgewise.graph.copies import side_by_side
-from edgewise.model.borrow import random_state_kept
 from edgewise.model.call import ModelCall
+from edgewise.own_draws import OwnDraws
 from edgewise.question import PosedQuestion
 from edgewise.question.target import predicted_classes, read_index
 from edgewise.score import SparseScores
@@ -36,8 +34,8 @@ def from_pyg(algorithm: ExplainerAlgorithm, *, train: Any = None) -> Method:
 
     It runs as in PyG, on the whole graph, one target after another, each on a fresh copy of the model and of the
     algorithm; what an earlier run of PyG left in the model is repaired in the copy. Learned masks follow PyG's objective
-    whatever `of` is; `CaptumExplainer` attributes the explained number itself. The random state is set to `seed + index`
-    before each target.
+    whatever `of` is; `CaptumExplainer` attributes the explained number itself. What it draws with torch comes from a
+    generator of its own that starts at `seed + index` for each target; Python's and numpy's generators are left alone.
 
     Args:
         algorithm: The explainer; it is left as it is.
@@ -177,11 +175,8 @@ class ExplainerRun:
 
     @contextmanager
     def _guarded(self, index: int) -> Iterator[None]:
-        """Seed the random numbers for this target, restore them afterwards, and turn PyG's errors into `ModelError`."""
-        with random_state_kept(), torch.enable_grad():
-            torch.manual_seed(self.seed + index)
-            np.random.seed((self.seed + index) % 2**32)
-            random.seed(self.seed + index)
+        """Draw random numbers of our own for this target, and turn PyG's errors into `ModelError`."""
+        with OwnDraws(self.seed + index), torch.enable_grad():
             try:
                 yield
             except EdgewiseError:

@@ -4,12 +4,10 @@ What a forward pass may leave behind in a module (a cached adjacency, a stored a
 `__dict__` is photographed on entry and put back on exit, value by value and by identity.
 """
 
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -68,21 +66,6 @@ def _prepare(module: nn.Module) -> None:
             state[key] = None
 
 
-@contextmanager
-def random_state_kept() -> Iterator[None]:
-    """Python's, numpy's and torch's generators are given back as they were."""
-    python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        torch.set_rng_state(cpu)
-        if cuda is not None:
-            torch.cuda.set_rng_state_all(cuda)
-
-
 class _Loan:
     """A model as it was when it was borrowed; both steps may be repeated, and broken off anywhere."""
 
@@ -114,7 +97,7 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
     It is given back twice: an interrupt in the first attempt leaves the second.
     """
     loan = _Loan(model)
-    with random_state_kept(), torch.inference_mode(mode=False), torch.enable_grad():
+    with torch.inference_mode(mode=False), torch.enable_grad():
         try:
             loan.prepare()
             yield model

@@ -1,93 +1,197 @@
-"""Values as they were at one moment, and whether they are the same now: tensors, arrays, containers by what they hold."""
+"""Values as they were at one moment, and whether they are the same now, by what they hold and what they can reach."""
 
-import dataclasses
 import math
-import operator
-from collections import OrderedDict
-from enum import Enum
+import types
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
 
-DEPTH = 4
+from edgewise.model.bit_sums import bit_sums
+from edgewise.model.code_names import same_code
+from edgewise.model.reach import CodeReach
+
+_LARGE = 2**22
+"""Numbers of a tensor that is remembered by sums of its bits instead of a copy."""
+_DEEPEST = 100
 """How many containers inside each other are looked into."""
-_FEW = 2**16
-"""Numbers that are copied to be compared in one go."""
-_OFTEN = 8
-"""From so many looks on it is worth to prepare for them."""
-_COMMON = frozenset((type(None), bool, int, float, str))
-_PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size, range, slice, Enum)
+_PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size, range, slice, frozenset)
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+ANYTHING = object()
+"""Stands for a value that the model itself changes while it runs."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Container:
-    """A container as it was: its class, its keys or positions, and its parts."""
+    """What consists of parts, as it was: its class, its parts by key, position or name, and the object itself."""
 
     kind: type
     parts: dict[Any, Any]
+    live: Any
+    is_loose: bool = False
+    """Whether it may hold anything by now."""
 
 
-def parts_of(value: Any) -> dict[Any, Any] | None:
-    """What a container holds, by key or position; `None` for anything else."""
-    if type(value) in (list, tuple):
-        return dict(enumerate(value))
-    if type(value) in (dict, OrderedDict):
-        return dict(value)
-    if isinstance(value, (Data, HeteroData)):
-        return value.to_dict()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: getattr(value, item.name, None) for item in dataclasses.fields(value)}
-    return None
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """A large tensor as it was."""
+
+    like: tuple[Any, ...]
+    sums: tuple[int, ...]
 
 
-def frozen(value: Any, depth: int) -> Any:
-    """A copy of what is compared by content, and everything else itself."""
-    if type(value) in _COMMON or isinstance(value, _PLAIN):
-        return value
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    if isinstance(value, (np.ndarray, set)):
+@dataclass(frozen=True)
+class Difference:
+    """Where two values differ: the way there, and the container with the key of what differs (None: all of it)."""
+
+    way: tuple[Any, ...]
+    container: Container | None = None
+    key: Any = None
+
+
+class Photographer:
+    """Copies of values, for one model; what several of them share is looked at once.
+
+    >>> photographer = Photographer(CodeReach([]))
+    >>> options = {"scale": 2.0}
+    >>> before = photographer.frozen(options)
+    >>> options["scale"] = 2.5
+    >>> same(before, options, photographer.reach)
+    False
+    """
+
+    def __init__(self, reach: CodeReach) -> None:
+        self.reach = reach
+        self.containers: list[Container] = []
+        self.leaves: list[tuple[Any, Any]] = []
+        """Copies of tensors, arrays and sets, each with the object that it is a copy of."""
+        self._known: dict[int, Container] = {}
+
+    def frozen(self, value: Any, depth: int = _DEEPEST) -> Any:
+        """A copy of what is compared by content, and everything else itself."""
+        kind = type(value)
+        if kind in _COMMON:
+            return value
+        if isinstance(value, (Tensor, np.ndarray, set)) and getattr(value, "dtype", None) != np.dtype(object):
+            copied = _copied(value)
+            self.leaves.append((copied, value))
+            return copied
+        known = self._known.get(id(value))
+        if known is not None:
+            return known
+        parts = self.reach.parts_of(value) if depth else None
+        if parts is None:
+            return value
+        found = self._known[id(value)] = Container(kind, {}, value)  # before its parts: one may hold it
+        self.containers.append(found)
+        found.parts.update((key, self.frozen(part, depth - 1)) for key, part in parts.items())
+        return found
+
+
+_COMMON = frozenset((type(None), bool, int, float, str, types.CodeType, types.BuiltinFunctionType))
+
+
+def _copied(value: Any) -> Any:
+    if not isinstance(value, Tensor):
         return value.copy()
-    parts = parts_of(value) if depth else None
-    if parts is None:
-        return value
-    return Container(type(value), {key: frozen(part, depth - 1) for key, part in parts.items()})
+    if value.numel() >= _LARGE and value.layout == torch.strided and not value.is_quantized and not value.is_meta:
+        return Summed(_like(value), bit_sums(value))
+    return value.detach().clone()
 
 
-def same(before: Any, now: Any) -> bool:
+def _like(value: Tensor) -> tuple[Any, ...]:
+    return (value.dtype, value.shape, value.device, value.layout)
+
+
+def same(before: Any, now: Any, reach: CodeReach) -> bool:
     """Whether a value is what it was when it was frozen."""
+    if not isinstance(before, Container):
+        return before is ANYTHING or is_same_leaf(before, now)
+    return next(differences(before, now, reach), None) is None
+
+
+def differences(before: Any, now: Any, reach: CodeReach) -> Iterator[Difference]:
+    """Where a value is not what it was."""
+    return _differences(before, now, reach, (), {})
+
+
+def _differences(
+    before: Any, now: Any, reach: CodeReach, way: tuple[Any, ...], seen: dict[tuple[int, int], Any]
+) -> Iterator[Difference]:
+    if not isinstance(before, Container):
+        if before is not ANYTHING and not is_same_leaf(before, now):
+            yield Difference(way)
+        return
+    if (id(before), id(now)) in seen or before.is_loose:
+        return
+    seen[id(before), id(now)] = now  # kept alive: its identity must stay its own
+    parts = reach.parts_of(now) if type(now) is before.kind else None
+    if parts is None:
+        yield Difference(way)
+        return
+    loose = {key for key, part in before.parts.items() if part is ANYTHING}
+    keys = [key for key in before.parts if key not in loose]
+    if [key for key in parts if key not in loose] != keys:
+        extra = [*(key for key in keys if key not in parts), *(key for key in parts if key not in before.parts), None]
+        yield Difference((*way, extra[0]) if extra[0] is not None else way, before, extra[0])
+        return
+    for key in keys:
+        for found in _differences(before.parts[key], parts[key], reach, (*way, key), seen):
+            yield found if found.container is not None else Difference(found.way, before, key)
+
+
+def forgive(found: Difference) -> None:
+    """From now on what differs there may be anything: a whole dictionary or sequence that has other keys or another length."""
+    container = found.container
+    if container is None:
+        return
+    if found.key is None or (found.key not in container.parts and issubclass(container.kind, (Mapping, list, deque))):
+        container.is_loose = True
+    else:
+        container.parts[found.key] = ANYTHING
+
+
+def is_same_leaf(before: Any, now: Any) -> bool:
+    """The same for what has no parts: tensors and arrays bit by bit, plain values by value, all else by identity."""
     if before is now:
         return True
+    if isinstance(before, Summed):
+        return isinstance(now, Tensor) and before.like == _like(now) and before.sums == bit_sums(now)
     if isinstance(before, Tensor):
-        return isinstance(now, Tensor) and _same_tensor(before, now)
-    if isinstance(before, Container):
-        return type(now) is before.kind and _same_parts(before.parts, parts_of(now) or {})
+        return isinstance(now, Tensor) and same_tensor(before, now)
     if type(before) is not type(now):
         return False
+    if isinstance(before, types.CodeType):
+        return same_code(before, now)
     if isinstance(before, np.ndarray):
-        return np.array_equal(before, now, equal_nan=before.dtype.kind in "fc")
-    if isinstance(before, (set, *_PLAIN)):
-        return before == now or (isinstance(before, float) and math.isnan(before) and math.isnan(now))
-    return False
+        return before.shape == now.shape and before.dtype == now.dtype and before.tobytes() == now.tobytes()
+    if isinstance(before, float):
+        return before.hex() == now.hex() or (math.isnan(before) and math.isnan(now))
+    return isinstance(before, (set, *_PLAIN)) and bool(before == now)
 
 
-def _same_parts(before: dict[Any, Any], now: dict[Any, Any]) -> bool:
-    return list(before) == list(now) and all(same(part, now[key]) for key, part in before.items())
-
-
-def _same_tensor(before: Tensor, now: Tensor) -> bool:
-    if (before.dtype, before.shape, before.device, before.layout) != (now.dtype, now.shape, now.device, now.layout):
+def same_tensor(before: Tensor, now: Tensor) -> bool:
+    """Whether two tensors are of one kind and equal bit by bit: 0 is not -0, and a missing number is equal to itself."""
+    if _like(before) != _like(now):
         return False
     if before.layout != torch.strided:
-        return all(_same_tensor(a, b) for a, b in zip(_dense_parts(before), _dense_parts(now), strict=True))
-    if torch.equal(before, now):
-        return True
-    if not (before.is_floating_point() or before.is_complex()):
-        return False
-    return bool(((before == now) | (before.isnan() & now.isnan())).all())
+        pairs = zip(_dense_parts(before), _dense_parts(now), strict=True)
+        return before.is_meta or all(same_tensor(*pair) for pair in pairs)
+    return torch.equal(as_bits(before), as_bits(now))
+
+
+def as_bits(tensor: Tensor) -> Tensor:
+    """A view of floating-point numbers as integers, so that equal means every bit."""
+    plain = tensor.detach()
+    if plain.is_complex():
+        plain = torch.view_as_real(plain.resolve_conj())
+    if not plain.is_floating_point() or plain.is_meta:
+        return plain
+    return plain.resolve_neg().view(_INTEGERS[plain.element_size()])
 
 
 def _dense_parts(tensor: Tensor) -> list[Tensor]:
@@ -97,87 +201,3 @@ def _dense_parts(tensor: Tensor) -> list[Tensor]:
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
         return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
     return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-
-
-class _Live:
-    """Tensors in their places, with views of their memory: a look at one takes half a microsecond.
-
-    Views are made through dlpack, which unlike `.numpy()` leaves no mark on a tensor. They are read only while the tensors are
-    the same ones, in the same memory, so they can never point to memory that is gone.
-    """
-
-    __slots__ = ("_before", "_layouts", "_places", "_tensors", "_views")
-
-    def __init__(self, kept: list[tuple[Tensor, dict[str, Any], str]]) -> None:
-        self._places = [(table, key) for _, table, key in kept]
-        self._tensors: list[Tensor] = [table[key] for table, key in self._places]
-        self._layouts = _layouts(self._tensors)
-        self._views = [np.from_dlpack(tensor.detach()) for tensor in self._tensors]
-        self._before = [before.contiguous().numpy().tobytes() for before, _, _ in kept]
-
-    def are_same(self) -> bool:
-        """Whether all are where they were, with the numbers that they had."""
-        now = [table.get(key) for table, key in self._places]
-        if not all(map(operator.is_, now, self._tensors)) or _layouts(self._tensors) != self._layouts:
-            return False
-        return [view.tobytes() for view in self._views] == self._before
-
-
-def _layouts(tensors: list[Tensor]) -> tuple[list[int], list[torch.Size], list[tuple[int, ...]]]:
-    return (
-        [tensor.data_ptr() for tensor in tensors],
-        [tensor.shape for tensor in tensors],
-        [tensor.stride() for tensor in tensors],
-    )
-
-
-class KeptTensors:
-    """Tensors as they were, in places where they are looked up again; few numbers are compared in one go.
-
-    >>> places = {"weight": torch.ones(2, 3), "bias": torch.zeros(2)}
-    >>> kept = KeptTensors([(value.clone(), places, name) for name, value in places.items()])
-    >>> kept.are_same()
-    True
-    >>> places["bias"][1] = 1.0
-    >>> kept.are_same()
-    False
-    """
-
-    def __init__(self, kept: list[tuple[Tensor, dict[str, Any], str]]) -> None:
-        self._kept = kept
-        self._shapes = [before.shape for before, _, _ in kept]
-        kinds = {(before.dtype, before.device, before.layout) for before, _, _ in kept}
-        few = sum(before.numel() for before, _, _ in kept) < _FEW
-        dense = all(before.layout == torch.strided for before, _, _ in kept)
-        self._flat = (
-            torch.cat([before.reshape(-1) for before, _, _ in kept]) if len(kinds) == 1 and few and dense else None
-        )
-        self._looks = 0
-        self._live: _Live | None = None
-        self._has_views = self._flat is not None and not self._flat.is_cuda
-
-    def are_same(self) -> bool:
-        """Whether all have their shapes and numbers; False may also mean that it takes a closer look (a NaN, say)."""
-        self._looks += 1
-        if self._looks == _OFTEN and self._has_views:
-            self._live = self._views()
-        if self._live is not None:
-            return self._live.are_same()
-        now: list[Any] = [table.get(key) for _, table, key in self._kept]
-        try:
-            if self._flat is None:
-                return all(map(torch.equal, (before for before, _, _ in self._kept), now))
-            if [tensor.shape for tensor in now] != self._shapes:
-                return False
-            flat = torch.cat([tensor.detach().reshape(-1) for tensor in now])
-            return flat.dtype == self._flat.dtype and torch.equal(self._flat, flat)
-        except (RuntimeError, TypeError, AttributeError):  # another dtype or device, a sparse one, or no tensor at all
-            return False
-
-    def _views(self) -> _Live | None:
-        """Views of the memory of all tensors as they are now; None where numpy cannot have them."""
-        try:
-            found = _Live(self._kept)
-        except (RuntimeError, TypeError, ValueError, BufferError, KeyError):
-            return None
-        return found if found.are_same() else None

@@ -1,15 +1,18 @@
 """Copy a module tree: parameters as aliases, all other tensors by value, everything else as `copy.deepcopy` would.
 
 `copy.deepcopy` alone does not do: it raises on tensors with a history, clones parameters, may compile PyG's message templates
-again (which writes to the classes) and takes milliseconds for a small GCN.
+again (which writes to the classes) and takes milliseconds for a small GCN. What it cannot copy is built anew from its class and
+copies of its attributes; a lock gets a lock of its own; what only C code can make (a file, a generator, a socket) is shared.
 """
 
 import copy
 import copyreg
+import threading
 import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -44,6 +47,7 @@ _STATE_HOOKS = frozenset(
     ("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")
 )
 """Places for hooks that no forward pass runs: where they are empty, all modules of a twin share one."""
+_LOCKS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
 _OWN_STATE = ("__getstate__", "__setstate__", "__reduce__", "__reduce_ex__")
 
 
@@ -74,10 +78,11 @@ def copied_module(model: nn.Module) -> nn.Module:
     """
     originals = modules_of(model)
     twin: nn.Module = _Copier(originals).copy(model)
-    copies = modules_of(twin)
-    if not _parts(originals).isdisjoint(_parts(copies)):
+    if not _parts(originals).isdisjoint(_parts(modules_of(twin))):  # a class of the user's gave itself
+        twin = _Copier(originals, foreign=False).copy(model)
+    if not _parts(originals).isdisjoint(_parts(modules_of(twin))):
         raise ModelError(f"{_shared_names(model, twin)} gives itself where a copy is asked for")
-    for module in copies:
+    for module in modules_of(twin):
         module.__dict__["training"] = False
         _drop_cache(module)
         for parameter in module._parameters.values():
@@ -124,7 +129,9 @@ class _TensorCopies(TorchFunctionMode):
 class _Copier:
     """One copy of one model; `memo` maps the identity of each object to its twin, as in `copy.deepcopy`."""
 
-    def __init__(self, modules: list[nn.Module]) -> None:
+    def __init__(self, modules: list[nn.Module], *, foreign: bool = True) -> None:
+        """`foreign=False` lets no class copy itself."""
+        self.lets_foreign = foreign
         self.memo: dict[int, Any] = {}
         self.alive: list[Any] = []  # an identity is only good as long as its object lives
         self.no_hooks: OrderedDict[Any, Any] = OrderedDict()
@@ -140,7 +147,7 @@ class _Copier:
         for key in _TRAINERS:
             if module.__dict__.get(key) is not None:
                 self._remember(module.__dict__[key], module.__dict__[key])
-        plain = _is_plain(module)
+        plain = self._is_plain(module)
         if plain:
             self._remember(module, object.__new__(type(module)))
         return plain
@@ -181,7 +188,7 @@ class _Copier:
         inner = unwrapped(module)
         if inner is not module:
             return self._remember(module, self.copy(inner))
-        if not _is_plain(module):
+        if not self._is_plain(module):
             return self._foreign(module)
         twin: nn.Module = self._remember(module, object.__new__(type(module)))
         self._fill(module)
@@ -192,6 +199,8 @@ class _Copier:
         state = self.memo[id(module)].__dict__
         state.update(self._dict(module.__dict__))
         state.pop("_compiled_call_impl", None)
+        if not self.lets_foreign:
+            self._fill_slots(module, self.memo[id(module)])
 
     def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
         twins, shared, make = {}, _SHARED_KINDS, self.copy
@@ -248,7 +257,10 @@ class _Copier:
         kind = type(value)
         if hasattr(value, "__deepcopy__") or hasattr(value, "__setstate__") or kind in copyreg.dispatch_table:
             return self._foreign(value)
-        recipe = value.__reduce_ex__(4)
+        try:
+            recipe = value.__reduce_ex__(4)
+        except Exception:  # a lock, a file, whatever cannot be copied
+            return self._built(value)
         if isinstance(recipe, str):
             return value
         make, arguments, state, *items = (*recipe, None, None, None)[:5]
@@ -259,13 +271,45 @@ class _Copier:
         return twin
 
     def _foreign(self, value: Any) -> Any:
-        """Leave it to `copy.deepcopy`, which asks us for tensors and finds every module in the memo."""
-        before = ThreadState()
+        """Leave it to `copy.deepcopy`, which asks us for tensors and finds every module in the memo; or build it anew."""
+        if not self.lets_foreign:
+            return self._built(value)
+        before, known = ThreadState(), set(self.memo)
         try:
             push_mode(_TensorCopies(self))
             return self._remember(value, copy.deepcopy(value, self.memo))
+        except Exception:  # whatever objects of the user's raise: forget what was left half done
+            for key in self.memo.keys() - known:
+                del self.memo[key]
         finally:
             before.put_back()
+        return self._built(value)
+
+    def _built(self, value: Any) -> Any:
+        """An object of the same class with copies of the attributes; the object itself where only C code can make one."""
+        kind = type(value)
+        if kind in _LOCKS:
+            return self._remember(value, _LOCKS[kind]())
+        try:
+            twin = self._remember(value, object.__new__(kind))
+        except TypeError:
+            return self._remember(value, value)
+        if isinstance(getattr(value, "__dict__", None), dict):
+            object.__getattribute__(twin, "__dict__").update(self._dict(value.__dict__))
+        self._fill_slots(value, twin)
+        return twin
+
+    def _fill_slots(self, value: Any, twin: Any) -> None:
+        for place in [part for base in type(value).__mro__ for part in vars(base).values()]:
+            if isinstance(place, types.MemberDescriptorType):
+                with suppress(AttributeError):  # a slot that was never filled
+                    place.__set__(twin, self.copy(place.__get__(value)))
+
+    def _is_plain(self, module: nn.Module) -> bool:
+        """Whether a module is its attributes and nothing else: no wrapper, no copying of its own, no slots."""
+        if unwrapped(module) is not module:
+            return False
+        return not self.lets_foreign or all(_is_plain_class(kind) for kind in type(module).__mro__[:-1])
 
 
 _NEW = copyreg.__newobj__  # type: ignore[attr-defined]  # how `object.__reduce_ex__` says: an empty object and its attributes
@@ -282,13 +326,6 @@ _BY_KIND: dict[type, Callable[[_Copier, Any], Any]] = {
     torch.Generator: _Copier._generator,
     Inspector: _Copier._inspector,
 }
-
-
-def _is_plain(module: nn.Module) -> bool:
-    """Whether a module is its attributes and nothing else: no wrapper, no copying of its own, no slots."""
-    if unwrapped(module) is not module:
-        return False
-    return all(_is_plain_class(kind) for kind in type(module).__mro__[:-1])
 
 
 def _is_plain_class(kind: type) -> bool:

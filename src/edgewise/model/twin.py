@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -19,8 +19,9 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from edgewise.errors import ModelError
+from edgewise.forks import renewed_in_forks
 from edgewise.model.borrow import borrowed
-from edgewise.model.global_state import Draws, ThreadState, push_mode, quiet_run, thread_kept
+from edgewise.model.global_state import ThreadState, push_mode, thread_kept
 from edgewise.model.module_copy import copied_module, unwrapped
 from edgewise.model.module_tree import holds_functions, modules_of, named_modules
 
@@ -42,9 +43,6 @@ class Twin:
     borrowed: str = ""
     """Empty for a copy, otherwise why there is none, in words."""
 
-    draws: tuple[str, ...] = ()
-    """Operations that drew random numbers when it was tried: further passes then need `random_draws_undone`."""
-
 
 def model_lock(model: nn.Module) -> Any:
     """The lock of a model: who changes the user's own model, or must not see it changed, holds it."""
@@ -53,6 +51,15 @@ def model_lock(model: nn.Module) -> Any:
         if inner not in _locks:
             _locks[inner] = threading.RLock()
         return _locks[inner]
+
+
+def forget_locks() -> None:
+    """In a forked process: whoever held one is not there to give it back."""
+    global _locks, _locks_lock
+    _locks, _locks_lock = weakref.WeakKeyDictionary(), threading.Lock()
+
+
+renewed_in_forks(forget_locks)
 
 
 @contextmanager
@@ -200,32 +207,28 @@ def usable_model(model: nn.Module, run: Callable[[nn.Module], Result], *, tensor
 
     `run` is called on the twin. If that pass reaches for the original, it is stopped before the original does anything and
     `run` is called on the borrowed model. Tensors of the original are watched only where something may know them:
-    `tensors=True` (a `forward` of the user's), or a function that a module holds. What a pass draws from the global random
-    generators is put back (see `quiet_run`).
+    `tensors=True` (a `forward` of the user's), or a function that a module holds.
     """
     twin = make_twin(model)
     if not twin.borrowed:
         seen, outcome = _tried(model, lambda: run(twin.model), tensors=tensors or holds_functions(model))
         if outcome is not None:
-            return replace(twin, draws=tuple(outcome[1].operations)), outcome[0]
+            return twin, outcome[0]
         reason = f"forward calls modules of the original through a closure: {', '.join(seen)}"
         twin = Twin(unwrapped(model), reason)
     with thread_kept(), lent(model) as ours:
-        result, draws = quiet_run(lambda: run(ours))
-    return replace(twin, draws=tuple(draws.operations)), result
+        return twin, run(ours)
 
 
-def _tried(
-    model: nn.Module, run: Callable[[], Result], *, tensors: bool
-) -> tuple[list[str], tuple[Result, Draws] | None]:
-    """(parts of the original that `run` reached for, its result and draws if it reached for none)."""
+def _tried(model: nn.Module, run: Callable[[], Result], *, tensors: bool) -> tuple[list[str], tuple[Result] | None]:
+    """(parts of the original that `run` reached for, its result if it reached for none)."""
     watch = Watch(model, _stop, tensors=tensors)
     try:
         with thread_kept():
             watch.start()
             torch.set_grad_enabled(True)
-            outcome = _outside_inference_mode(lambda: quiet_run(run))
-        return watch.seen, None if watch.seen else outcome
+            result = _outside_inference_mode(run)
+        return watch.seen, None if watch.seen else (result,)
     except (_OriginalSeenError, Exception):
         if not watch.seen:
             raise

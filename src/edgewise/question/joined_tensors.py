@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.model.contents import is_same_leaf, same_tensor
+
 
 @dataclass(frozen=True, eq=False)
 class JoinedTensors:
@@ -54,7 +56,7 @@ class JoinedTensors:
             for mine, theirs in zip(self.plain[name], other.plain[name], strict=True)
         )
         tensors = ((numbers, other.numbers[name]) for name, numbers in self.numbers.items())
-        return all(same(*pair) for pair in (*values, *tensors))
+        return all(_same(*pair) for pair in (*values, *tensors))
 
     def of_each(self) -> list[dict[str, Any]]:
         """The attributes of each graph."""
@@ -67,21 +69,16 @@ class JoinedTensors:
         return found
 
 
+_PLAIN = (int, float, str, bool)
+
+
 def _kind(value: Any) -> Any:
     """What values of one attribute must have in common to be kept together; None: they cannot be."""
     if not isinstance(value, Tensor):
-        return type(value)
+        return type(value) if type(value) in _PLAIN else None
     return (value.dtype, value.device) if value.layout == torch.strided else None
 
 
-def same(a: Any, b: Any) -> bool:
-    """Whether two values are of one kind and equal; missing numbers (NaN) are equal to each other."""
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return a.shape == b.shape and a.dtype == b.dtype and _equal(a, b)
-    return type(a) is type(b) and bool(a == b)
-
-
-def _equal(a: Tensor, b: Tensor) -> bool:
-    if a.layout != torch.strided or b.layout != torch.strided:
-        return a is b or torch.equal(a.to_dense(), b.to_dense())
-    return torch.equal(a, b) or (a.is_floating_point() and bool(((a == b) | (a.isnan() & b.isnan())).all()))
+def _same(a: Any, b: Any) -> bool:
+    """Whether two values are of one kind and equal: tensors bit by bit."""
+    return same_tensor(a, b) if isinstance(a, Tensor) else is_same_leaf(a, b)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from threading import RLock, get_ident
+from threading import RLock, get_ident, local
 from typing import Any
 
 import torch
@@ -15,21 +15,44 @@ from torch_geometric.data import Data
 from edgewise.arguments import shown
 from edgewise.cores import stop_if_asked
 from edgewise.errors import EdgewiseError, SettingError, StaleQuestionError
+from edgewise.forks import kept_over_forks, let_fork
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
 from edgewise.graph.joined_graphs import MOST_KEPT
+from edgewise.model.bit_sums import bit_sums
 from edgewise.model.call import Forward, GraphForward, ModelCall, check_kind, check_model
-from edgewise.model.fingerprint import Fingerprint
+from edgewise.model.contents import Photographer, same, same_tensor
+from edgewise.model.fingerprint import Fingerprint, own_function
+from edgewise.model.generators import generators_of
 from edgewise.model.global_state import refuse_autocast, thread_kept
 from edgewise.model.hooks import Layers
 from edgewise.model.node_tables import NodeParameter, Prepared, find_tables, rows_in, with_tables
+from edgewise.model.reach import CodeReach
 from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, make_twin, unwrapped, usable_model
 from edgewise.model.typed_call import TypedForward
-from edgewise.question.joined_tensors import JoinedTensors, same
+from edgewise.question.joined_tensors import JoinedTensors
+from edgewise.question.repeatability import check_repeatable
 
 _LARGE = 2**22
 """Numbers of a tensor that is remembered by a checksum instead of a copy."""
+
+
+class _Taken(local):
+    number = 0
+
+
+_taken = _Taken()
+"""How many loans this thread has taken."""
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    _taken.number += 1
+    try:
+        yield
+    finally:
+        _taken.number -= 1
 
 
 class Loan:
@@ -42,6 +65,8 @@ class Loan:
     def __init__(self, twin: Twin, mark: Fingerprint) -> None:
         self._twin, self._mark, self._depth, self._lock = twin, mark, 0, RLock()
         self._helpers: set[int] = set()
+        self._is_torn = False
+        kept_over_forks(self)
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -50,7 +75,14 @@ class Loan:
             stop_if_asked()
             yield
             return
-        with self._lock:
+        if not _taken.number:
+            let_fork()
+        with self._lock, _counted():
+            if self._is_torn:
+                raise StaleQuestionError(
+                    "Another thread was using this question when this process was forked, so that its model was left in the "
+                    "middle of a pass. Ask again: ew.Question(model, data, …)."
+                )
             if self._depth:
                 yield
                 return
@@ -69,6 +101,18 @@ class Loan:
             finally:
                 self._depth = 0
             self._check()
+
+    def held_still(self, seconds: float) -> bool:
+        """Wait until no other thread runs the model, and let none do so; False if that takes longer."""
+        return self._lock.acquire(timeout=seconds)
+
+    def let_go(self) -> None:
+        """After `held_still`."""
+        self._lock.release()
+
+    def tear(self) -> None:
+        """In a forked process: the thread that was running the model is not there to end its pass."""
+        self._lock, self._depth, self._is_torn = RLock(), 0, True
 
     @property
     def is_shared(self) -> bool:
@@ -144,7 +188,7 @@ class Subject:
         """`part` says which part of a larger graph the example is."""
         self.user_model = model
         check_kind(model)
-        self._mark = Fingerprint(model, whole=held)
+        self._mark = Fingerprint(model, forward, whole=held)
         moved = _on_device(unwrapped(model), device)
         check_devices(moved, example)
 
@@ -152,7 +196,12 @@ class Subject:
             self.layers, call = check_model(ours), ModelCall(ours, forward, each_graph)
             self.tables = () if part is None else _tables_of(call, self.layers, example, part)
             self.example = example if part is None else _carrying(example, ours, self.tables, forward, part)
-            return record(replace(call, node_tables=self.tables), self.layers, self.example)
+            call = replace(call, node_tables=self.tables)
+            trace = record(call, self.layers, self.example)
+            call = replace(call, changes_input=trace.changes_input)
+            generators = generators_of(ours, own_function(forward))
+            check_repeatable(lambda: call.own_output(self.example), trace.output, generators)
+            return trace
 
         try:
             self.twin, self.first = usable_model(moved, run, tensors=forward is not None)
@@ -160,6 +209,7 @@ class Subject:
             if self._mark.moved():
                 raise _stale(self._mark.moved()) from error
             raise
+        self._mark.forgive_own_changes()
         self.call = ModelCall(self.twin.model, forward, each_graph, node_tables=self.tables)
         self.loan = Loan(self.twin, self._mark)
 
@@ -247,6 +297,7 @@ class DataMark:
         self._held = held
         if not held:
             return
+        self._photographer = Photographer(CodeReach([]))
         self._cut = None if cut is None or cut.is_whole else cut
         watched = [_watched(graph) for graph in graphs]
         self._is_long = len(graphs) > 1 and sum(map(_nbytes, watched)) > MOST_KEPT
@@ -277,10 +328,10 @@ class DataMark:
     def _kept(self, graph: Data, key: str, value: Any) -> Any:
         """A copy of what is compared later; a checksum where a copy would be too large."""
         if not isinstance(value, Tensor):
-            return value
+            return self._photographer.frozen(value)
         part = self._gathered(key)  # the cut has its own copy already
         part = self._part(graph, key, value) if part is None else part
-        if part.numel() >= _LARGE or (self._is_long and part.layout == torch.strided):
+        if part.layout == torch.strided and (self._is_long or part.numel() >= _LARGE):
             return _checksum(part)
         return part.detach().clone() if part is value else part.detach()
 
@@ -293,9 +344,11 @@ class DataMark:
 
     def _is_same(self, before: Any, graph: Data, key: str, value: Any) -> bool:
         if not isinstance(value, Tensor):
-            return same(before, value)
+            return same(before, value, self._photographer.reach)
         part = self._part(graph, key, value)
-        return same(before, part if isinstance(before, Tensor) else _checksum(part))
+        if isinstance(before, Tensor):
+            return same_tensor(before, part)
+        return part.layout == torch.strided and before == _checksum(part)
 
     def _part(self, graph: Data, key: str, value: Tensor) -> Tensor:
         """What of a tensor belongs to the cut."""
@@ -313,8 +366,7 @@ class DataMark:
 
 def _watched(graph: Data) -> list[tuple[str, Any]]:
     """The attributes whose contents are compared."""
-    kinds = (Tensor, int, float, str, bool)
-    return [(key, value) for key, value in graph.to_dict().items() if isinstance(value, kinds)]
+    return list(graph.to_dict().items())
 
 
 def _nbytes(watched: list[tuple[str, Any]]) -> int:
@@ -324,9 +376,4 @@ def _nbytes(watched: list[tuple[str, Any]]) -> int:
 
 def _checksum(tensor: Tensor) -> tuple[Any, ...]:
     """Numbers that change with the contents, for tensors that are too large to be copied."""
-    flat = tensor.detach().reshape(-1)
-    ramp = (
-        torch.arange(len(flat), device=flat.device, dtype=torch.float64).mul_(0.6180339887498949).remainder_(1).add_(1)
-    )
-    numbers = torch.nan_to_num(flat.double(), nan=0.7, posinf=1.7, neginf=-1.7)  # labels may be missing: NaN
-    return (tuple(tensor.shape), str(tensor.dtype), float(numbers.dot(ramp)), float(numbers.sum()))
+    return (tuple(tensor.shape), str(tensor.dtype), *bit_sums(tensor))

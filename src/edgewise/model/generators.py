@@ -1,0 +1,74 @@
+"""The random generators that a pass may draw from: torch's, and those that the code of a model names or its modules hold."""
+
+import random
+import types
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from edgewise.model.module_tree import modules_of
+from edgewise.model.reach import CodeReach
+
+_KINDS = (random.Random, np.random.RandomState, np.random.Generator, torch.Generator)
+_SHARED = {"random": random.seed.__self__, "numpy.random": np.random.rand.__self__}  # type: ignore[attr-defined]
+
+
+def generators_of(model: nn.Module, forward: Any = None) -> list[Any]:
+    """Generators that a pass may draw from, besides torch's own; empty for almost every model.
+
+    >>> model = nn.Linear(2, 1)
+    >>> before = len(generators_of(model))
+    >>> model.tool = random.Random(0)
+    >>> before, len(generators_of(model))
+    (0, 1)
+    """
+    modules = modules_of(model)
+    reach = CodeReach(modules, forward)
+    return list({id(one): one for one in _among(reach.reached)}.values())
+
+
+def _among(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, types.ModuleType):
+            value = _SHARED.get(value.__name__)
+        owner = value if isinstance(value, _KINDS) else getattr(value, "__self__", None)
+        if isinstance(owner, _KINDS):
+            yield owner
+
+
+def torch_states() -> list[bytes]:
+    """Where torch's generators are, to be compared and never to be set back."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    return [state.numpy().tobytes() for state in (torch.get_rng_state(), *cuda)]
+
+
+def states_of(generators: list[Any]) -> list[str]:
+    """Where generators are, to be compared and never to be set back.
+
+    >>> draw = random.Random(0)
+    >>> before = states_of([draw])
+    >>> _ = draw.random()
+    >>> states_of([draw]) == before
+    False
+    """
+    return [repr(_state(one)) for one in generators]
+
+
+def _state(generator: Any) -> Any:
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    if isinstance(generator, torch.Generator):
+        return generator.get_state().tolist()
+    if isinstance(generator, np.random.Generator):
+        return _plain(generator.bit_generator.state)
+    return _plain(generator.get_state(legacy=False))
+
+
+def _plain(state: Any) -> Any:
+    """A state of numpy without arrays, whose `repr` would leave numbers out."""
+    if isinstance(state, dict):
+        return {key: _plain(value) for key, value in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray) else state

@@ -1,0 +1,143 @@
+"""Whether random numbers that a pass draws with torch can reach its output; seen operation by operation, in this thread alone.
+
+No generator is read, compared or set back: they belong to the whole process, and other threads draw from them meanwhile.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from edgewise.model.global_state import ThreadState
+from edgewise.trees import tree_leaves
+
+_OFF = {"train": False, "training": False, "dropout_p": 0.0, "dropout": 0.0}
+"""Arguments that say that nothing is drawn, such as `training=False` of a leaky unit with a random slope."""
+
+
+class _DrawMode(TorchDispatchMode):
+    """Notices operations that draw random numbers."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would wrap the method below so that it costs ten times as much
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations: list[str] = []
+        self._known: dict[Any, bool] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.draws(func, args, kwargs or {}):
+            self.operations.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+    def draws(self, func: Any, args: Any, kwargs: Any) -> bool:
+        """Whether an operation draws, from whatever generator."""
+        may = self._known.get(func)
+        if may is None:
+            may = self._known[func] = torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
+        return may and not _is_off(func, args, kwargs)
+
+
+def _is_off(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether an argument says that nothing is drawn."""
+    arguments = func._schema.arguments
+    given = {one.name: one.default_value for one in arguments if one.name in _OFF}
+    given |= {one.name: value for one, value in zip(arguments, args, strict=False)} | kwargs
+    return any(name in given and given[name] == off for name, off in _OFF.items())
+
+
+class _Taint(_DrawMode):
+    """Follows what was drawn from memory to memory; `escaped` if a number of it came to Python."""
+
+    def __init__(self, is_random: Callable[[int], bool]) -> None:
+        super().__init__()
+        self.escaped = False
+        self._is_random, self._count = is_random, 0
+        self._drawn: dict[int, Tensor] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        is_tainted = any(map(self.is_tainted, tree_leaves((args, kwargs))))
+        if self.draws(func, args, kwargs):
+            is_tainted = self._is_random(self._count) or is_tainted
+            self._count += 1
+        result = func(*args, **kwargs)
+        if is_tainted:
+            self._note(result)
+        return result
+
+    def _note(self, result: Any) -> None:
+        made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        self.escaped = self.escaped or not made
+        self._drawn.update((_memory(tensor), tensor) for tensor in made)  # kept alive: its memory is given to no other
+
+    def is_tainted(self, value: Any) -> bool:
+        """Whether a tensor lies in memory into which something drawn was written."""
+        return isinstance(value, Tensor) and _memory(value) in self._drawn
+
+
+def _memory(tensor: Tensor) -> int:
+    parts = tensor if tensor.layout == torch.strided else tensor._values() if tensor.is_sparse else None
+    return id(tensor) if parts is None else parts.untyped_storage()._cdata
+
+
+class _Results(_DrawMode):
+    """Keeps what was drawn from generators of the model's own; None for other draws."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.results: list[list[Tensor] | None] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if self.draws(func, args, kwargs or {}):
+            self.results.append(None if (kwargs or {}).get("generator") is None else _copies(result))
+        return result
+
+
+def _copies(result: Any) -> list[Tensor]:
+    return [leaf.clone() for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+
+
+def run_seen(run: Callable[[], Tensor]) -> tuple[Tensor, list[str]]:
+    """What `run` gives, and the operations of torch that drew random numbers.
+
+    >>> run_seen(lambda: torch.rand(3) * 0)
+    (tensor([0., 0., 0.]), ['aten.rand.default'])
+    """
+    mode = _DrawMode()
+    return _under(mode, run), mode.operations
+
+
+def reaches_output(run: Callable[[], Tensor]) -> bool:
+    """Whether what is drawn can reach what `run` gives, or a decision that Python takes on the way.
+
+    Draws of a generator that `run` starts anew each time are the same in every run, and no matter.
+
+    >>> x = torch.ones(3)
+    >>> reaches_output(lambda: x + 1e-9 * torch.rand(3)), reaches_output(lambda: (torch.rand(3), x + 1)[1])
+    (True, False)
+    """
+    first, second = _Results(), _Results()
+    _under(first, run)
+    _under(second, run)
+    pairs = zip(first.results, second.results, strict=False)
+    repeated = [a is not None and b is not None and all(map(torch.equal, a, b)) for a, b in pairs]
+    taint = _Taint(lambda number: number >= len(repeated) or not repeated[number])
+    output = _under(taint, run)
+    return taint.escaped or taint.is_tainted(output)
+
+
+def _under(mode: TorchDispatchMode, run: Callable[[], Tensor]) -> Tensor:
+    before = ThreadState()
+    try:
+        with mode:
+            return run()
+    finally:
+        before.put_back()

@@ -1,0 +1,289 @@
+"""What a model can reach from `forward`: the parts of any object that the function may depend on, by name."""
+
+import argparse
+import sys
+import sysconfig
+import types
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from functools import cached_property, partial, partialmethod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data, HeteroData
+
+from edgewise.model.code_names import imported, mentions
+from edgewise.model.module_state import state_of
+
+_INSTALLED = frozenset(("torch", "torch_geometric", "numpy", "edgewise"))
+_STDLIB = sysconfig.get_paths()["stdlib"]
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+_DATA_PACKAGES = frozenset(("torch_sparse",))
+_CALLED_BY_OTHERS = frozenset(("forward", "encode", "decode"))
+_NOT_CALLED = frozenset(
+    (
+        *("__new__", "__repr__", "__str__", "__format__", "__doc__", "__del__", "__sizeof__", "__dir__", "__hash__"),
+        *("__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__", "__getnewargs__"),
+        *("__init_subclass__", "__subclasshook__", "__class_getitem__"),
+    )
+)
+_ABOUT_CLASSES = frozenset(
+    (
+        *(
+            "__dict__",
+            "__weakref__",
+            "__doc__",
+            "__module__",
+            "__qualname__",
+            "__annotations__",
+            "__slots__",
+            "__hash__",
+        ),
+        *("__static_attributes__", "__firstlineno__", "_abc_impl", "__abstractmethods__", "__parameters__"),
+        *("__orig_bases__", "__match_args__", "__dataclass_fields__", "__dataclass_params__", "__annotate_func__"),
+    )
+)
+_LEAVES = frozenset(
+    (
+        *(type(None), bool, int, float, complex, str, bytes, range, slice, type(...), types.CodeType),
+        *(torch.Size, torch.dtype, torch.device, Tensor, nn.Parameter, np.ndarray, set, frozenset),
+        *(types.BuiltinFunctionType, types.MemberDescriptorType, types.GetSetDescriptorType),
+    )
+)
+_OF_INSTALLED = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, bool, int, float, complex, str)
+_DEAD_ENDS = _LEAVES - {types.BuiltinFunctionType}
+_FUNCTIONS = (types.FunctionType, property, staticmethod, classmethod, partialmethod, cached_property)
+Parts = dict[Any, Any]
+
+
+class CodeReach:
+    """Whose code is read, and which names it mentions.
+
+    Code of Python itself and of installed packages is known by its name alone; what users write is looked into. An installed
+    package that some module of the model comes from is theirs, too.
+    """
+
+    def __init__(self, modules: Iterable[nn.Module], *roots: Any) -> None:
+        self._modules = {id(module): module for module in modules}
+        kinds = {kind for module in self._modules.values() for kind in type(module).__mro__}
+        self._frames = frozenset(kinds - {*nn.Module.__mro__})
+        self._own = {kind.__module__.partition(".")[0] for kind in kinds} - sys.stdlib_module_names
+        self._users: dict[str, bool] = {}
+        self.reached: list[Any] = []
+        """Everything that was found on the way, plain values and tensors left out."""
+        self.names: set[str] = set()
+        self.has_all_names = False
+        self._find_names([*kinds, *(part for module in self._modules.values() for part in state_of(module)), *roots])
+
+    def _find_names(self, roots: list[Any]) -> None:
+        """Look through all that can be reached until no name is new."""
+        size, seen = -1, dict[int, Any]()
+        while size != (size := len(self.names) + self.has_all_names):
+            waiting, seen = list(roots), {}
+            while waiting:
+                value = waiting.pop()
+                if type(value) in _DEAD_ENDS or id(value) in seen:
+                    continue
+                seen[id(value)] = value
+                if type(value) is types.FunctionType and self.is_users(value.__globals__.get("__name__")):
+                    found = mentions(value.__code__)
+                    self.names |= found.names
+                    self.has_all_names |= found.looks_up
+                waiting.extend((self.parts_of(value) or {}).values())
+        self.reached = list(seen.values())
+
+    def is_users(self, module: Any) -> bool:
+        """Whether code of a module of this name is a user's."""
+        name = module if isinstance(module, str) else ""
+        if name not in self._users:
+            self._users[name] = self._is_users(name.partition(".")[0], name)
+        return self._users[name]
+
+    def _is_users(self, top: str, name: str) -> bool:
+        if top in sys.builtin_module_names or top in _INSTALLED:
+            return False
+        if top in self._own or top == "__main__":
+            return True
+        file = getattr(sys.modules.get(name), "__file__", None) or getattr(sys.modules.get(top), "__file__", None)
+        if file is None:
+            return top not in sys.stdlib_module_names
+        return not (file.startswith(_STDLIB) or "site-packages" in file or "dist-packages" in file)
+
+    def is_mentioned(self, name: str) -> bool:
+        """Whether code that can be reached may look up an attribute of this name."""
+        return self.has_all_names or name in self.names
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def parts_of(self, value: Any) -> Parts | None:
+        """What a value consists of, by key, position or name; None for what has no parts, or none that matter.
+
+        >>> CodeReach([]).parts_of({"a": 1}), CodeReach([]).parts_of([4]), CodeReach([]).parts_of(3)
+        ({'a': 1}, {0: 4}, None)
+        """
+        kind = type(value)
+        if kind in _LEAVES or id(value) in self._modules:
+            return None
+        if kind in _BY_KIND:
+            return _BY_KIND[kind](self, value)
+        for kinds, parts in _BY_CLASS:
+            if isinstance(value, kinds):
+                return parts(self, value)
+        return self._object(value)
+
+    def _dict(self, value: Any) -> Parts:
+        return dict(value)
+
+    def _sequence(self, value: Any) -> Parts:
+        return dict(enumerate(value))
+
+    def _container(self, value: Any) -> Parts:
+        """Of a class that is made of a dictionary or a sequence: also its attributes."""
+        found = dict(value.items()) if isinstance(value, Mapping) else dict(enumerate(value))
+        if hasattr(value, "default_factory"):
+            found["default_factory", ""] = value.default_factory
+        return found | {(key, "attribute"): part for key, part in (self._object(value) or {}).items()}
+
+    def _graph(self, value: Any) -> Parts:
+        found: Parts = value.to_dict()
+        return found
+
+    def _enum(self, value: Enum) -> Parts:
+        return {"class": type(value), "name": value._name_, "value": value._value_}
+
+    def _array(self, value: np.ndarray) -> Parts | None:
+        return dict(enumerate(value.reshape(-1).tolist())) if value.dtype == object else None
+
+    def _partial(self, value: Any) -> Parts:
+        return {"func": value.func, "args": value.args, "keywords": value.keywords}
+
+    def _method(self, value: types.MethodType) -> Parts:
+        return {"function": value.__func__, "self": value.__self__}
+
+    def _wrapper(self, value: Any) -> Parts:
+        keys = ("fget", "__func__", "func", "args", "keywords")
+        return {key: getattr(value, key) for key in keys if getattr(value, key, None) is not None}
+
+    def _function(self, value: types.FunctionType) -> Parts | None:
+        ours = self.is_users(value.__globals__.get("__name__"))
+        if not ours and not value.__closure__ and not vars(value):
+            return None
+        code, found = value.__code__, {}
+        skipped = mentions(code).rebound if ours else frozenset()
+        for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
+            if name not in skipped and cell != _EMPTY:
+                found[f"closure {name}"] = cell.cell_contents
+        if vars(value):
+            found["attributes"] = vars(value)
+        if not ours:
+            return found
+        found |= {"code": code, "defaults": value.__defaults__, "keyword defaults": value.__kwdefaults__}
+        for name in self._globals_of(value):
+            found[f"global {name}"] = value.__globals__[name]
+        for name in mentions(code).imports:
+            found |= {f"module {full}": module for full, module in imported(name, value.__globals__.get("__package__"))}
+        return found
+
+    def _globals_of(self, function: types.FunctionType) -> list[str]:
+        """The globals that a function reads and does not set."""
+        found, table = mentions(function.__code__), function.__globals__
+        read = {key for key in table if not key.startswith("__")} if found.evaluates else found.globals
+        return sorted(name for name in read - found.rebound if name in table)
+
+    def _python_module(self, value: types.ModuleType) -> Parts:
+        """What code mentions of a module of Python; of an installed one only functions and numbers, by identity."""
+        ours, table = self.is_users(value.__name__), vars(value)
+        names = table.keys() if ours and self.has_all_names else self.names & table.keys()
+        return {key: table[key] for key in sorted(names) if ours or isinstance(table[key], _OF_INSTALLED)}
+
+    def _class(self, value: type) -> Parts | None:
+        if self.is_users(value.__module__):
+            own = {key: part for key, part in vars(value).items() if self._matters(value, key, part)}
+            return own | {("base", number): base for number, base in enumerate(value.__bases__)}
+        if value not in self._frames:
+            return None
+        return {
+            key: part for key, part in list(vars(value).items()) if key not in _ABOUT_CLASSES and key not in _NOT_CALLED
+        }
+
+    def _matters(self, kind: type, key: str, value: Any) -> bool:
+        """Whether an entry of a user's class may be read: all values, and functions that are mentioned or called by others."""
+        if key in _ABOUT_CLASSES or key in _NOT_CALLED:
+            return False
+        if not isinstance(value, _FUNCTIONS) or self.is_mentioned(key) or key in _CALLED_BY_OTHERS:
+            return True
+        if key == "__init__":
+            return not issubclass(kind, nn.Module)
+        bases = (base for base in kind.__mro__ if base in self._frames and not self.is_users(base.__module__))
+        return (key.startswith("__") and key.endswith("__")) or any(key in vars(base) for base in bases)
+
+    def _module(self, value: nn.Module) -> Parts:
+        """Of a module that is not registered in the model."""
+        parameters, buffers, attributes = state_of(value)
+        return {"class": type(value), **parameters, **buffers, **attributes, **value._modules}
+
+    def _object(self, value: Any) -> Parts | None:
+        """The attributes of an object; of one whose class is not the user's, tensors and what is mentioned by name."""
+        kind, own = type(value), _attributes(value)
+        if self.is_users(kind.__module__) or kind in self._frames:
+            return {"class": kind, **own, **_slots(value)}
+        if wrapped := own.get("__wrapped__"):
+            return {"__wrapped__": wrapped}
+        if not own:
+            return None
+        if kind in _NAMESPACES or kind.__module__.partition(".")[0] in _DATA_PACKAGES:
+            return own
+        kinds = (Tensor, np.ndarray)
+        return {key: part for key, part in own.items() if isinstance(part, kinds) or self.is_mentioned(key)} or None
+
+
+_EMPTY = types.CellType()
+
+
+def _attributes(value: Any) -> Parts:
+    """The attributes of an object, looked up past any code of its class."""
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except (AttributeError, TypeError):
+        return {}
+    return dict(own) if isinstance(own, dict) else {}
+
+
+def _slots(value: Any) -> Parts:
+    found = {}
+    for kind in type(value).__mro__:
+        for key, place in vars(kind).items():
+            if isinstance(place, types.MemberDescriptorType):
+                try:
+                    found[key] = place.__get__(value)
+                except AttributeError:  # never set
+                    continue
+    return found
+
+
+_BY_KIND: dict[Any, Callable[[CodeReach, Any], Parts | None]] = {
+    dict: CodeReach._dict,
+    OrderedDict: CodeReach._dict,
+    list: CodeReach._sequence,
+    tuple: CodeReach._sequence,
+    types.FunctionType: CodeReach._function,
+    types.ModuleType: CodeReach._python_module,
+    types.MethodType: CodeReach._method,
+    partial: CodeReach._partial,
+    property: CodeReach._wrapper,
+    staticmethod: CodeReach._wrapper,
+    classmethod: CodeReach._wrapper,
+    partialmethod: CodeReach._wrapper,
+    cached_property: CodeReach._wrapper,
+}
+_BY_CLASS: tuple[tuple[Any, Callable[[CodeReach, Any], Parts | None]], ...] = (
+    (type, CodeReach._class),
+    (nn.Module, CodeReach._module),
+    ((Data, HeteroData), CodeReach._graph),
+    (Enum, CodeReach._enum),
+    (np.ndarray, CodeReach._array),
+    ((Mapping, list, tuple, deque), CodeReach._container),
+)

@@ -1,0 +1,52 @@
+"""A model that is random cannot be explained: it is run twice, and what it draws is followed to its output."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.errors import ModelError
+from edgewise.model.generators import states_of, torch_states
+from edgewise.model.random_draws import reaches_output, run_seen
+from edgewise.question.equality import NOT_REPEATABLE, close
+
+_TIMES = 3
+_STAYS = " What was drawn from a generator that the whole process shares stays drawn."
+
+
+@torch.no_grad()
+def check_repeatable(run: Callable[[], Tensor], first: Tensor, generators: list[Any]) -> None:
+    """Refuse a model whose output is random: `first` is what it gave before, `run` runs it once more.
+
+    Outputs decide. Rare or tiny draws (one number of a hundred dropped) do not show there: where a generator has moved, it is
+    found out whether this pass has moved it. Torch's operations are looked at one by one, in this thread alone; generators of
+    Python and numpy that the code names must move in every pass. None is ever set back: other threads draw from them, too.
+
+    Raises:
+        ModelError: If the output is another one, or if something drawn can reach it.
+    """
+    shared, own = torch_states(), states_of(generators)
+    again = run()
+    moved = [a != b for a, b in zip(own, states_of(generators), strict=True)]
+    is_same = again.shape == first.shape and (not len(first) or close(again, first, torch.zeros_like(first[0])))
+    if not is_same or _draws_with_torch(run, shared, generators, moved) or _draws_otherwise(run, generators, moved):
+        raise ModelError(NOT_REPEATABLE + _STAYS)
+
+
+def _draws_with_torch(run: Callable[[], Tensor], before: list[bytes], generators: list[Any], moved: list[bool]) -> bool:
+    """Whether something that torch draws reaches the output; looked at only where one of its generators has moved."""
+    own = any(has for has, one in zip(moved, generators, strict=True) if isinstance(one, torch.Generator))
+    if torch_states() == before and not own:
+        return False
+    return bool(run_seen(run)[1]) and reaches_output(run)
+
+
+def _draws_otherwise(run: Callable[[], Tensor], generators: list[Any], moved: list[bool]) -> bool:
+    """Whether a generator of Python or numpy moves in every pass; one that other threads use moves in some."""
+    moved = [has and not isinstance(one, torch.Generator) for has, one in zip(moved, generators, strict=True)]
+    for _ in range(_TIMES if any(moved) else 0):
+        before = states_of(generators)
+        run()
+        moved = [has and a != b for has, a, b in zip(moved, before, states_of(generators), strict=True)]
+    return any(moved)
