@@ -117,6 +117,33 @@ def test_a_decoder_that_reads_two_layers_is_run_by_copies():
     assert ew.explain(make_model("gcn, dot"), link_graph(), PAIRS, task="link").settings["way"] == "lowered"
 
 
+class Skipping(Dot):
+    """The decoder reads what the only layer read, too."""
+
+    def __init__(self):
+        super().__init__("gcn")
+        self.only = GCNConv(FEATURES, FEATURES, add_self_loops=False)
+
+    def forward(self, x, edge_index, edge_label_index):
+        hidden = x.softmax(dim=-1)
+        rows = torch.cat([self.only(hidden, edge_index), hidden], dim=-1)
+        return self.decode(rows, edge_label_index)
+
+
+def test_what_skips_the_last_layer_is_its_own_term_however_it_is_run():
+    model, data = randomise(Skipping()), link_graph()
+    ask = ew.Question(model, data, [(1, 5)], task="link")
+    for why in (*ask.explain(), *ask.of([(2, 6), (1, 5)]).explain()):
+        u, v = why.index
+        with torch.no_grad():
+            hidden = data.x.softmax(dim=-1)
+            rows = torch.cat([model.only(hidden, data.edge_index), hidden], dim=-1)
+        own = torch.zeros(10, dtype=torch.float64)  # the slope of (…, s_u h_u) · (…, s_v h_v)
+        own[u] += hidden[u] @ rows[v, FEATURES:]
+        own[v] += hidden[v] @ rows[u, FEATURES:]
+        assert_close(why.self_scores, own, TOLERANCE)
+
+
 @pytest.mark.parametrize("kind", [Centred, Marked])
 def test_models_that_are_not_local_are_run_on_the_whole_graph(kind):
     model, data = randomise(kind("sage")), link_graph()

@@ -71,6 +71,36 @@ def test_the_same_question_of_other_targets_gives_their_scores():
         assert mine.target == theirs.target
 
 
+def test_a_first_node_that_no_weight_moves_is_no_measure_for_others():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = GCNConv(40, 6, add_self_loops=False), GCNConv(6, 6, bias=False)
+            self.lin, self.head = nn.Linear(6, 4), nn.Linear(4, 1)
+
+        def forward(self, x, edge_index):
+            hidden = self.two(self.one(x, edge_index).tanh(), edge_index)
+            return self.head(self.lin(nn.functional.normalize(hidden, dim=-1)).tanh()).sigmoid()
+
+    data, model = large_graph(nodes=4000), zoo.randomise(Net())
+    loops = torch.arange(0, 4000, 20).expand(2, -1)  # with loops each neighbourhood is recorded again
+    data.edge_index = torch.cat([data.edge_index[:, :3000], loops], dim=1)
+    lonely = [node for node in range(4000) if node not in data.edge_index[1]][:10]
+    ask = ew.Question(model, data, lonely)  # of length 1, however much their own terms weigh
+    assert_close(
+        torch.cat([ask.of(node).value for node in range(0, 4000, 20)]), ask.of(range(0, 4000, 20)).value, 1e-12
+    )
+
+
+def test_one_class_for_all_targets_is_kept_for_others_and_classes_of_their_own_are_not():
+    model, data = problem()
+    one = ew.Question(model, data, [0, 1], target=2)
+    assert one.of([3, 4]).target.tolist() == one.of(3).of([3, 4]).target.tolist() == [2, 2]
+    assert one.of([3, 4], target=1).target.tolist() == [1, 1]
+    each = ew.Question(model, data, [0, 1], target=[2, 2]).of([3, 4])
+    assert_close(each.value, ew.Question(model, data, [3, 4]).value, 1e-12)
+
+
 def test_the_same_question_of_other_targets_on_a_large_graph_gives_their_scores():
     model, data = large_model(), large_graph()
     ask = ew.Question(model, data, [7])

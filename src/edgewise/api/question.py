@@ -122,13 +122,13 @@ class Question:
     def of(self, index: Any, target: Any = None) -> Question:
         """The same question about other targets: what was proved about the model is kept.
 
-        Classes that were given one for each index are not carried over; `target` gives new ones.
+        One class for all targets is kept; classes that were given one for each index are not. `target` gives new ones.
         """
         self._posed.check_basis()
         other = object.__new__(Question)
         try:
             with one_thread():
-                posed = self._posed.of(index, target)
+                posed = self._posed.of(index, self._posed.asked.one_class if target is None else target)
         except EdgewiseError:
             self._posed.check_fresh()  # perhaps only because the model was trained meanwhile: then this says so
             raise

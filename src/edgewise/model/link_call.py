@@ -110,13 +110,15 @@ class EncoderForward:
 
     def __call__(self, model: nn.Module, data: Data) -> Any:
         """Run the model up to its last layer; the pair that it is asked about does not matter."""
+        pair = torch.zeros(
+            1, 2, dtype=torch.long, device=data.edge_index.device
+        )  # made either way: operations are counted
         if self.shared is not None and self.shared.is_on(data):
             return self._to_the_end(model, data, self.shared)
 
         def stop(output: Any) -> Any:
             raise _LastLayer(output)
 
-        pair = torch.zeros(1, 2, dtype=torch.long, device=data.edge_index.device)
         try:
             with _at_call(model, self.calls, stop):
                 self.link(model, with_pairs(data, pair))

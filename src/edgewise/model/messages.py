@@ -184,11 +184,19 @@ _OWN_TERMS: tuple[tuple[tuple[type, ...], OwnTerm | None], ...] = (
 
 
 def own_term(module: MessagePassing, *, adds_loops: bool) -> OwnTerm | None:
-    """The own term of a layer, `None` if it cannot be separated. An unknown layer is trusted only for loops it adds."""
+    """The own term of a layer, `None` if it cannot be separated. An unknown layer is trusted only for loops it adds.
+
+    A subclass with a `forward` of its own may read its rows before its base does, so it is not handed a pair of tables.
+    """
     for types, term in _OWN_TERMS:
         if isinstance(module, types):
-            return term
+            return term if term is None or not term.as_receiver or _keeps_forward(module, types) else None
     return OwnTerm() if adds_loops else None
+
+
+def _keeps_forward(module: MessagePassing, types: tuple[type, ...]) -> bool:
+    """Whether `forward` is that of one of the layer types itself."""
+    return type(module).forward in [getattr(kind, "forward", None) for kind in types]
 
 
 def _scale_receiver(x: Any, scale: Any) -> Any:

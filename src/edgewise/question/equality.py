@@ -73,6 +73,11 @@ def scale_of_change(changed: Tensor, true: Tensor) -> Tensor:
     return torch.where(moved > 0, moved, size)
 
 
+def moves(scale: Tensor, true: Tensor) -> bool:
+    """Whether weights that move columns by `scale` `[columns]` do so by more than the rounding of the numbers."""
+    return bool((scale > _ROUNDING * torch.finfo(true.dtype).eps * _largest(true)).all()) if len(true) else True
+
+
 _FEW = 2**17
 """Numbers that are kept to be used again."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import torch
@@ -56,7 +57,7 @@ class GraphQuestion(PosedQuestion):
         self._given = graphs
         self._mark = DataMark(graphs, held=asked.held)
         self.graphs = on_device(graphs, asked.device)
-        first = side_by_side([self.graphs[int(self.index[0])]]).data
+        first = side_by_side([self.graphs[self._example()]]).data
         self.subject = Subject(model, self._forward(), asked.device, first, each_graph=True, held=asked.held)
         self.layers, self.device = self.subject.layers, self.graphs[0].edge_index.device
         self._together, self._proved, self.locality, self.audit = True, False, "whole graphs", Audit()
@@ -71,6 +72,13 @@ class GraphQuestion(PosedQuestion):
     def _read(self, data: Any) -> list[Data]:
         """The graphs that are run, checked."""
         return read_graphs(data)
+
+    def _example(self) -> int:
+        """A graph with edges, if there is one: without any, a copy of `edge_index` cannot be told from it."""
+        places = chain(self.index.tolist(), range(len(self.graphs)))
+        return next(
+            (place for place in places if attributes(self.graphs[place])["edge_index"].size(1)), int(self.index[0])
+        )
 
     def _forward(self) -> Forward | None:
         """How the model is called, if not as usual."""

@@ -33,8 +33,8 @@ class Carried:
 class Known:
     """What an earlier recording of the same model found out, to be taken over."""
 
-    scale: Tensor
-    """`[columns]`: how much weights change each column of the output."""
+    scale: Tensor | None
+    """`[columns]`: how much weights change each column of the output; None if by no more than rounding."""
     is_lowered: bool
     local: bool
     output: ModelOutput

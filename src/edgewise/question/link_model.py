@@ -173,7 +173,10 @@ class LinkModel:
         if encoder is None or encoder.lowering is None or encoder.num_layers != self.num_layers:
             return False
         rows, random, weights = encoded(encoder, self.num_layers, truth)
-        is_plain = self.call.head is None and not self.call.stated
+        carried = len(self.trace.residuals) > len(
+            encoder.trace.residuals
+        )  # the decoder reads what skips the last layer
+        is_plain = self.call.head is None and not self.call.stated and not carried
         true = shared_scores(encoder, weights, self.pairs) if is_plain else None
         if true is None:
             with torch.no_grad():

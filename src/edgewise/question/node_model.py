@@ -28,6 +28,7 @@ from edgewise.question.equality import (
     Audit,
     close,
     first_random_weights,
+    moves,
     random_weight,
     scale_of_change,
     warn_not_local,
@@ -136,12 +137,13 @@ class NodeModel:
     @property
     def known(self) -> Known:
         """What a question about other targets may take over."""
-        return Known(self.scale, self.lowering is not None, self.local, self.output)
+        scale = self.scale if moves(self.scale, self.trace.output) else None  # around other nodes it may be a change
+        return Known(scale, self.lowering is not None, self.local, self.output)
 
     @property
     def scale(self) -> Tensor:
         """`[columns]`: how much weights change each column of the output."""
-        if self._known is not None:
+        if self._known is not None and self._known.scale is not None:
             return self._known.scale
         if not hasattr(self, "_scale"):
             self._scale = scale_of_change(self._probe(), self.trace.output)

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -51,6 +52,11 @@ class Asked:
     """The budget of memory in bytes, if one is given."""
     held: bool = True
     """Whether it may be asked again later, so that model and data must be remembered to see what has changed."""
+
+    @property
+    def one_class(self) -> Any:
+        """The class that was given for all targets, if one was."""
+        return self.target if np.ndim(self.target) == 0 else None
 
 
 class PosedQuestion(SlopeChecks, ABC):
