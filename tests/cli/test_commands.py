@@ -420,7 +420,7 @@ def test_every_shared_option_is_an_option_of_every_question():
 def test_a_model_that_is_not_local_is_explained_with_a_warning_in_one_line(mine, tmp_path):
     (tmp_path / "far.py").write_text(
         "import torch\nfrom torch_geometric.nn import GraphConv\n\n\nclass Far(torch.nn.Module):\n"
-        "    def __init__(self):\n        super().__init__()\n        self.conv = GraphConv(3, 2)\n\n"
+        "    def __init__(self):\n        super().__init__()\n        self.conv = GraphConv(3, 3)\n\n"
         "    def forward(self, x, edge_index):\n        x = self.conv(x, edge_index)\n        return x - x.mean(0)\n"
     )
     done = call("explain", "--model", "far:Far", "--data", "graph.npz", "--index", "0")

@@ -100,8 +100,7 @@ def test_tensors_are_kept_without_pickles_of_anything_else(tmp_path):
     store.drop("checkpoints", "a")
     assert store.tensors("checkpoints", "a") is None
     torch.save({"evil": Store}, store.path("models", "b"))
-    with pytest.raises(Exception, match=r"weights_only|Unsupported|GLOBAL"):
-        store.tensors("models", "b")
+    assert store.tensors("models", "b") is None  # refused by torch: it counts as damaged
 
 
 def test_explanations_are_kept(tmp_path):

@@ -3,10 +3,16 @@
 import hashlib
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from edgewise.archives import read_npy, require
+from edgewise.inner_paths import inside
+from edgewise.jobs.job_folder import INDEX
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -39,6 +45,19 @@ def digest_of_index(index: Tensor) -> str:
     whole = hashlib.sha256()
     _add(whole, "index", index)
     return whole.hexdigest()
+
+
+def read_index(folder: Path, digest: str) -> Tensor:
+    """The targets of a job, if they are those of the digest.
+
+    Raises:
+        FileError: If they are not, or cannot be read.
+    """
+    found = read_npy(inside(folder, INDEX), "i")
+    require(found.dtype == np.int64, "its targets are not whole numbers")
+    index = torch.from_numpy(found)
+    require(digest_of_index(index) == digest, "its targets are not those that were written")
+    return index
 
 
 def digest_of_model(model: nn.Module) -> str:

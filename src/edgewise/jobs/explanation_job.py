@@ -19,9 +19,9 @@ from edgewise.archives import require
 from edgewise.errors import FileError, ModelError
 from edgewise.files import write_whole
 from edgewise.inner_paths import inside
-from edgewise.jobs.digests import digest_of_index
+from edgewise.jobs.digests import digest_of_index, read_index
 from edgewise.jobs.explanation_work import ExplanationWork
-from edgewise.jobs.job_folder import INDEX, JobFolder, differences, key_of, read_index, refuse_other_folder
+from edgewise.jobs.job_folder import INDEX, JobFolder, differences, key_of, refuse_other_folder
 from edgewise.jobs.plan import Shard, plan, read_shards, spread
 from edgewise.jobs.shard_run import Remake, ShardEngine, done_shards, finished
 from edgewise.random_numbers import one_thread

@@ -18,8 +18,9 @@ from edgewise.errors import FileError, InputError, PositionError, SettingError, 
 from edgewise.files import digest_of, is_file, is_folder
 from edgewise.folder_lock import owner_of
 from edgewise.inner_paths import inside
+from edgewise.jobs.digests import read_index
 from edgewise.jobs.explanation_job import failures, good_positions
-from edgewise.jobs.job_folder import INDEX, finished_files, journal_of, read_index, read_manifest, shards_of
+from edgewise.jobs.job_folder import INDEX, finished_files, journal_of, read_manifest, shards_of
 from edgewise.jobs.journal import Journal
 from edgewise.jobs.plan import Shard, read_shards
 from edgewise.results.explanation import Explanation

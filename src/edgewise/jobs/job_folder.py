@@ -17,17 +17,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from edgewise.archives import read_npy, require
 from edgewise.disk import disk_error
 from edgewise.errors import FileError
 from edgewise.files import digest_of, is_file, sync_folder, write_whole
 from edgewise.folder_lock import FolderLock
 from edgewise.inner_paths import inside, read_json
-from edgewise.jobs.digests import digest_of_index
 from edgewise.jobs.journal import Journal
 
 FORMAT = "edgewise-job-1"
@@ -183,19 +177,6 @@ def shards_of(folder: Path) -> Path:
 def journal_of(folder: Path) -> Journal:
     """What was finished in the folder of a job."""
     return Journal(inside(folder, JOURNAL))
-
-
-def read_index(folder: Path, digest: str) -> Tensor:
-    """The targets of a job, if they are those of the digest.
-
-    Raises:
-        FileError: If they are not, or cannot be read.
-    """
-    found = read_npy(inside(folder, INDEX), "i")
-    require(found.dtype == np.int64, "its targets are not whole numbers")
-    index = torch.from_numpy(found)
-    require(digest_of_index(index) == digest, "its targets are not those that were written")
-    return index
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
