@@ -15,6 +15,8 @@ import torch_geometric
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from edgewise.errors import ModelError
+
 _PYG = str(Path(torch_geometric.__file__).parent)
 NAMES = frozenset({"detach", "detach_", "data", "no_grad", "checkpoint", "item", "tolist", "numpy"})
 """Operations that stop gradients, as a recorded pass names them."""
@@ -91,3 +93,12 @@ def _floating(parts: Any) -> Iterator[Tensor]:
                 yield part
         elif isinstance(part, (tuple, list)):
             yield from _floating(part)
+
+
+def refuse_writes(error: RuntimeError) -> None:
+    """Refuse a model that overwrites what its own gradient needs, if that is what torch's error says."""
+    if "modified by an inplace operation" in str(error):
+        raise ModelError(
+            "The model writes in place into numbers that its own gradient needs (h[:, 0] *= h[:, 1], for example), so that it "
+            "has no gradient, not even in training. Write into a copy: h = h.clone() before it. Or use method='occlusion'."
+        ) from error

@@ -21,7 +21,7 @@ from edgewise.engines import CopiesEngine, Engine
 from edgewise.errors import EdgewiseError, ModelError, StaleQuestionError
 from edgewise.graph.copies import Copies
 from edgewise.model.call import check_model
-from edgewise.model.gradient_stops import NAMES, GradientStops, may_hide, named_so
+from edgewise.model.gradient_stops import NAMES, GradientStops, may_hide, named_so, refuse_writes
 from edgewise.model.twin import make_twin
 from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.execution import LoweredEngine
@@ -117,6 +117,7 @@ def taken(value: Tensor, of: list[Tensor]) -> tuple[Tensor | None, ...]:
     try:
         return torch.autograd.grad(value, of, allow_unused=True)
     except RuntimeError as reason:
+        refuse_writes(reason)
         raise ModelError(
             f"Autograd cannot take gradients through this model: {str(reason).splitlines()[0]} Use method='occlusion', which "
             f"takes none."

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from edgewise.arguments import shown
 from edgewise.cores import stop_if_asked
-from edgewise.errors import EdgewiseError, ModelError, SettingError, StaleQuestionError
+from edgewise.errors import EdgewiseError, SettingError, StaleQuestionError
 from edgewise.graph.cut import Cut
 from edgewise.graph.inputs import check_devices
 from edgewise.graph.joined_graphs import MOST_KEPT
@@ -25,6 +25,7 @@ from edgewise.model.fingerprint import Fingerprint, own_function
 from edgewise.model.forks import kept_over_forks, let_fork
 from edgewise.model.generators import generators_of
 from edgewise.model.global_state import refuse_autocast, thread_kept
+from edgewise.model.gradient_stops import refuse_writes
 from edgewise.model.hooks import Layers
 from edgewise.model.node_tables import NodeParameter, Prepared, find_tables, rows_in, with_tables
 from edgewise.model.reach import CodeReach
@@ -99,7 +100,8 @@ class Loan:
                 self._check(error)
                 raise
             except RuntimeError as error:
-                raise _of_writes(error) from error
+                refuse_writes(error)
+                raise
             finally:
                 self._depth = 0
             self._check()
@@ -166,16 +168,6 @@ def _carrying(graph: Data, model: nn.Module, tables: tuple[NodeParameter, ...], 
         forward.carry({(table.kind, table.attribute): rows_in(model, table) for table in tables})
         return graph
     return with_tables(graph, model, tables, None if part is None else part.node_id)
-
-
-def _of_writes(error: RuntimeError) -> RuntimeError:
-    """The error of a model that overwrites what its own gradient needs, in words of ours; any other stays what it is."""
-    if "modified by an inplace operation" not in str(error):
-        return error
-    return ModelError(
-        "The model writes in place into numbers that its own gradient needs (h[:, 0] *= h[:, 1], for example), so that it "
-        "has no gradient, in training neither. Write into a copy: h = h.clone() before it. Or use method='occlusion'."
-    )
 
 
 class Subject:
