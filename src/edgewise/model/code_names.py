@@ -14,7 +14,8 @@ _STORE = dis.opmap["STORE_ATTR"]
 _LOOKS_UP = frozenset(
     ("getattr", "vars", "dir", "__dict__", "attrgetter", "methodcaller", "asdict", "__getattribute__")
 )
-_EVALUATES = frozenset(("globals", "eval", "exec", "import_module", "__import__"))
+_IMPORTS = frozenset(("import_module", "__import__"))
+_EVALUATES = frozenset(("globals", "eval", "exec", *_IMPORTS))
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,12 @@ class Mentions:
     def looks_up(self) -> bool:
         """Whether names may be made while it runs."""
         return bool((_LOOKS_UP | _EVALUATES) & (self.globals | self.names))
+
+    @property
+    def imports_by_name(self) -> bool:
+        """Whether any module may be read: `import_module(name)`, `sys.modules[name]`."""
+        named = self.globals | self.names
+        return bool(_IMPORTS & named) or ("modules" in named and "sys" in self.globals | self.imports)
 
     @property
     def evaluates(self) -> bool:

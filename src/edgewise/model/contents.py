@@ -76,20 +76,23 @@ class Photographer:
         kind = type(value)
         if kind in _COMMON:
             return value
-        if isinstance(value, (Tensor, np.ndarray, set)) and getattr(value, "dtype", None) != np.dtype(object):
-            copied = _copied(value)
-            self.leaves.append((copied, value))
-            return copied
+        if isinstance(value, Tensor) or (isinstance(value, np.ndarray) and value.dtype != object):
+            return self._leaf(value)
         known = self._known.get(id(value))
         if known is not None:
             return known
         parts = self.reach.parts_of(value) if depth else None
         if parts is None:
-            return value
+            return self._leaf(value) if isinstance(value, set) else value
         found = self._known[id(value)] = Container(kind, {}, value)  # before its parts: one may hold it
         self.containers.append(found)
         found.parts.update((key, self.frozen(part, depth - 1)) for key, part in parts.items())
         return found
+
+    def _leaf(self, value: Any) -> Any:
+        copied = _copied(value)
+        self.leaves.append((copied, value))
+        return copied
 
 
 _COMMON = frozenset((type(None), bool, int, float, str, types.CodeType, types.BuiltinFunctionType))

@@ -5,9 +5,11 @@ modules, and of all that `forward` can reach from there (`reach.py`): classes, f
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from torch import nn
+from torch.nn.modules import module as module_hooks
 
 from edgewise.model.contents import Difference, Photographer, differences, forgive, is_same_leaf, same
 from edgewise.model.glance import Glance
@@ -60,12 +62,13 @@ class Fingerprint:
     def _photograph(self, forward: Any) -> None:
         """All that is compared by `changed`."""
         modules = self._modules.values()
-        self._reach = CodeReach(modules, forward)
+        self._reach = CodeReach(modules, forward, *_HOOKS_OF_ALL.values())
         self._photographer = Photographer(self._reach)
         self._parts = {name: [self._numbers[name], *self._rest(module)] for name, module in self._modules.items()}
         self._kinds = {name: type(module) for name, module in self._modules.items()}
         self._roots: dict[Any, Any] = {kind: kind for kind in self._kinds.values()}
         self._roots |= {} if forward is None else {"forward=": forward}
+        self._roots |= _HOOKS_OF_ALL
         self._code = [self._photographer.frozen(root) for root in self._roots.values()]
 
     def _rest(self, module: nn.Module) -> Iterator[dict[str, Any]]:
@@ -108,8 +111,9 @@ class Fingerprint:
             attributes = state_of(module)[2]
             pairs += [(before, attributes.get(key)) for key, before in self._parts[name][2].items()]
         for then, now in pairs:
-            for found in list(differences(then, now, self._reach)):
-                forgive(found)
+            while found := [one for one in differences(then, now, self._reach) if one.container is not None]:
+                for one in found:  # other keys of a container hide what else differs in it
+                    forgive(one)
 
     def differences(self, model: nn.Module) -> list[str]:
         """Everything that has changed."""
@@ -135,18 +139,26 @@ class Fingerprint:
             elif type(module) is not self._kinds[name]:
                 yield f"the class of module {name or 'model'}"
         yield from (f"module {name} was added" for name in modules if name not in self._modules)
+        if modules.keys() == self._modules.keys() and list(modules) != list(self._modules):
+            yield "the order of modules"
 
     def _differences_of(self, name: str, module: nn.Module) -> Iterator[str]:
         place = f"{name}." if name else ""
         for word, before, now in zip(_WORDS, self._parts[name], state_of(module), strict=True):
             for key in before if before.keys() == now.keys() else dict.fromkeys([*before, *now]):
                 then, value = before.get(key, _ABSENT), now.get(key, _ABSENT)
+                if then is _ABSENT and isinstance(getattr(type(module), key, None), cached_property):
+                    continue  # it was looked up meanwhile, and follows from the rest
                 if not same(then, value, self._reach):
                     yield f"{word} {place}{key}"
 
 
 _WORDS = ("parameter", "buffer", "attribute")
 _ABSENT = object()
+_HOOKS_OF_ALL = {
+    "hooks of all modules": module_hooks._global_forward_hooks,
+    "hooks in front of all modules": module_hooks._global_forward_pre_hooks,
+}
 
 
 def _detached(value: Any) -> Any:

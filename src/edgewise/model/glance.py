@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from edgewise.model.code_names import mentions
 from edgewise.model.contents import Container, Photographer, is_same_leaf, same
 from edgewise.model.kept_tensors import KeptTensors
 from edgewise.model.module_state import role
@@ -80,7 +81,7 @@ class Glance:
         elif kind is types.FunctionType:
             self._function(container, globals_read)
         elif kind is types.ModuleType:
-            globals_read.setdefault(id(live), (vars(live), set()))[1].update(container.parts)
+            self._python_module(container, globals_read)
         elif isinstance(live, type):
             self.classes.append(vars(live))
         elif isinstance(live, nn.Module):
@@ -94,7 +95,19 @@ class Glance:
         self.functions.append(live)
         self.cells += live.__closure__ or ()
         read = {key.removeprefix("global ") for key in container.parts if str(key).startswith("global ")}
+        found = mentions(live.__code__)
+        read |= found.globals - found.rebound  # builtins, too: a global of the same name would hide them
         globals_read.setdefault(id(live.__globals__), (live.__globals__, set()))[1].update(read)
+
+    def _python_module(
+        self, container: Container, globals_read: dict[int, tuple[dict[str, Any], set[str]]]
+    ) -> None:
+        live, reach = container.live, self._reach
+        if reach.has_all_names and reach.is_users(live.__name__):
+            self.contents.append((container, live))
+            return
+        names = container.parts.keys() | (reach.names if reach.is_users(live.__name__) else set())
+        globals_read.setdefault(id(live), (vars(live), set()))[1].update(names)
 
     def _object(self, container: Container) -> None:
         live = container.live

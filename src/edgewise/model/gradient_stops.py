@@ -1,7 +1,8 @@
-"""Places at which a gradient may stop: operations that read what is differentiated, and make numbers that are not.
+"""Places at which a gradient may stop or bend: operations that read what is differentiated, and make numbers that are not.
 
-A `detach`, a `no_grad` block, `.data`, a checkpoint or a number taken out of torch (`float(h)`) leaves the output as it is.
-Where one is met, a gradient may be right for some targets and wrong for others, so that none can speak for the rest.
+A `detach`, a `no_grad` block, `.data`, a checkpoint or a number taken out of torch (`float(h)`) leaves the output as it is; a
+hook on a tensor or a derivative of the user's own (`torch.autograd.Function`) may hand on any gradient. Where one is met, a
+gradient may be right for some targets and wrong for others, so that none can speak for the rest.
 """
 
 import sys
@@ -13,12 +14,13 @@ from typing import Any
 import torch
 import torch_geometric
 from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
 from edgewise.errors import ModelError
 
 _PYG = str(Path(torch_geometric.__file__).parent)
-NAMES = frozenset({"detach", "detach_", "data", "no_grad", "checkpoint", "item", "tolist", "numpy"})
+NAMES = frozenset({"detach", "detach_", "data", "no_grad", "checkpoint", "item", "tolist", "numpy", "register_hook"})
 """Operations that stop gradients, as a recorded pass names them."""
 _TAKEN = (torch.autograd.grad, torch.autograd.backward, Tensor.backward)
 """Gradients being taken: what they are is no longer on its way."""
@@ -74,7 +76,11 @@ def may_hide(model: nn.Module) -> bool:
 
 
 def _stops(name: str, given: tuple[Any, ...], result: Any) -> bool:
-    """Whether an operation read what is differentiated and made floating-point numbers that are not."""
+    """Whether an operation made floating-point numbers that are not differentiated of such that are, or read what a derivative
+    of the user's own was given for, or hung a hook on a gradient.
+    """
+    if name == "register_hook" or any(isinstance(part.grad_fn, BackwardCFunction) for part in _floating(given)):
+        return True
     read = given[:1] if name.endswith("_as") else given  # of the other one only the shape or the type
     if name.startswith("new_") or name.endswith("_like") or not any(part.requires_grad for part in _floating(read)):
         return False

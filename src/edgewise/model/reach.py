@@ -1,9 +1,12 @@
 """What a model can reach from `forward`: the parts of any object that the function may depend on, by name."""
 
 import argparse
+import contextvars
 import sys
 import sysconfig
+import threading
 import types
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
@@ -21,7 +24,7 @@ from edgewise.model.module_state import state_of
 _INSTALLED = frozenset(("torch", "torch_geometric", "numpy", "edgewise"))
 _STDLIB = sysconfig.get_paths()["stdlib"]
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
-_DATA_PACKAGES = frozenset(("torch_sparse",))
+_DATA_PACKAGES = frozenset(("torch_sparse", "functools"))
 _CALLED_BY_OTHERS = frozenset(("forward", "encode", "decode"))
 _NOT_CALLED = frozenset(
     (
@@ -43,17 +46,20 @@ _ABOUT_CLASSES = frozenset(
             "__hash__",
         ),
         *("__static_attributes__", "__firstlineno__", "_abc_impl", "__abstractmethods__", "__parameters__"),
-        *("__orig_bases__", "__match_args__", "__dataclass_fields__", "__dataclass_params__", "__annotate_func__"),
+        *("__orig_bases__", "__match_args__", "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__annotate_func__"),
     )
 )
 _LEAVES = frozenset(
     (
         *(type(None), bool, int, float, complex, str, bytes, range, slice, type(...), types.CodeType),
-        *(torch.Size, torch.dtype, torch.device, Tensor, nn.Parameter, np.ndarray, set, frozenset),
+        *(torch.Size, torch.dtype, torch.device, Tensor, nn.Parameter),
         *(types.BuiltinFunctionType, types.MemberDescriptorType, types.GetSetDescriptorType),
     )
 )
-_OF_INSTALLED = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type, bool, int, float, complex, str)
+_OF_INSTALLED = (
+    *(types.ModuleType, types.FunctionType, types.BuiltinFunctionType, np.ufunc, type),
+    *(bool, int, float, complex, str),
+)
 _DEAD_ENDS = _LEAVES - {types.BuiltinFunctionType}
 _FUNCTIONS = (types.FunctionType, property, staticmethod, classmethod, partialmethod, cached_property)
 Parts = dict[Any, Any]
@@ -135,7 +141,14 @@ class CodeReach:
         return self._object(value)
 
     def _dict(self, value: Any) -> Parts:
-        return dict(value)
+        if value is sys.modules:
+            return {name: module for name, module in list(value.items()) if self.is_users(name)}
+        found = dict(value)
+        return found | {("key", key): key for key in found if type(key) not in _LEAVES}
+
+    def _set(self, value: Any) -> Parts | None:
+        """Of plain values: none, it is compared as it is."""
+        return None if all(type(part) in _LEAVES for part in value) else {part: part for part in value}
 
     def _sequence(self, value: Any) -> Parts:
         return dict(enumerate(value))
@@ -152,7 +165,22 @@ class CodeReach:
         return found
 
     def _enum(self, value: Enum) -> Parts:
-        return {"class": type(value), "name": value._name_, "value": value._value_}
+        return {"class": type(value), **_attributes(value)}
+
+    def _reference(self, value: Any) -> Parts:
+        return {"referent": value()}
+
+    def _proxy(self, value: Any) -> Parts | None:
+        try:
+            return {"referent": value.__sizeof__.__self__}
+        except ReferenceError:  # it is no longer there
+            return None
+
+    def _of_thread(self, value: threading.local) -> Parts:
+        return dict(vars(value))
+
+    def _context_variable(self, value: contextvars.ContextVar[Any]) -> Parts:
+        return {"value": value.get(None)}
 
     def _array(self, value: np.ndarray) -> Parts | None:
         return dict(enumerate(value.reshape(-1).tolist())) if value.dtype == object else None
@@ -183,6 +211,8 @@ class CodeReach:
         found |= {"code": code, "defaults": value.__defaults__, "keyword defaults": value.__kwdefaults__}
         for name in self._globals_of(value):
             found[f"global {name}"] = value.__globals__[name]
+        if mentions(code).imports_by_name:
+            found["all modules"] = sys.modules
         for name in mentions(code).imports:
             found |= {f"module {full}": module for full, module in imported(name, value.__globals__.get("__package__"))}
         return found
@@ -196,12 +226,14 @@ class CodeReach:
     def _python_module(self, value: types.ModuleType) -> Parts:
         """What code mentions of a module of Python; of an installed one only functions and numbers, by identity."""
         ours, table = self.is_users(value.__name__), vars(value)
-        names = table.keys() if ours and self.has_all_names else self.names & table.keys()
-        return {key: table[key] for key in sorted(names) if ours or isinstance(table[key], _OF_INSTALLED)}
+        names = table.keys() if ours and self.has_all_names else {*self.names, "__getattr__"} & table.keys()
+        found = {key: table[key] for key in sorted(names) if ours or isinstance(table[key], _OF_INSTALLED)}
+        return found | ({"modules": sys.modules} if value is sys and "modules" in names else {})
 
     def _class(self, value: type) -> Parts | None:
         if self.is_users(value.__module__):
             own = {key: part for key, part in vars(value).items() if self._matters(value, key, part)}
+            own |= {} if type(value) is type else {("class",): type(value)}
             return own | {("base", number): base for number, base in enumerate(value.__bases__)}
         if value not in self._frames:
             return None
@@ -226,15 +258,18 @@ class CodeReach:
         return {"class": type(value), **parameters, **buffers, **attributes, **value._modules}
 
     def _object(self, value: Any) -> Parts | None:
-        """The attributes of an object; of one whose class is not the user's, tensors and what is mentioned by name."""
+        """The attributes of an object, or its bytes.
+
+        Of one whose class is not the user's, tensors and what is mentioned by name; of a container, everything.
+        """
         kind, own = type(value), _attributes(value)
         if self.is_users(kind.__module__) or kind in self._frames:
             return {"class": kind, **own, **_slots(value)}
         if wrapped := own.get("__wrapped__"):
             return {"__wrapped__": wrapped}
         if not own:
-            return None
-        if kind in _NAMESPACES or kind.__module__.partition(".")[0] in _DATA_PACKAGES:
+            return _buffer(value)
+        if kind in _NAMESPACES or kind.__module__.partition(".")[0] in _DATA_PACKAGES or hasattr(kind, "__getitem__"):
             return own
         kinds = (Tensor, np.ndarray)
         return {key: part for key, part in own.items() if isinstance(part, kinds) or self.is_mentioned(key)} or None
@@ -250,6 +285,15 @@ def _attributes(value: Any) -> Parts:
     except (AttributeError, TypeError):
         return {}
     return dict(own) if isinstance(own, dict) else {}
+
+
+def _buffer(value: Any) -> Parts | None:
+    """Of an object that consists of bytes (`array.array`, `bytearray`, `memoryview`): those."""
+    try:
+        view = memoryview(value)
+    except TypeError:
+        return None
+    return {"bytes": view.tobytes(), "format": view.format, "shape": view.shape}
 
 
 def _slots(value: Any) -> Parts:
@@ -269,6 +313,12 @@ _BY_KIND: dict[Any, Callable[[CodeReach, Any], Parts | None]] = {
     OrderedDict: CodeReach._dict,
     list: CodeReach._sequence,
     tuple: CodeReach._sequence,
+    set: CodeReach._set,
+    frozenset: CodeReach._set,
+    weakref.ProxyType: CodeReach._proxy,
+    weakref.CallableProxyType: CodeReach._proxy,
+    threading.local: CodeReach._of_thread,
+    contextvars.ContextVar: CodeReach._context_variable,
     types.FunctionType: CodeReach._function,
     types.ModuleType: CodeReach._python_module,
     types.MethodType: CodeReach._method,
@@ -284,6 +334,7 @@ _BY_CLASS: tuple[tuple[Any, Callable[[CodeReach, Any], Parts | None]], ...] = (
     (nn.Module, CodeReach._module),
     ((Data, HeteroData), CodeReach._graph),
     (Enum, CodeReach._enum),
+    (weakref.ref, CodeReach._reference),
     (np.ndarray, CodeReach._array),
     ((Mapping, list, tuple, deque), CodeReach._container),
 )

@@ -166,8 +166,6 @@ class NodeModel:
         true, targets = self.trace.output, self.targets
         true = true if targets is None else true.index_select(0, targets)
         plain = lowering.settle(targets)
-        if self._known is not None:
-            return lowering if close(plain, true, self.scale) else None
         random = lowering.output_at(targets, *self._random_weights)
         probe = self._probe() if targets is None else self._probe().index_select(0, targets)
         if close(plain, true, self.scale) and close(random, probe, self.scale):
@@ -206,8 +204,8 @@ class NodeModel:
         if self.targets is None or self.lowering is None:
             return
         self.lowering.known_everywhere()
-        plain = self.lowering.output
-        if not close(plain, self.trace.output, self.scale):
+        plain, random = self.lowering.output, self.lowering.output_at(None, *self._random_weights)
+        if not (close(plain, self.trace.output, self.scale) and close(random, self._probe(), self.scale)):
             raise ModelError(OTHER_NODES)
         self.targets = None
 
