@@ -23,8 +23,8 @@ def with_unequal_rows(call: ModelCall, data: Data, seed: int) -> Data:
     return data
 
 
-def with_other_edges(call: ModelCall, data: Data, seed: int) -> tuple[Data, bool]:
-    """The graph with columns that start elsewhere, and attributes of other columns; and whether there is another such graph.
+def with_other_edges(call: ModelCall, data: Data, seed: int) -> tuple[Data, float]:
+    """The graph with columns that start elsewhere, and attributes of other columns; and the share of them.
 
     Every node keeps the number of columns that begin and end at it, of each type and in each graph of a batch, and the number of
     its neighbours: no column loops, is there twice or runs back along another one that did not before.
@@ -36,7 +36,10 @@ def with_other_edges(call: ModelCall, data: Data, seed: int) -> tuple[Data, bool
     moved = copy.copy(data)
     moved.edge_index = other.contiguous()
     _shuffle_attributes(call, data, moved, _shuffle(group, generator))
-    return moved, bool((other != ends).any())
+    changed = (other != ends).any(0).double()
+    shares = torch.zeros(int(group.max()) + 1, dtype=torch.double, device=group.device)
+    shares.scatter_reduce_(0, group, changed, "mean", include_self=False)
+    return moved, float(shares[group].min())
 
 
 def with_shuffled_edges(call: ModelCall, data: Data, seed: int) -> Data:

@@ -35,6 +35,8 @@ from edgewise.program.operations import plain_name
 
 _SEED = 20250803
 _COLUMNS = 64
+_ENOUGH = 0.5
+"""The share of the columns that start elsewhere: where degrees and neighbours leave room for less, more is tried."""
 _ROUNDING = 1e-5
 """Of the largest number of a tensor: so much may come from another order of summation."""
 _SUMS = ("add", "scatter", "segment", "put", "setitem", "sparse", "spmm", "reduce", "mm", "matmul", "einsum")
@@ -221,16 +223,16 @@ def _replaced(result: Any, tables: list[Tensor]) -> Any:
 
 def _sends(call: ModelCall, layers: Layers, data: Data, reads: ColumnReads, first: _Pass) -> bool:
     """Whether something comes along columns, past the layers. What cannot be tried is believed to."""
-    moved, has_others = with_other_edges(call, data, _SEED)
+    moved, share = with_other_edges(call, data, _SEED)
     second = _Pass.like(first, call, layers, moved)
-    if has_others and (reads.fixed or second.reads(data.edge_index)) and _features_travel(call, layers, data, first):
+    if share and (reads.fixed or second.reads(data.edge_index)) and _features_travel(call, layers, data, first):
         return True
     if not second.is_as(first):
         # with numbers of Python's, something of each node may have been found by other means
         is_certain = not (reads.escaped or reads.unseen) or isinstance(call.forward, GraphForward)
         by_nodes = all(len(table) == data.num_nodes for table in second.differing(first) if table.dim())
         return is_certain or not by_nodes or _features_travel(call, layers, data, first)
-    if has_others:
+    if share >= _ENOUGH:
         return False
     as_shuffled = _is_as_shuffled(call, layers, data, first)
     if as_shuffled or (as_shuffled is False and isinstance(call.forward, GraphForward)):
