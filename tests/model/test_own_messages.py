@@ -12,6 +12,8 @@ from torch_geometric.nn import GCNConv, GraphConv, MessagePassing, SAGEConv
 import edgewise as ew
 from edgewise.errors import ModelError
 from edgewise.model import own_messages
+from edgewise.model.call import ModelCall
+from edgewise.model.other_graphs import with_other_edges
 
 REFUSED = "by code of its own, at test_own_messages.py, line"
 
@@ -109,6 +111,8 @@ OWN = {
     "a weighted count": lambda h, e, a, w: h + torch.bincount(e[1], h[e[0], 0], len(h)).float().view(-1, 1),
     "states of edges": lambda h, e, a, w: h + utils.scatter(a, e[1], dim_size=len(h)).sum(1, keepdim=True),
     "behind a detach": lambda h, e, a, w: h + added(h.detach(), e),
+    "rows of the receivers": lambda h, e, a, w: torch.zeros_like(h).index_add(0, e[1], h[e[1]].tanh()),
+    "vmap": lambda h, e, a, w: torch.vmap(lambda c: torch.zeros(len(h)).index_add(0, e[1], c[e[0]]), 1, 1)(h),
 }
 
 
@@ -152,6 +156,8 @@ HARMLESS = {
     "the number of nodes": lambda h, e, a, w: h * (int(e.max()) + 1) / len(h),
     "a mean of all attributes": lambda h, e, a, w: h + a.mean(),
     "a sum of all nodes": lambda h, e, a, w: h + (h * degrees(h, e)).mean(0),
+    "a dense matrix for degrees": lambda h, e, a, w: h / dense(h, e).sum(1, keepdim=True).clamp(1),
+    "degrees without directions": lambda h, e, a, w: h * degrees(h, utils.to_undirected(e)),
 }
 
 
@@ -293,6 +299,43 @@ def test_readouts_pools_and_virtual_nodes_of_graphs_are_none(title):
                 ew.explain(model, graphs, task="graph")
 
 
+class ReadOut(nn.Module):
+    """A graph's output, linear in its nodes: it is the same whichever columns carry the rows."""
+
+    def __init__(self, step, norm=None):
+        super().__init__()
+        self.conv, self.step, self.norm = GCNConv(4, 3), step, norm or nn.Identity()
+
+    def forward(self, x, edge_index, batch):
+        return pyg.global_mean_pool(self.step(self.norm(self.conv(x, edge_index)), edge_index), batch)
+
+
+def test_messages_are_seen_in_front_of_a_linear_readout():
+    graphs = [graph(6, 14, seed) for seed in range(3)]
+    for one in ("index_add", "a dense product", "a loop in Python", "running sums"):
+        with pytest.raises(ModelError, match=REFUSED):
+            ew.explain(ReadOut(lambda h, e, one=one: h + OWN[one](h, e, None, None)[:, :3]).eval(), graphs, task="graph")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_norms_over_graphs_beside_degrees_are_none_on_small_graphs(seed):
+    small = graph(5, 7, seed)
+    model = ReadOut(lambda h, e: h * degrees(h, e).log1p(), pyg.GraphNorm(3)).eval()
+    assert ew.explain(model, [small, small], task="graph")[0].settings["task"] == "graph"
+
+
+@pytest.mark.parametrize("is_undirected", [False, True])
+def test_graphs_with_other_edges_have_the_same_degrees(is_undirected):
+    for seed in range(20):
+        data = graph(9, 18, seed)
+        data.edge_index = utils.to_undirected(data.edge_index) if is_undirected else data.edge_index
+        moved, share = with_other_edges(ModelCall(nn.Identity()), data, seed)
+        assert share > 0
+        for change in (lambda e: e, lambda e: e.flip(0), lambda e: e.unique(dim=1), utils.to_undirected):
+            one, two = (utils.degree(change(d.edge_index)[1], 9) for d in (data, moved))
+            assert torch.equal(one, two)
+
+
 class OfPairs(nn.Module):
     def __init__(self, *, scatters):
         super().__init__()
@@ -309,6 +352,9 @@ def test_decoders_of_pairs_send_none_even_if_the_pairs_are_the_edges():
     assert len(ew.explain(OfPairs(scatters=False).eval(), data, task="link", index=data.edge_index)) == 40
     with pytest.raises(ModelError, match=REFUSED):
         ew.explain(OfPairs(scatters=True).eval(), data, task="link", index=[(1, 2), (3, 4)])
+    for pair in [(1, 2), (3, 4), (5, 6), (7, 8)]:
+        with pytest.raises(ModelError, match=REFUSED):
+            ew.explain(OfPairs(scatters=True).eval(), data, task="link", index=pair)
 
 
 TYPE, BACK = ("u", "r", "m"), ("m", "s", "u")
@@ -323,7 +369,9 @@ class OfTypes(nn.Module):
         return self.conv({**x_dict, "m": self.step(x_dict, edge_index_dict[TYPE])}, edge_index_dict)
 
 
-def test_typed_models_are_asked_as_well():
+@pytest.mark.parametrize("seed", range(5))
+def test_typed_models_are_asked_as_well(seed):
+    torch.manual_seed(seed)
     data = HeteroData()
     data["u"].x, data["m"].x = torch.randn(6, 4), torch.randn(5, 4)
     data[TYPE].edge_index = torch.stack([torch.randint(0, 6, (14,)), torch.randint(0, 5, (14,))])

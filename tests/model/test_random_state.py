@@ -107,7 +107,27 @@ def rarely(draw):
     return lambda model, x: x * 2 if draw(model) < 1e-6 else x
 
 
+def put_back(model, x):
+    with torch.random.fork_rng():
+        return x + torch.rand_like(x)
+
+
+def put_back_by_hand(model, x):
+    before = torch.get_rng_state()
+    noise = torch.rand_like(x)
+    torch.set_rng_state(before)
+    return x + noise
+
+
+def put_back_and_seeded(model, x):
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return x + torch.rand_like(x)
+
+
 BENDS = {
+    "noise of a generator that is put back": put_back,
+    "noise of a generator that is put back by hand": put_back_by_hand,
     "dropout": lambda model, x: F.dropout(x, 0.5, training=True),
     "dropout as it is by default": lambda model, x: F.dropout(x),
     "little dropout": lambda model, x: F.dropout(x, 0.001),
@@ -186,6 +206,8 @@ def aside(model, x):
 
 
 REPEATABLE = {
+    "put back, but seeded": put_back_and_seeded,
+    "dropout of nothing": lambda model, x: F.dropout(x, 0.0),
     "dropout that is off": lambda model, x: F.dropout(x, 0.5, training=model.training),
     "drawn and not used": aside,
     "started anew": lambda model, x: x + torch.rand(x.shape, generator=torch.Generator().manual_seed(7)),

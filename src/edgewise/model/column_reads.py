@@ -24,6 +24,9 @@ ABOUT_SHAPES = frozenset(
 """Questions to a tensor whose answers do not depend on its numbers."""
 
 _MIXING = (Kind.LINEAR, Kind.POOL)
+_LIKE_ANOTHER = ("expand_as", "view_as", "reshape_as", "type_as")
+"""Operations that ask the second tensor for its shape or dtype alone."""
+_REDUCTIONS = ("index_add", "index_reduce", "index_put", "scatter", "bincount")
 _ENTRY_BY_ENTRY = frozenset(
     (
         "gt",
@@ -96,6 +99,42 @@ class ColumnReads:
                 self._operation(step)
         return reached or bool(self._all(output) & ROWS)
 
+    def used(self, steps: list[PassStep], output: Any) -> list[int]:
+        """The numbers of the operations whose results come to tables of nodes that a layer gets, or to the output."""
+        found = []
+        places = {place_of(tensor) for tensor in tensors(output)}
+        for number in reversed(range(len(steps))):
+            step = steps[number]
+            if isinstance(step.function, MessagePassing):
+                places.update(map(place_of, node_tables(step.function, step.args, step.kwargs)))
+            elif not places.isdisjoint(map(place_of, _written(step))):
+                places.update(map(place_of, tensors((step.args, step.kwargs))))
+                found.append(number)
+        return found
+
+    def readouts(self, steps: list[PassStep], used: list[int], num_nodes: int) -> list[tuple[int, int]]:
+        """Which operations read tables of nodes that rows of edges may have reached into something that is none.
+
+        Each as the number of the step from the end, and of the tensor that it got.
+        """
+        return [
+            (number - len(steps), leaf)
+            for number in used
+            if not any(_is_table(tensor, num_nodes) for tensor in _written(steps[number]))
+            for leaf, tensor in enumerate(tensors((steps[number].args, steps[number].kwargs)))
+            if _is_table(tensor, num_nodes) and self._all(tensor) & (DATA | ROWS) == DATA | ROWS
+        ]
+
+    def puts_together(self, step: PassStep, ends: Tensor) -> bool:
+        """Whether an operation adds up (or so) rows of edges by the very ends of the columns, for all to see."""
+        if not any(word in plain_name(step.function) for word in _REDUCTIONS):
+            return False
+        count = ends.size(1)
+        given = [one for one in tensors((step.args, step.kwargs)) if one.dim() and len(one) == count]
+        index = [one.reshape(count, -1)[:, 0] for one in given if one.dtype == torch.long and one.numel()]
+        rows = [one for one in given if one.is_floating_point() and self._all(one) & (DATA | ROWS) == DATA | ROWS]
+        return bool(rows) and any(torch.equal(one.sort().values, side) for one in index for side in ends.sort(1).values)
+
     def _layer(self, step: PassStep) -> None:
         for number, tensor in enumerate(tensors(step.result)):
             beside = number and isinstance(step.result, (tuple, list))  # attention weights, and whose they are
@@ -103,12 +142,10 @@ class ColumnReads:
 
     def _operation(self, step: PassStep) -> None:
         function, args, kwargs = step.function, step.args, step.kwargs
-        made = list(tensors(step.result))
+        made = _written(step)
         if not made and getattr(function, "__name__", "") in ABOUT_SHAPES:
             return
-        found = self._all((args, kwargs))
-        if getattr(function, "__name__", "") == "__setitem__":
-            made = list(tensors(args[:1]))
+        found = self._all(args[:1] if plain_name(function) in _LIKE_ANOTHER else (args, kwargs))
         if found & ROWS or (found & ENDS and not made):
             self.met = self.met or step.line
         if not made:
@@ -156,6 +193,16 @@ class ColumnReads:
         return ENDS | ROWS if tensor.is_floating_point() else 0
 
 
+def _written(step: PassStep) -> list[Tensor]:
+    """The tensors that an operation made, or wrote into."""
+    return list(tensors(step.args[:1] if getattr(step.function, "__name__", "") == "__setitem__" else step.result))
+
+
+def _is_table(tensor: Tensor, num_nodes: int) -> bool:
+    """Whether a tensor has a row of numbers for each node."""
+    return tensor.is_floating_point() and tensor.shape[:1] == (num_nodes,)
+
+
 def may_hold_columns(tensor: Tensor) -> bool:
     """Whether a constant of the model may be an index of nodes, or a matrix between them."""
     if tensor.layout is not torch.strided:
@@ -196,5 +243,7 @@ def tensors(values: Any) -> Iterator[Tensor]:
 
 
 def place_of(tensor: Tensor) -> int:
-    """The storage of a tensor, which its views share."""
-    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
+    """The storage of a tensor, which its views share; inside `torch.vmap` there is none to be seen."""
+    if tensor.layout is not torch.strided or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return id(tensor)
+    return tensor.untyped_storage()._cdata

@@ -13,6 +13,8 @@ from edgewise.model.module_tree import modules_of
 from edgewise.model.reach import CodeReach
 
 _KINDS = (random.Random, np.random.RandomState, np.random.Generator, torch.Generator)
+_STATES = (torch.get_rng_state, torch.random.get_rng_state, torch.random.fork_rng)
+"""Functions with which a pass can put torch's generator back where it was, so that it repeats what it draws."""
 _SHARED = {"random": random.seed.__self__, "numpy.random": np.random.rand.__self__}  # type: ignore[attr-defined]
 
 
@@ -34,6 +36,8 @@ def _among(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         if isinstance(value, types.ModuleType):
             value = _SHARED.get(value.__name__)
+        if any(value is one for one in _STATES):
+            yield torch.default_generator
         owner = value if isinstance(value, _KINDS) else getattr(value, "__self__", None)
         if isinstance(owner, _KINDS):
             yield owner

@@ -23,33 +23,81 @@ def with_unequal_rows(call: ModelCall, data: Data, seed: int) -> Data:
     return data
 
 
-def with_other_edges(call: ModelCall, data: Data, seed: int) -> tuple[Data, bool]:
-    """The graph with columns that start elsewhere, and attributes of other columns; and whether there is another such graph.
+def with_other_edges(call: ModelCall, data: Data, seed: int) -> tuple[Data, float]:
+    """The graph with columns that start elsewhere, and attributes of other columns; and the share of them.
 
-    Every node keeps the number of columns that begin and end at it, of each type and in each graph of a batch.
+    Every node keeps the number of columns that begin and end at it, of each type and in each graph of a batch, and the number of
+    its neighbours: no column loops, is there twice or runs back along another one that did not before.
     """
     group = _groups(call, data)
-    ends = plain(data.edge_index)
-    codes = _codes(ends, group, data.num_nodes)
     generator = torch.Generator().manual_seed(seed)
-    best, most = ends, 0
-    for _ in range(_TRIES):
-        senders = ends[0][_shuffle(group, generator)]
-        other = torch.stack([senders, ends[1]])
-        changed = int((_codes(other, group, data.num_nodes) != codes).sum())
-        if changed > most:
-            best, most = other, changed
-        if 2 * changed > ends.size(1):
-            break
+    ends = plain(data.edge_index)
+    other = _rewired(ends, group, data.num_nodes, generator)
     moved = copy.copy(data)
-    moved.edge_index = best.contiguous()
+    moved.edge_index = other.contiguous()
     _shuffle_attributes(call, data, moved, _shuffle(group, generator))
-    return moved, most > 0
+    changed = (other != ends).any(0).double()
+    shares = torch.zeros(int(group.max()) + 1, dtype=torch.double, device=group.device)
+    shares.scatter_reduce_(0, group, changed, "mean", include_self=False)
+    return moved, float(shares[group].min())
+
+
+def with_shuffled_edges(call: ModelCall, data: Data, seed: int) -> Data:
+    """The same where columns may loop or be there twice; perhaps the graph itself, as of a star."""
+    group = _groups(call, data)
+    generator = torch.Generator().manual_seed(seed)
+    ends = plain(data.edge_index)
+    moved = copy.copy(data)
+    moved.edge_index = torch.stack([ends[0][_shuffle(group, generator)], ends[1]])
+    return moved
+
+
+def _rewired(ends: Tensor, group: Tensor, num_nodes: int, generator: torch.Generator) -> Tensor:
+    """Columns of a group swap where they start, two and two; those that have one back take it along."""
+    back, has_back = _columns_back(ends, group, num_nodes)
+    ours = (~has_back | (ends[0] < ends[1])).nonzero().view(-1)
+    kind = 2 * group + has_back
+    first = ends
+    for _ in range(_TRIES + 1024 // max(ends.size(1), 1)):
+        order = ours[torch.randperm(len(ours), generator=generator).to(ours.device)]
+        order = order[kind[order].argsort(stable=True)]
+        one, two = order[: len(order) // 2 * 2].view(-1, 2).unbind(1)
+        turned = (torch.rand(len(two), generator=generator).to(two.device) < 0.5) & has_back[two]
+        two = torch.where(turned, back[two], two)
+        proposed = ends.clone()
+        proposed[0, one], proposed[0, two] = ends[0, two], ends[0, one]
+        both = torch.cat([one, two])
+        counts = _how_often(torch.cat([_codes(ends, group, num_nodes), _codes(proposed, group, num_nodes)[both]]))
+        alone = (counts[both] == 1 + has_back[both].long()) & (ends[0, both] != ends[1, both])
+        alone &= (counts[ends.size(1) :] == 1) & (proposed[0, both] != proposed[1, both])
+        free = alone[: len(one)] & alone[len(one) :] & (kind[one] == kind[two]) & (ends[0, one] != ends[0, two])
+        taken = torch.cat([one[free], two[free]])
+        ends = ends.clone()
+        ends[0, taken] = proposed[0, taken]
+        pairs = taken[has_back[taken]]
+        ends[:, back[pairs]] = ends[:, pairs].flip(0)
+        if 2 * int((ends != first).any(0).sum()) > ends.size(1):
+            break
+    return ends
+
+
+def _columns_back(ends: Tensor, group: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Which column runs the other way, and whether one does."""
+    there, wanted = ((group * num_nodes + one) * num_nodes + two for one, two in (ends, ends.flip(0)))
+    ordered, order = there.sort()
+    place = torch.searchsorted(ordered, wanted).clamp(max=max(len(ordered) - 1, 0))
+    return order[place], (ordered[place] == wanted) & (ends[0] != ends[1])
+
+
+def _how_often(codes: Tensor) -> Tensor:
+    """How often each number is there."""
+    _, place, counts = codes.unique(return_inverse=True, return_counts=True)
+    return counts[place]
 
 
 def _codes(ends: Tensor, group: Tensor, num_nodes: int) -> Tensor:
-    """One number for each column, sorted: two graphs with the same numbers are the same."""
-    return ((group * num_nodes + ends[0]) * num_nodes + ends[1]).sort().values
+    """One number for each column: two with the same one run between the same nodes, either way."""
+    return (group * num_nodes + ends.amin(0)) * num_nodes + ends.amax(0)
 
 
 def _groups(call: ModelCall, data: Data) -> Tensor:

@@ -26,6 +26,7 @@ from edgewise.model.other_graphs import (
     swapped,
     with_another_attribute,
     with_other_edges,
+    with_shuffled_edges,
     with_swapped_rows,
     with_unequal_rows,
 )
@@ -33,6 +34,9 @@ from edgewise.model.shadow import Mark, origins, plain
 from edgewise.program.operations import plain_name
 
 _SEED = 20250803
+_COLUMNS = 64
+_ENOUGH = 0.5
+"""The share of the columns that start elsewhere: where degrees and neighbours leave room for less, more is tried."""
 _ROUNDING = 1e-5
 """Of the largest number of a tensor: so much may come from another order of summation."""
 _SUMS = ("add", "scatter", "segment", "put", "setitem", "sparse", "spmm", "reduce", "mm", "matmul", "einsum")
@@ -58,7 +62,12 @@ def refuse_own_messages(
     data = with_unequal_rows(call, data, _SEED)
     first = _Pass(layers)
     first.run(call, data)
-    if _sends(call, layers, data, reads, first):
+    closely = _reads(call, data)
+    closely.reach(first.steps, first.output)
+    used = closely.used(first.steps, first.output)
+    first.readouts = closely.readouts(first.steps, used, data.num_nodes)
+    ends = plain(data.edge_index)
+    if any(closely.puts_together(first.steps[number], ends) for number in used) or _sends(call, layers, data, reads, first):
         _refuse(call, data, first)
 
 
@@ -122,6 +131,8 @@ class _Pass(LayerSteps):
         self.got: list[list[Tensor]] = []
         self.gave: list[list[Tensor]] = []
         self.output: Any = None
+        self.readouts: list[tuple[int, int]] = []
+        """Of the first pass: (number of the step from the end, number of the tensor that it got)."""
 
     def run(self, call: ModelCall, data: Data) -> None:
         """Run the model."""
@@ -165,14 +176,24 @@ class _Pass(LayerSteps):
         before, after = first.seen(), self.seen()
         if len(before) != len(after):
             return False
-        pairs = zip(before, after, strict=True)
+        pairs = [*zip(before, after, strict=True), *self._read_out(first)]
         if rows is None:
             return all(_close(a, b) for a, b in pairs)
         return all(_close(a[rows], b[rows]) for a, b in pairs if a.shape == b.shape and a.shape[:1] == (num_nodes,))
 
     def differing(self, first: "_Pass") -> list[Tensor]:
         """What of the first pass is another here."""
-        return [a for a, b in zip(first.seen(), self.seen(), strict=False) if not _close(a, b)]
+        pairs = [*zip(first.seen(), self.seen(), strict=False), *self._read_out(first)]
+        return [a for a, b in pairs if not _close(a, b)]
+
+    def _read_out(self, first: "_Pass") -> Iterator[tuple[Tensor, Tensor]]:
+        """The tables of nodes that the same readouts got in both passes: a sum over all nodes may hide what moved."""
+        for number, leaf in first.readouts:
+            if -number > len(self.steps) or self.steps[number].function is not first.steps[number].function:
+                continue
+            before, after = (list(tensors((p.steps[number].args, p.steps[number].kwargs))) for p in (first, self))
+            if len(before) == len(after):
+                yield before[leaf], after[leaf]
 
     def reads(self, columns: Tensor) -> bool:
         """Whether the model's own code read these very columns, perhaps by a name that it has from elsewhere."""
@@ -202,18 +223,21 @@ def _replaced(result: Any, tables: list[Tensor]) -> Any:
 
 def _sends(call: ModelCall, layers: Layers, data: Data, reads: ColumnReads, first: _Pass) -> bool:
     """Whether something comes along columns, past the layers. What cannot be tried is believed to."""
-    moved, has_others = with_other_edges(call, data, _SEED)
+    moved, share = with_other_edges(call, data, _SEED)
     second = _Pass.like(first, call, layers, moved)
-    if has_others and (reads.fixed or second.reads(data.edge_index)) and _features_travel(call, layers, data, first):
+    if share and (reads.fixed or second.reads(data.edge_index)) and _features_travel(call, layers, data, first):
         return True
     if not second.is_as(first):
         # with numbers of Python's, something of each node may have been found by other means
         is_certain = not (reads.escaped or reads.unseen) or isinstance(call.forward, GraphForward)
         by_nodes = all(len(table) == data.num_nodes for table in second.differing(first) if table.dim())
         return is_certain or not by_nodes or _features_travel(call, layers, data, first)
-    return not has_others and (
-        _one_travels(call, layers, data, first) or _one_attribute_travels(call, layers, data, first)
-    )
+    if share >= _ENOUGH:
+        return False
+    as_shuffled = _is_as_shuffled(call, layers, data, first)
+    if as_shuffled or (as_shuffled is False and isinstance(call.forward, GraphForward)):
+        return not as_shuffled
+    return _one_travels(call, layers, data, first) or _one_attribute_travels(call, layers, data, first)
 
 
 def _close(a: Tensor, b: Tensor) -> bool:
@@ -234,11 +258,27 @@ def _features_travel(call: ModelCall, layers: Layers, data: Data, first: _Pass) 
 
 
 def _one_travels(call: ModelCall, layers: Layers, data: Data, first: _Pass) -> bool:
-    """The same for a single column: whether the row at its end depends on the features at its start."""
+    """The same for a single column: whether the row at one of its ends depends on the features at the other."""
     ends = plain(data.edge_index)
-    apart = (ends[0] != ends[1]).nonzero().view(-1)[:1]
-    one, two = ends[:, apart].unbind()
-    return any(_travels(call, layers, data, first, *way) for way in ((one, two), (two, one)))
+    ends = ends[:, ends[0] != ends[1]]
+    return any(_travels(call, layers, data, first, *_apart(way, data)) for way in (ends, ends.flip(0)))
+
+
+def _apart(ends: Tensor, data: Data) -> tuple[Tensor, Tensor]:
+    """The nodes whose features are swapped, and the one that must not notice: the ends of one of the columns.
+
+    The first end's are swapped with those of a node that is no neighbour of the second, if there is one: sums over nodes stay.
+    """
+    batch = data.get("batch")
+    graph = batch if isinstance(batch, Tensor) and len(batch) == data.num_nodes else ends.new_zeros(data.num_nodes)
+    for one, two in ends[:, :_COLUMNS].t():
+        strange = graph == graph[one]
+        strange[torch.stack([one, two])] = False
+        strange[ends[0, ends[1] == two]] = False
+        strange[ends[1, ends[0] == two]] = False
+        if bool(strange.any()):
+            return torch.stack([one, strange.nonzero()[0, 0]]), two.view(1)
+    return ends[0, :1], ends[1, :1]
 
 
 def _travels(call: ModelCall, layers: Layers, data: Data, first: _Pass, others: Tensor, rows: Tensor) -> bool:
@@ -252,6 +292,15 @@ def _travels(call: ModelCall, layers: Layers, data: Data, first: _Pass, others: 
 
     second = _Pass.like(first, call, layers, with_swapped_rows(data, others), change)
     return not second.is_as(first, rows, data.num_nodes)
+
+
+def _is_as_shuffled(call: ModelCall, layers: Layers, data: Data, first: _Pass) -> bool | None:
+    """Whether another graph, which may have columns twice, gives the same; None if there is no such graph."""
+    shuffled = with_shuffled_edges(call, data, _SEED)
+    before, after = ((plain(d.edge_index)[0] * data.num_nodes + plain(d.edge_index)[1]) for d in (data, shuffled))
+    if torch.equal(before.sort().values, after.sort().values):
+        return None
+    return _Pass.like(first, call, layers, shuffled).is_as(first)
 
 
 def _one_attribute_travels(call: ModelCall, layers: Layers, data: Data, first: _Pass) -> bool:
