@@ -32,21 +32,21 @@ def with_all_nodes_asked(call: ModelCall, data: Data) -> Data:
     return with_pairs(data, torch.stack([everyone, everyone.roll(1)], dim=1))
 
 
-def with_shaken_rows(call: ModelCall, data: Data, seed: int) -> Data:
+def with_shaken_rows(call: ModelCall, data: Data, seed: int, by: float) -> Data:
     """The graph with other features of every node."""
     if isinstance(call.forward, GraphForward):
         return data
     data = copy.copy(data)
-    data.x = shaken(data.x, seed)
+    data.x = shaken(data.x, seed, by)
     return data
 
 
-def shaken(table: Tensor, seed: int) -> Tensor:
-    """Other numbers, with other signs: what a ReLU hides of the given ones may be seen then."""
+def shaken(table: Tensor, seed: int, by: float = 1.0) -> Tensor:
+    """Other numbers, `by` as much as they are large: what a ReLU hides of the given ones may be seen then."""
     if not table.is_floating_point():
         return table.clone()
     noise = torch.randn(table.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return table + noise.to(table) * 30**seed * table.abs().amax().clamp(min=1e-6)
+    return table + noise.to(table) * by * table.abs().amax().clamp(min=1e-6)
 
 
 def with_other_edges(call: ModelCall, data: Data, seed: int) -> tuple[Data, bool]:
@@ -73,18 +73,18 @@ def with_other_edges(call: ModelCall, data: Data, seed: int) -> tuple[Data, bool
     return moved, most > 0
 
 
-def with_two_ends(data: Data) -> Data:
-    """The graph with a first column between two nodes, where all columns are loops of one node; a single node is doubled."""
-    moved = copy.copy(data)
-    if data.num_nodes == 1:
-        for key, value in _attributes(data, NODE):
-            moved[key] = torch.cat([value, value])
-        if isinstance(data.get("batch"), Tensor):
-            moved.batch = data.batch.repeat(2)
-        moved.num_nodes = 2
-    moved.edge_index = plain(data.edge_index).clone()
-    moved.edge_index[0, 0] = (moved.edge_index[1, 0] + 1) % moved.num_nodes
-    return moved
+def doubled(call: ModelCall, data: Data, seed: int) -> Data:
+    """The graph twice in one, the second time with other features: then columns can always be swapped."""
+    twice = copy.copy(data)
+    for key, value in _attributes(data, NODE):
+        twice[key] = torch.cat([value, shaken(value, seed)])
+    for key, value in _attributes(data, EDGE):
+        twice[key] = torch.cat([value, shaken(value, seed)], dim=data.__cat_dim__(key, value) % value.dim())
+    if isinstance(data.get("batch"), Tensor):
+        twice.batch = data.batch.repeat(2)
+    ends = plain(data.edge_index)
+    twice.edge_index, twice.num_nodes = torch.cat([ends, ends + data.num_nodes], dim=1), 2 * int(data.num_nodes or 0)
+    return with_all_nodes_asked(call, twice)
 
 
 def _codes(ends: Tensor, group: Tensor, num_nodes: int) -> Tensor:
