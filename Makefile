@@ -7,6 +7,8 @@ DEMO_STAMP := $(VENV)/.edgewise-demo
 OUT ?= demo-output
 WORKERS ?= 2
 FUZZ ?= 20000
+MODELS ?= 10000
+START ?= 0
 OLDEST := build/oldest
 OLDEST_PYG := 2.6.1
 
@@ -14,7 +16,7 @@ OLDEST_PYG := 2.6.1
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-oldest fuzz pyg-suite lint docs docs-table bench clean
+.PHONY: help setup demo test test-all test-oldest fuzz fuzz-models pyg-suite lint docs docs-table bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -63,6 +65,10 @@ lint: setup ## check style, format and types
 fuzz: setup ## many malformed calls and command lines (FUZZ=20000)
 	$(ONE_THREAD) EDGEWISE_THOROUGH=1 EDGEWISE_FUZZ=$(FUZZ) $(BIN)/python -m pytest -n $(WORKERS) \
 		tests/api/test_malformed_calls.py tests/cli/test_malformed_commands.py
+
+# Answers about random models are compared with a slow twin that shares no code with the library; see CONTRIBUTING.md.
+fuzz-models: setup ## answers about random models against a slow twin (MODELS=10000 START=0)
+	$(ONE_THREAD) $(BIN)/python tests/support/model_fuzz.py --models $(MODELS) --start $(START) --workers $(WORKERS)
 
 docs: setup ## build the documentation into build/docs, one folder that opens from disk: build/docs/index.html
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs

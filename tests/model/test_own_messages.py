@@ -130,6 +130,16 @@ def test_they_are_refused_on_a_star_too(title):
         ew.explain(Net(OWN[title]).eval(), star(), index=0)
 
 
+@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("title", ["index_add", "a sparse product", "states of edges"])
+def test_they_are_refused_where_all_columns_are_loops_of_one_node(title, nodes):
+    data = graph(nodes, 2)
+    data.edge_index = torch.zeros(2, 2, dtype=torch.long)
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(Net(OWN[title]).eval(), data, index=0)
+    assert ew.explain(Net(HARMLESS["a norm by degree"]).eval(), data, index=0).scores.any()
+
+
 def test_they_are_refused_where_all_nodes_have_the_same_features():
     data = graph()
     data.x = torch.ones_like(data.x)
@@ -314,7 +324,9 @@ def test_messages_are_seen_in_front_of_a_linear_readout():
     graphs = [graph(6, 14, seed) for seed in range(3)]
     for one in ("index_add", "a dense product", "a loop in Python", "running sums"):
         with pytest.raises(ModelError, match=REFUSED):
-            ew.explain(ReadOut(lambda h, e, one=one: h + OWN[one](h, e, None, None)[:, :3]).eval(), graphs, task="graph")
+            ew.explain(
+                ReadOut(lambda h, e, one=one: h + OWN[one](h, e, None, None)[:, :3]).eval(), graphs, task="graph"
+            )
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -336,6 +348,37 @@ def test_graphs_with_other_edges_have_the_same_degrees(is_undirected):
             assert torch.equal(one, two)
 
 
+@pytest.mark.parametrize("title", ["index_add", "a sparse product", "a mean"])
+def test_they_are_refused_in_front_of_a_linear_readout(title):
+    """The sum over all nodes is the same for all graphs of the same degrees."""
+    sends = {**OWN, "a mean": lambda h, e, a, w: utils.scatter(h[e[0]], e[0], dim_size=len(h), reduce="mean")}[title]
+
+    class Linear(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = GCNConv(4, 3)
+
+        def forward(self, x, edge_index, batch):
+            x = self.conv(x, edge_index)
+            return pyg.global_add_pool(x + sends(x, edge_index, None, None), batch)
+
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(Linear().eval(), [graph(6, 14, seed) for seed in range(3)], task="graph")
+
+
+def test_they_are_refused_behind_a_unit_that_is_off_for_these_features():
+    class Off(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.head = SAGEConv(4, 4), nn.Linear(4, 3)
+
+        def forward(self, x, edge_index):
+            return self.head((self.conv(x, edge_index) + added(x, edge_index) - 20).relu())
+
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(Off().eval(), graph(), index=1)
+
+
 class OfPairs(nn.Module):
     def __init__(self, *, scatters):
         super().__init__()
@@ -355,6 +398,12 @@ def test_decoders_of_pairs_send_none_even_if_the_pairs_are_the_edges():
     for pair in [(1, 2), (3, 4), (5, 6), (7, 8)]:
         with pytest.raises(ModelError, match=REFUSED):
             ew.explain(OfPairs(scatters=True).eval(), data, task="link", index=pair)
+
+
+def test_they_are_refused_for_a_pair_that_none_of_them_reaches():
+    data = star()
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(OfPairs(scatters=True).eval(), data, task="link", index=[(1, 1)])
 
 
 TYPE, BACK = ("u", "r", "m"), ("m", "s", "u")

@@ -344,5 +344,5 @@ def test_only_a_slope_of_a_few_units_in_the_last_place_counts_as_rounding():
         values = (0.5 + slope * steps).tolist()
         found = compared(0.0, 0.0, values, torch.float32)
         assert bool(found.undecided) == is_told
-        assert found.error == pytest.approx(1, rel=1e-3)
+        assert found.error == pytest.approx(1, rel=1e-2)  # less what differences cannot tell
     assert not compared(0.0, 0.0, (0.5 + 1e-8 * steps).tolist(), torch.float64).undecided

@@ -206,3 +206,25 @@ def test_a_stop_for_some_pairs_is_refused(conv):
     ask.explain()
     with pytest.raises(ew.ModelError, match=REFUSED):
         ask.of(pairs[:, [bad]]).explain()
+
+
+@pytest.mark.parametrize("dtype", [torch.double, torch.float])
+@pytest.mark.parametrize("share", [0.3, 0.01])
+def test_a_stop_of_a_small_part_of_a_gradient_is_refused(share, dtype):
+    """The rest of the gradient is a hundred times as large."""
+
+    class Partly(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = OwnSAGE(4, 6), OwnSAGE(6, 3)
+
+        def forward(self, x, edge_index):
+            h = self.one(x, edge_index).tanh()
+            return self.two(h + share * h.sin().detach(), edge_index)
+
+    _, data, _, _ = problem("detach")
+    data.x = data.x.to(dtype)
+    model = Partly().to(dtype).eval()
+    for ask in (ew.explain, ew.features):
+        with pytest.raises(ew.ModelError, match="detach in forward stops them"):
+            ask(model, data, [0, 1, 2])

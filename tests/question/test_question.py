@@ -306,3 +306,53 @@ def test_targets_that_share_a_pass_do_not_share_a_maximum_over_all_rows(before):
             out = model(leaf, data.edge_index)[node]
             (slope,) = torch.autograd.grad(out[out.argmax()], leaf)
             assert_close(together[node].scores, slope, 1e-9)
+
+
+class ScaledBehind(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = GCNConv(3, 2, add_self_loops=False, bias=False)
+
+    def forward(self, x, edge_index):
+        h = torch.nn.functional.normalize(self.conv(x, edge_index) + 0.1 * x[:, :2])
+        return h / h.sum(1).max()
+
+
+def test_a_maximum_over_all_nodes_belongs_to_another_one_as_soon_as_a_message_is_gone():
+    """At ω = 1 the target itself has it, so that its neighbourhood gives the right value, and the wrong occlusion."""
+    torch.manual_seed(0)
+    data = Data(x=torch.rand(12, 3, dtype=torch.double), edge_index=torch.tensor([[1, 2, 3], [0, 0, 1]]))
+    data.x[4:] *= torch.tensor([1.0, 0.3, 0.0])
+    model, asked = ScaledBehind().double().eval(), {"target": 0, "output": "logit"}
+    with pytest.warns(ew.LocalityWarning, match="the largest of all nodes"):
+        found = ew.explain(model, data, [0, 1], method="occlusion", **asked)
+    for column in range(3):
+        twin = copy.deepcopy(model)
+        kept = (torch.arange(3) != column)[:, None]
+        twin.conv.register_message_forward_hook(lambda conv, inputs, out, kept=kept: out * kept)
+        with torch.no_grad():
+            lost = model(data.x, data.edge_index) - twin(data.x, data.edge_index)
+        for position in range(2):
+            assert float(found[position].scores[column]) == pytest.approx(float(lost[position, 0]), abs=1e-12)
+
+
+def test_a_maximum_over_all_features_belongs_to_another_one_as_soon_as_a_feature_is_gone():
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = GCNConv(3, 2)
+
+        def forward(self, x, edge_index):
+            return self.conv(x / x.abs().max(), edge_index)
+
+    torch.manual_seed(0)
+    data = Data(x=torch.rand(12, 3, dtype=torch.double), edge_index=torch.tensor([[1, 2, 3], [0, 0, 1]]))
+    data.x[1, 2] = 3.0
+    model, gone = Scaled().double().eval(), data.x.clone()
+    gone[1, 2] = 0
+    with torch.no_grad():
+        lost = model(data.x, data.edge_index) - model(gone, data.edge_index)
+    for node in (0, 2):
+        found = ew.features(model, data, node, method="occlusion", target=0)
+        assert float(found.scores[1, 2]) == pytest.approx(float(lost[node, 0]), abs=1e-12)
+    assert ew.explain(model, data, 0, method="occlusion", target=0).settings["hops"] == 1  # no message can move it

@@ -20,7 +20,7 @@ from torch_geometric.nn import MessagePassing
 from edgewise.arrays import Slots
 from edgewise.graph.node_kinds import NodeKinds
 from edgewise.model.module_tree import modules_of
-from edgewise.program.operations import is_constant, is_unchanged
+from edgewise.program.operations import is_constant, is_unchanged, plain_name
 from edgewise.trees import tree_leaves
 
 Key: TypeAlias = "tuple[int, int] | None"
@@ -140,6 +140,57 @@ def written(tensor: Tensor, index: Any, value: Any) -> Tensor:
 def shapes_of(result: Any) -> list[tuple[int, ...]]:
     """The shapes of the tensors that an operation made."""
     return [tuple(leaf.shape) for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+
+
+_EXTREMES = frozenset(("max", "min", "amax", "amin", "aminmax", "median", "nanmedian", "quantile", "nanquantile"))
+_EXTREMES |= frozenset(("kthvalue", "topk", "mode", "argmax", "argmin", "any", "all", "unique"))
+_ORDERS = frozenset(("sort", "argsort", "msort", "cummax", "cummin"))
+
+
+def picks_rows(operations: list[Operation], output: list[Key], num_nodes: int, *, orders: bool = True) -> str:
+    """`"messages"` or `"features"` if the output depends on which of all nodes has the largest number of something, else `""`.
+
+    Then a node may be without any influence at the given numbers, and have some as soon as these change a little: what comes
+    out of a layer changes with messages, what stands in front of all layers with features alone. `orders`: whether the place
+    in an order counts, too; the pools of graphs sort the nodes of each graph by themselves.
+
+    >>> import torch
+    >>> x, top, y = torch.ones(3, 2), torch.ones(()), torch.ones(3, 2)
+    >>> steps = [Operation("max", keys_of(x), keys_of(top), function=torch.Tensor.max, args=(x,), shapes=[()])]
+    >>> steps.append(Operation("div", keys_of([x, top]), keys_of(y), function=torch.div, args=(x, top), shapes=[(3, 2)]))
+    >>> picks_rows(steps, keys_of(y), 3), picks_rows(steps, keys_of(x), 3)
+    ('features', '')
+    """
+    needed, picking = {key for key in output if key is not None}, []
+    for operation in reversed(operations):
+        if needed.isdisjoint(operation.outputs):
+            continue
+        needed.update(key for key in operation.inputs if key is not None)
+        if not operation.is_layer and _picks(operation, num_nodes, orders=orders):
+            picking.append(operation)
+    if not picking:
+        return ""
+    made: set[Key] = set()
+    for operation in operations:
+        if operation.is_layer or not made.isdisjoint(operation.inputs):
+            made.update(key for key in operation.outputs if key is not None)
+    return "features" if all(made.isdisjoint(operation.inputs) for operation in picking) else "messages"
+
+
+def _picks(operation: Operation, num_nodes: int, *, orders: bool) -> bool:
+    name = plain_name(operation.function)
+    if name not in _EXTREMES and not (orders and name in _ORDERS):
+        return False
+    table = next(
+        (leaf for leaf in leaves_of((operation.args, operation.kwargs or {})) if isinstance(leaf, Tensor)), None
+    )
+    if table is None or table.dim() == 0 or len(table) != num_nodes:
+        return False
+    if name in _ORDERS:
+        places = [leaf for leaf in operation.args[1:2] if type(leaf) is int]
+        place = (operation.kwargs or {}).get("dim", *places or [0 if name == "msort" else -1])
+        return place % table.dim() == 0
+    return any(shape[:1] != (num_nodes,) for shape in operation.shapes)
 
 
 # --- Layers of calls ----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgewise.graph.pair_copies import with_pairs
 from edgewise.model.call import GraphForward, ModelCall
 from edgewise.model.shadow import EDGE, NODE, plain
 
@@ -21,6 +22,31 @@ def with_unequal_rows(call: ModelCall, data: Data, seed: int) -> Data:
     noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     data.x = x + noise.to(x)
     return data
+
+
+def with_all_nodes_asked(call: ModelCall, data: Data) -> Data:
+    """The graph with pairs that every node is an end of, where a few pairs were asked about and hide the other nodes."""
+    if not hasattr(data, "link_pairs") or isinstance(call.forward, GraphForward):
+        return data
+    everyone = torch.arange(data.num_nodes)
+    return with_pairs(data, torch.stack([everyone, everyone.roll(1)], dim=1))
+
+
+def with_shaken_rows(call: ModelCall, data: Data, seed: int, by: float) -> Data:
+    """The graph with other features of every node."""
+    if isinstance(call.forward, GraphForward):
+        return data
+    data = copy.copy(data)
+    data.x = shaken(data.x, seed, by)
+    return data
+
+
+def shaken(table: Tensor, seed: int, by: float = 1.0) -> Tensor:
+    """Other numbers, `by` as much as they are large: what a ReLU hides of the given ones may be seen then."""
+    if not table.is_floating_point():
+        return table.clone()
+    noise = torch.randn(table.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return table + noise.to(table) * by * table.abs().amax().clamp(min=1e-6)
 
 
 def with_other_edges(call: ModelCall, data: Data, seed: int) -> tuple[Data, float]:

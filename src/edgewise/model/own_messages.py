@@ -7,8 +7,9 @@ whose own code reads columns (`column_reads.py`).
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,9 +24,12 @@ from edgewise.model.hooks import Layers
 from edgewise.model.layer_steps import LayerSteps
 from edgewise.model.module_tree import modules_of
 from edgewise.model.other_graphs import (
+    shaken,
     swapped,
+    with_all_nodes_asked,
     with_another_attribute,
     with_other_edges,
+    with_shaken_rows,
     with_shuffled_edges,
     with_swapped_rows,
     with_unequal_rows,
@@ -37,6 +41,8 @@ _SEED = 20250803
 _COLUMNS = 64
 _ENOUGH = 0.5
 """The share of the columns that start elsewhere: where degrees and neighbours leave room for less, more is tried."""
+_TRIALS = (1.0, 30.0)
+"""How much larger numbers get where the given ones show nothing."""
 _ROUNDING = 1e-5
 """Of the largest number of a tensor: so much may come from another order of summation."""
 _SUMS = ("add", "scatter", "segment", "put", "setitem", "sparse", "spmm", "reduce", "mm", "matmul", "einsum")
@@ -60,14 +66,20 @@ def refuse_own_messages(
         return
     reads.fixed |= strangers
     data = with_unequal_rows(call, data, _SEED)
-    first = _Pass(layers)
-    first.run(call, data)
-    closely = _reads(call, data)
-    closely.reach(first.steps, first.output)
+    everyone, first = with_all_nodes_asked(call, data), _Pass(layers)
+    try:
+        first.run(call, everyone)
+        data = everyone
+    except ModelError:  # a model that takes these pairs alone
+        first = _Pass(layers)
+        first.run(call, data)
+    closely = _lines(call, data, first)
     used = closely.used(first.steps, first.output)
     first.readouts = closely.readouts(first.steps, used, data.num_nodes)
     ends = plain(data.edge_index)
-    if any(closely.puts_together(first.steps[number], ends) for number in used) or _sends(call, layers, data, reads, first):
+    if any(closely.puts_together(first.steps[number], ends) for number in used) or _sends(
+        call, layers, data, reads, first
+    ):
         _refuse(call, data, first)
 
 
@@ -147,10 +159,9 @@ class _Pass(LayerSteps):
         """Keep, or replace, what the layer gives of nodes."""
         number = len(self.got)
         self.got.append(self._begun.pop())
-        if self._another is None:
-            self.gave.append([tensor.clone() for tensor in _of_nodes(result)])
-        elif number < len(self._another.gave):
+        if self._another is not None and number < len(self._another.gave):
             result = _replaced(result, [self._change(tensor) for tensor in self._another.gave[number]])
+        self.gave.append([tensor.clone() for tensor in _of_nodes(result)])
         super().end(module, args, kwargs, result)
         return result
 
@@ -222,7 +233,20 @@ def _replaced(result: Any, tables: list[Tensor]) -> Any:
 
 
 def _sends(call: ModelCall, layers: Layers, data: Data, reads: ColumnReads, first: _Pass) -> bool:
-    """Whether something comes along columns, past the layers. What cannot be tried is believed to."""
+    """Whether something comes along columns, past the layers; a ReLU may hide it until everything has other numbers."""
+    if _sends_here(call, layers, data, reads, first):
+        return True
+    for by in _TRIALS:
+        other = with_shaken_rows(call, data, _SEED, by)
+        same = _Pass.like(first, call, layers, other, partial(shaken, seed=_SEED, by=by))
+        same.readouts = first.readouts
+        if same.got and _sends_here(call, layers, other, reads, same):
+            return True
+    return False
+
+
+def _sends_here(call: ModelCall, layers: Layers, data: Data, reads: ColumnReads, first: _Pass) -> bool:
+    """The same, with these numbers. What cannot be tried is believed to."""
     moved, share = with_other_edges(call, data, _SEED)
     second = _Pass.like(first, call, layers, moved)
     if share and (reads.fixed or second.reads(data.edge_index)) and _features_travel(call, layers, data, first):
@@ -231,12 +255,16 @@ def _sends(call: ModelCall, layers: Layers, data: Data, reads: ColumnReads, firs
         # with numbers of Python's, something of each node may have been found by other means
         is_certain = not (reads.escaped or reads.unseen) or isinstance(call.forward, GraphForward)
         by_nodes = all(len(table) == data.num_nodes for table in second.differing(first) if table.dim())
-        return is_certain or not by_nodes or _features_travel(call, layers, data, first)
+        if is_certain or not by_nodes or not second.got:
+            return True
+        return _features_travel(call, layers, data, first) or _features_travel(call, layers, moved, second)
     if share >= _ENOUGH:
         return False
     as_shuffled = _is_as_shuffled(call, layers, data, first)
     if as_shuffled or (as_shuffled is False and isinstance(call.forward, GraphForward)):
         return not as_shuffled
+    if bool((data.edge_index[0] == data.edge_index[1]).all()):
+        return True  # loops alone: nobody can tell a message from a number of the node's own
     return _one_travels(call, layers, data, first) or _one_attribute_travels(call, layers, data, first)
 
 
@@ -317,9 +345,12 @@ def _one_attribute_travels(call: ModelCall, layers: Layers, data: Data, first: _
 # --- the refusal ----------------------------------------------------------------------------------------------------------
 
 
+Line: TypeAlias = tuple[str, Any, Any]
+"""Where a step is, its function and its result."""
+
+
 def _refuse(call: ModelCall, data: Data, first: _Pass) -> None:
-    reads = _reads(call, data)
-    reads.reach(first.steps, first.output)
+    reads = _lines(call, data, first)
     line = _sum_of_messages(reads.lines, data.num_nodes) or reads.met
     where = f"at {line}" if line else "outside its layers"
     raise ModelError(
@@ -329,9 +360,22 @@ def _refuse(call: ModelCall, data: Data, first: _Pass) -> None:
     )
 
 
-def _sum_of_messages(lines: list[tuple[str, Any, Any]], num_nodes: int) -> str:
+def _lines(call: ModelCall, data: Data, first: _Pass) -> ColumnReads:
+    """What the code of a pass read, line by line."""
+    reads = _reads(call, data)
+    reads.reach(first.steps, first.output)
+    return reads
+
+
+def _sum_of_messages(lines: list[Line], num_nodes: int) -> str:
     """The line that puts rows of edges together, row by row of the nodes if there is one such."""
-    sums = [one for one in lines if any(word in plain_name(one[1]) for word in _SUMS)]
-    of_nodes = [one for one in sums if one[2].dim() and len(one[2]) == num_nodes]
-    chosen = (of_nodes or sums or lines)[-1:]
+    chosen = (_sums_of_nodes(lines, num_nodes) or _sums(lines) or lines)[-1:]
     return chosen[0][0] if chosen else ""
+
+
+def _sums(lines: list[Line]) -> list[Line]:
+    return [one for one in lines if any(word in plain_name(one[1]) for word in _SUMS)]
+
+
+def _sums_of_nodes(lines: list[Line], num_nodes: int) -> list[Line]:
+    return [one for one in _sums(lines) if one[2].dim() and len(one[2]) == num_nodes]

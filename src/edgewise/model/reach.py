@@ -46,7 +46,14 @@ _ABOUT_CLASSES = frozenset(
             "__hash__",
         ),
         *("__static_attributes__", "__firstlineno__", "_abc_impl", "__abstractmethods__", "__parameters__"),
-        *("__orig_bases__", "__match_args__", "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__annotate_func__"),
+        *(
+            "__orig_bases__",
+            "__match_args__",
+            "__slotnames__",
+            "__dataclass_fields__",
+            "__dataclass_params__",
+            "__annotate_func__",
+        ),
     )
 )
 _LEAVES = frozenset(

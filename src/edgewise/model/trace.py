@@ -26,6 +26,7 @@ from edgewise.model.data_flow import (
     fixed_tensors,
     keys_of,
     layers_of_calls,
+    picks_rows,
     shapes_of,
     without_no_ops,
     written,
@@ -71,6 +72,10 @@ class Trace:
 
     reads_sizes: bool = False
     """Whether its own code asked how many rows there are: it may do something else on a graph of another size."""
+
+    picks_rows: str = ""
+    """Whether the output depends on which of all nodes has the largest number of something that `"messages"` change, or
+    `"features"` alone."""
 
     fixed: frozenset[Key] = frozenset()
     """Keys of parameters and buffers."""
@@ -353,6 +358,7 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         typed=typed,
         reads_values=recorder.reads_values,
         reads_sizes=recorder.reads_sizes,
+        picks_rows=picks_rows(operations, output_keys, int(data.num_nodes or 0), orders=not call.each_graph),
         fixed=frozenset(fixed),
         products=products,
     )

@@ -23,6 +23,11 @@ NOT_REPEATABLE = (
     "numbers, such as dropout with training=True (F.dropout's default)? Use F.dropout(x, training=self.training)."
 )
 
+PICKS_ROWS = (
+    "forward takes the largest of all nodes, or their order, which another node may be as soon as a number changes"
+)
+"""Why neighbourhoods are not enough although they may give the same values."""
+
 
 def tolerance(dtype: torch.dtype) -> float:
     """The share of a change by which two computations of it may differ."""

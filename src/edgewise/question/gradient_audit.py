@@ -64,11 +64,13 @@ class AuditedSlope:
     """Σ |d · gradient| over all weights: what the slope is a sum of."""
     undecided: str = ""
     """Why the differences say nothing; empty if they do."""
+    slack: float = 0.0
+    """How far the differences may be from the slope: by their rounding, and by a bend."""
 
     @property
     def off(self) -> float:
         """How far the gradient is from what the differences say; 0 between the two sides of a kink."""
-        return max(self.low - self.gradient, self.gradient - self.high, 0.0)
+        return max(self.low - self.gradient - self.slack, self.gradient - self.high - self.slack, 0.0)
 
     @property
     def error(self) -> float:
@@ -297,7 +299,8 @@ def compared(gradient: float, scale: float, values: list[float], dtype: torch.dt
     low, high = sorted(((near_right - middle) / 1e-5, (middle - near_left) / 1e-5))
     size = max(abs(coarse), abs(fine), scale, 1e-12)
     if high - low <= _AGREE * size and abs(coarse - fine) <= _AGREE * size:
-        found = AuditedSlope(gradient, fine, fine, size)
+        rounded = _UNITS * torch.finfo(torch.float64).eps * abs(middle) / 1e-5
+        found = AuditedSlope(gradient, fine, fine, size, slack=max(high - fine, fine - low) + rounded)
         rounding = found.error > _AGREE and found.off <= _UNITS * torch.finfo(dtype).eps * abs(middle)
         return replace(found, undecided="the slope: less than the rounding of the number") if rounding else found
     inside = low - _AGREE * size <= gradient <= high + _AGREE * size

@@ -160,7 +160,7 @@ class GraphQuestion(PosedQuestion):
             alone = torch.cat([self._run_alone(graph) for graph in few])
             if len(self.index) == 1:
                 return alone
-            if self._few_agree(few, alone):
+            if not self.trace.picks_rows and self._few_agree(few, alone):
                 if self.asked.roomy:
                     return torch.cat([self._rows(part) for part in self.parts])
                 return torch.cat(list(self._rows_of_portions()))

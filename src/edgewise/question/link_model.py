@@ -25,6 +25,7 @@ from edgewise.model.twin import make_twin
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
 from edgewise.question.equality import (
     NOT_REPEATABLE,
+    PICKS_ROWS,
     Audit,
     at_random,
     close,
@@ -84,8 +85,10 @@ class LinkModel:
             self.rim = "nodes"  # of a typed graph no far node can stand for those of other types
         self.itself = itself
         """The columns that pairs lose; None if none does."""
-        self.local = True
+        self.local = trace.picks_rows != "messages"
         """Whether copies of neighbourhoods may be run, as far as is known."""
+        if trace.picks_rows == "messages":
+            warn_not_local(PICKS_ROWS, "pair is explained on the whole graph")
         with self.borrowed():
             self.is_lowered = self._decodes(trace.output)
             truth, self.together = (trace.output, True) if self.is_lowered else self._together_truth(trace.output)

@@ -169,6 +169,8 @@ class LinkQuestion(PosedQuestion):
         proved = found is not None and found.is_apart and first.is_apart and first.agree(found)
         if proved and not self.subject.first.reads_sizes:
             return True
+        if self.subject.first.picks_rows == "messages":
+            return False
         graph = self._whole_graph(proved=proved)
         if graph is None:
             return True

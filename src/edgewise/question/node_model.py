@@ -25,6 +25,7 @@ from edgewise.program.mirror import mirrored
 from edgewise.program.transfer import Transfer, degrees_in
 from edgewise.question.equality import (
     NOT_REPEATABLE,
+    PICKS_ROWS,
     Audit,
     close,
     first_random_weights,
@@ -94,6 +95,8 @@ class NodeModel:
         self._set_out()
         program = self._proved_mirror() if self.trace.flow is None else None
         self.lowering = self._proved_lowering()
+        if self.lowering is None and self.trace.picks_rows == "messages":
+            self._give_up_copies(PICKS_ROWS)
         self._products = None
         self.program = program if self.lowering is None else self.lowering.program
         """What the model is proved to do; where messages run both ways, on the mirrored graph and not run for targets."""

@@ -123,6 +123,16 @@ class NodeQuestion(PosedQuestion):
         other._choose()
         return other
 
+    def on_whole_graphs(self) -> "NodeQuestion":
+        """The same question without programs and neighbourhoods."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.uncut().__dict__)
+        other.node_model = other.node_model.without_program()
+        other.node_model.local, other._engine = False, None
+        other.forget_audits()
+        other._read_off()
+        return other
+
     def through_model(self) -> "NodeQuestion | None":
         """The same question without its program."""
         if self.lowering is None:
@@ -238,7 +248,10 @@ class NodeQuestion(PosedQuestion):
         if graph is None:
             self.locality = "proved"
             return
-        self.locality = confirmed(self.node_model, graph, self.cut, self.index, self._true_output)
+        if self.node_model.trace.picks_rows == "messages" and self.node_model.lowering is None:
+            self.locality = ""
+        else:
+            self.locality = confirmed(self.node_model, graph, self.cut, self.index, self._true_output)
         if not self.locality:
             warn_not_local(
                 "what lies outside a neighbourhood changes the output", "target is explained on the whole graph"

@@ -237,6 +237,10 @@ class PosedQuestion(SlopeChecks, ABC):
         """The same question, run on the whole graph: for explainers to which its size matters."""
         return self
 
+    def on_whole_graphs(self) -> "PosedQuestion":
+        """The same question, for which the model itself is run on the whole graph, target by target."""
+        return self
+
     def columns(self, local: Tensor) -> Tensor:
         """Columns of the user's graph, from columns of the graph that is run."""
         return local

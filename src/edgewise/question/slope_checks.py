@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 SLOPE_TOLERANCE = 1e-2
 """By which share of its parts a gradient along a random direction may be off."""
+_WHERE_STOPPED = {torch.float64: 1e-7}
+"""The same where gradients may stop on their way: what stops may be a small part of them."""
+_IN_FLOAT32 = 1e-3
 _MEMORY = 2**28
 """Bytes of a block, where all targets are audited."""
 
@@ -100,22 +103,22 @@ class SlopeChecks:
         """Why gradients cannot be trusted: by a sample of the targets, or by all of them where gradients may stop."""
         some = audited_positions(self._itself)
         found = look(self._itself, some)
-        problem = self._judged(found.slopes, some, what)
+        problem = self._judged(found, some, what)
         if problem or not found.may_stop:
             return problem
         from edgewise.question.memory import estimated_blocks
 
         for block in estimated_blocks(self._itself, _MEMORY, None):
             left = block[~torch.isin(block, some)]
-            problem = self._judged(look(self._itself, left).slopes, left, what) if len(left) else ""
+            problem = self._judged(look(self._itself, left), left, what) if len(left) else ""
             if problem:
                 break
         return problem
 
-    def _judged(self, slopes: "list[AuditedSlope | None]", positions: Tensor, what: str) -> str:
+    def _judged(self, found: "Audited", positions: Tensor, what: str) -> str:
         """Why gradients cannot be trusted, by slopes that were found in two ways; empty if they can."""
         known: dict[int, AuditedSlope] = {}
-        for position, slope in zip(positions.tolist(), slopes, strict=True):
+        for position, slope in zip(positions.tolist(), found.slopes, strict=True):
             if slope is None or slope.undecided:
                 why = "the slope: the model cannot be run in float64" if slope is None else slope.undecided
                 self.audit.undecided.append(why)
@@ -124,7 +127,9 @@ class SlopeChecks:
         errors = {position: _error(slope) for position, slope in known.items()}
         worst = max(errors.values(), default=0.0)
         self.audit.note(what, worst, len(errors))
-        self._failed = tuple(position for position, error in errors.items() if error > SLOPE_TOLERANCE)
+        strict = _WHERE_STOPPED.get(self._itself.target.truth.dtype, _IN_FLOAT32)
+        allowed = strict if found.may_stop else SLOPE_TOLERANCE
+        self._failed = tuple(position for position, error in errors.items() if error > allowed)
         if not self._failed:
             return ""
         if not all(math.isfinite(slope.gradient) for slope in known.values()):
@@ -136,7 +141,7 @@ class SlopeChecks:
         named = ", ".join(dict.fromkeys(stops)) or "no_grad, detach or a checkpoint"
         return (
             f"Gradients of this model are not the derivative of what it computes: {named} in forward stops them (off by "
-            f"{worst:.1%}). Use method='occlusion', or stopped='keep' for autograd's number."
+            f"{worst:.2g} of its parts). Use method='occlusion', or stopped='keep' for autograd's number."
         )
 
 
