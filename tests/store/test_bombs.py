@@ -225,6 +225,21 @@ def test_a_folder_with_a_pipe_in_it_is_refused_without_waiting(tmp_path, name):
             read()
 
 
+# Texts that stand for many values ######################################################################################
+
+
+@pytest.mark.parametrize("value", [b"[],", b"{},", b'"ab",', b"1.5,"])
+def test_a_text_of_many_small_values_is_not_built(tmp_path, value):
+    text = b'{"x":[' + value * (60_000_000 // len(value)) + b"0]}"
+    path = write_npz(tmp_path / "why.npz", about=np.frombuffer(text, dtype=np.uint8))
+    assert path.stat().st_size < 1e5
+    refused(lambda: ew.load(path), "more than its size allows")
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "manifest.json").write_bytes(text)
+    if value in (b"[],", b"{},"):  # of a file that is itself large, those alone that take far more than it has
+        refused(lambda: ew.jobs.open(tmp_path / "job"), "is not the folder of a job")
+
+
 # Numbers that stand for many ##########################################################################################
 
 
