@@ -293,6 +293,10 @@ def test_a_store_with_links_and_pipes_in_it_is_refused(question, tmp_path, outsi
 def test_a_store_is_not_built_through_a_link(question, tmp_path, outside):
     (tmp_path / ".store.unfinished").symlink_to(outside)
     assert isinstance(within(30, lambda: ew.GraphStore.build(tmp_path / "store", question[1])), ew.FileError)
+    (tmp_path / ".store.unfinished").unlink()
+    (tmp_path / ".store.unfinished").mkdir()
+    os.mkfifo(tmp_path / ".store.unfinished" / "whole")
+    assert isinstance(within(30, lambda: ew.GraphStore.build(tmp_path / "store", question[1])), ew.FileError)
     (tmp_path / "other").symlink_to(outside / "nowhere")
     with pytest.raises(ew.FileError, match="is there already"):
         ew.GraphStore.build(tmp_path / "other", question[1])

@@ -225,6 +225,37 @@ def test_a_folder_with_a_pipe_in_it_is_refused_without_waiting(tmp_path, name):
             read()
 
 
+def holding_itself():
+    found = []
+    found.append(found)
+    return found
+
+
+def doubled(times=40):
+    found = ["a"]
+    for _ in range(times):
+        found = [found, found]
+    return found
+
+
+@pytest.mark.parametrize("make", [holding_itself, doubled])
+@pytest.mark.parametrize("name", ["notes", "node_names", "y", "train_mask"])
+def test_a_list_that_holds_itself_or_another_one_many_times_is_not_written_out(tmp_path, make, name):
+    data = Data(x=torch.ones(3, 2), edge_index=torch.tensor([[0, 1], [1, 2]]), **{name: make()})
+    torch.save(data, tmp_path / "graph.pt")
+    _, building = readers(tmp_path / "graph.pt", tmp_path)
+    refused(building, "")
+    code, grown, said = peak_above(lambda: repr(read_data(str(tmp_path / "graph.pt"), None, None, 0)))
+    assert code in (0, 3), said
+    assert grown < MOST
+
+
+@pytest.mark.parametrize("mask", [np.ones((3, 0), dtype=bool), np.ones((3, 2, 2), dtype=bool), np.array(True)])
+def test_a_mask_that_is_none_is_not_read(tmp_path, mask):
+    path = write_npz(tmp_path / "graph.npz", x=ONES, edge_index=EDGES, train_mask=mask)
+    assert "train" not in read_data(str(path), None, None, 0).parts
+
+
 # Texts that stand for many values ######################################################################################
 
 

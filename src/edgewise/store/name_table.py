@@ -8,7 +8,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from edgewise.errors import FileError
+from edgewise.arguments import are_texts, shown
+from edgewise.errors import FileError, InputError
 from edgewise.store.array_files import ArrayWriter
 
 _AT_ONCE = 2**16
@@ -127,6 +128,8 @@ def write_names(folder: Path, what: str, names: Iterable[str]) -> dict[str, str]
 def _parts(names: Iterable[str]) -> Iterator[list[str]]:
     some: list[str] = []
     for name in names:
+        if not are_texts([name]):
+            raise InputError(f"Names of nodes must be texts, got {shown(name)}.")
         some.append(str(name))
         if len(some) == _AT_ONCE:
             yield some
