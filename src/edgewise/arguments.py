@@ -4,6 +4,7 @@ import sys
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from operator import index
+from reprlib import Repr
 from typing import Any, TypeVar
 
 from edgewise.errors import EdgewiseError, SettingError
@@ -110,6 +111,21 @@ def did_you_mean(value: Any, choices: Collection[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def are_texts(names: Any) -> bool:
+    """Whether names came one by one, and none of them is a list or a table of further ones.
+
+    >>> are_texts(["Ann", 3]), are_texts([["Ann"]]), are_texts("Ann")
+    (True, False, False)
+    """
+    each = isinstance(names, Iterable) and not isinstance(names, (str, bytes))
+    return each and not any(isinstance(one, Collection) and not isinstance(one, (str, bytes)) for one in names)
+
+
+_BRIEF = Repr()  # a list may hold another one many times: what is cut off must not be written first
+_BRIEF.maxlevel, _BRIEF.maxlist, _BRIEF.maxtuple, _BRIEF.maxset, _BRIEF.maxdict = 3, 40, 40, 40, 40
+_BRIEF.maxstring = _BRIEF.maxother = 200
+
+
 def shown(value: Any, longest: int = 80) -> str:
     """What came, in a few words on one line: its kind and the beginning of what it is.
 
@@ -121,7 +137,7 @@ def shown(value: Any, longest: int = 80) -> str:
         if isinstance(shape, tuple) and hasattr(value, "dtype"):
             return f"a {type(value).__name__} of shape {list(shape)}, {value.dtype}"
         plain = value is None or isinstance(value, (bool, int, float, str))
-        text = " ".join((repr(value) if plain else f"{type(value).__name__} {value!r}").split())
+        text = " ".join((repr(value) if plain else f"{type(value).__name__} {_BRIEF.repr(value)}").split())
     except Exception:  # a stranger's `__repr__` may fail
         text = type(value).__name__
     return text if len(text) <= longest else text[: longest - 3] + "..."

@@ -49,6 +49,11 @@ class FolderLock:
                 try:
                     if _claimed(handle, folder):
                         break
+                except OSError:  # the disk is so full that not even this can be written
+                    cls(handle, path).remove()
+                    with suppress(OSError):
+                        folder.rmdir()
+                    raise
                 except BaseException:
                     os.close(handle)
                     raise
@@ -87,13 +92,17 @@ def unfinished_beside(path: Path) -> Iterator[Path]:
     around = hidden_beside(path)
     lock = FolderLock.take(around)
     try:
-        fresh = inside(around, "whole")
-        if fresh.exists():
-            shutil.rmtree(fresh)
-        fresh.mkdir()
-        yield fresh
+        fresh = inside(
+            around, "whole"
+        )  # a pipe of that name is refused here: to remove it as a folder would wait for it
+        try:
+            if fresh.exists():
+                shutil.rmtree(fresh)
+            fresh.mkdir()
+            yield fresh
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
     finally:
-        shutil.rmtree(around / "whole", ignore_errors=True)
         lock.remove()
         with suppress(OSError):  # somebody has come in already, or something else is there
             around.rmdir()

@@ -23,7 +23,9 @@ _REFUSED = re.compile(r"[\x00-\x1f\x7f\\]|^[A-Za-z]:")
 _DEEPEST = 100
 """Tables and lists in each other; ours have fewer than ten."""
 _MOST = 2**28
-"""Bytes of a text that is read as a whole."""
+"""Bytes of a text that is read as a whole, and of the values that a small one may stand for."""
+_VALUE, _RATIO = 64, 12
+"""Bytes of a value in memory, about, and how many times its size a large text may take; honest ones take up to eight."""
 
 
 def inside(folder: Path, name: Any) -> Path:
@@ -139,15 +141,19 @@ def read_json(path: Path) -> Any:
     return parsed(read_bytes(path), str(path))
 
 
-def parsed(text: bytes | str, what: str) -> Any:
-    """What a text of JSON says; `what` names it in errors.
+def parsed(text: bytes, what: str, stored: int | None = None) -> Any:
+    """What a text of JSON says; `what` names it in errors, `stored` is its size on the disk if it was packed.
 
-    >>> parsed('{"level": "input"}', "the manifest")
+    A text of `[],[],…` takes twenty times its size in memory, so values are counted before any of them is built.
+
+    >>> parsed(b'{"level": "input"}', "the manifest")
     {'level': 'input'}
-    >>> parsed("[" * 10**5, "the manifest")
+    >>> parsed(b"[" * 10**5, "the manifest")
     Traceback (most recent call last):
     edgewise.errors.FileError: the manifest cannot be read as JSON: it nests too deeply.
     """
+    if (values := sum(map(text.count, (b"[", b"{", b",")))) * _VALUE > max(_MOST, _RATIO * (stored or len(text))):
+        raise FileError(f"{what} cannot be read as JSON: it has {values} values, more than its size allows.")
     try:
         found = json.loads(text)
     except RecursionError as error:

@@ -1,11 +1,13 @@
 """Going on with a folder runs no code that it names, unless the user names it again or trusts the folder."""
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
 
 from command_line import MINE, call, workshop
+from edgewise.cli.job_data import _graphs
 
 pytest.importorskip("pyarrow")
 MODEL = ("--model", "net.py:Net")
@@ -50,6 +52,56 @@ def test_no_code_runs_that_the_user_has_not_named(job, command):
         assert f"Running the model net.py:Net with features=3, from {Path('net.py').resolve()}." in done.stderr
         assert [mark.name for mark in job.iterdir()] == ["net.py"]
         (job / "net.py").unlink()
+
+
+class Unpickled:
+    """Leaves a mark when it is unpickled."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+@pytest.fixture
+def pickled(job):
+    """The folder of a job that names a data set of PyG, whose raw files are pickles, and says that a target has failed."""
+    raw = Path("root/Cora/raw")
+    raw.mkdir(parents=True)
+    for name in ("x", "tx", "allx", "y", "ty", "ally", "graph"):
+        (raw / f"ind.cora.{name}").write_bytes(pickle.dumps(Unpickled(job / "unpickled")))
+    (raw / "ind.cora.test.index").write_text("0\n")
+    change("data", "cora")
+    change("root", "root")
+    return job
+
+
+def test_a_data_set_that_would_be_unpickled_needs_trust_in_the_folder(pickled):
+    said = call("job", "resume", "job", *MODEL, code=1).stderr
+    assert f"the data set cora, which PyG unpickles, from {Path('root').resolve()}. Nothing was imported." in said
+    assert said.strip().endswith("say so: --trust-folder.")
+    assert list(pickled.iterdir()) == []
+    call("job", "resume", "job", "--trust-folder", code=1)
+    assert (pickled / "unpickled").exists()
+
+
+@pytest.mark.parametrize("root", [None, "elsewhere", "."])
+def test_who_only_looks_at_a_folder_unpickles_nothing_that_it_names(pickled, monkeypatch, root):
+    if root is not None:
+        monkeypatch.setenv("EDGEWISE_DATA", root)
+    assert "Without names: PyG would unpickle cora in root." in call("page", "job").stderr
+    assert _graphs(Path("job"))[0] is None  # for the names of targets that failed
+    assert list(pickled.iterdir()) == []
+
+
+def test_a_root_of_the_users_own_is_not_looked_for_where_the_folder_says(pickled, monkeypatch, tmp_path):
+    monkeypatch.setenv("EDGEWISE_DATA", "root")
+    change("root", None)
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    assert "Without names: There is no folder root/Cora/raw." in call("page", tmp_path / "job").stderr
+    assert list(pickled.iterdir()) == []
 
 
 def test_a_plugin_is_named_again_too(job, monkeypatch):

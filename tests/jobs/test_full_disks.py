@@ -14,6 +14,7 @@ from torch_geometric.nn import GCN
 import edgewise as ew
 from edgewise.files import write_whole
 from edgewise.folder_lock import FolderLock
+from edgewise.jobs.journal import Journal
 from small_disks import in_child, left_over, small_disk
 
 pytest.importorskip("pyarrow")
@@ -69,6 +70,33 @@ def test_an_array_that_does_not_fit_is_not_left_half_under_its_name(tmp_path):
     assert left_over(tmp_path) == []
 
 
+def test_a_line_that_was_torn_off_anywhere_is_written_again_to_the_same_bytes(tmp_path):
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.add(file="a", digest="0")
+    first = journal.path.stat().st_size
+    journal.add(file="b", values=list(range(40_000)))
+    whole = journal.path.read_bytes()
+    for end in (0, 1, first - 1, first, first + 1, first + 2**16, first + 2**17, len(whole) - 1):
+        journal.path.write_bytes(whole[:end])
+        assert [line["file"] for line in journal] == ["a"][: end >= first]
+        if end < first:
+            journal.add(file="a", digest="0")
+        journal.add(file="b", values=list(range(40_000)))
+        assert journal.path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("limit", [0, 20, 60])
+def test_a_line_that_does_not_fit_leaves_the_journal_as_it_was(tmp_path, limit):
+    journal = Journal(tmp_path / "journal.jsonl")
+    if limit == 60:
+        journal.add(file="a", digest="0")
+    before = journal.path.read_bytes() if limit == 60 else b""
+    code, said = in_child(lambda: journal.add(file="b", digest="1" * 50), limit)
+    assert code == 3, said
+    assert "What it said before is kept." in said
+    assert journal.path.read_bytes() == before
+
+
 def test_files_get_the_permissions_of_the_process_and_its_mask_is_not_touched(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "umask", lambda _: pytest.fail("the mask of the whole process was set"))
     write_whole(tmp_path / "a", lambda file: file.write(b"a"))
@@ -84,13 +112,13 @@ def large_graph(nodes=20_000):
     return Data(x=torch.ones(nodes, 4), edge_index=edges)
 
 
-@pytest.mark.parametrize("limit", [100, 50_000, 400_000, 900_000, 1_700_000])
+@pytest.mark.parametrize("limit", [0, 100, 50_000, 400_000, 900_000, 1_700_000])
 def test_a_store_that_meets_a_limit_says_so_and_leaves_nothing(tmp_path, limit):
     data = large_graph()
     code, said = in_child(lambda: ew.GraphStore.build(tmp_path / "graph.store", data), limit)
     if code != 0:
         assert code == 3, said
-        assert "graph.store could not be written: File too large (the disk at" in said
+        assert "could not be written: File too large (the disk at" in said
         assert list(tmp_path.iterdir()) == []
     else:
         assert limit == 1_700_000

@@ -6,6 +6,7 @@ import socket
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -16,6 +17,7 @@ from command_line import MINE, call, workshop
 from edgewise.inner_paths import inside, read_json
 from edgewise.jobs.job_folder import FORMAT
 from edgewise.store import manifest
+from edgewise.store.array_files import digest_of_array
 
 pytest.importorskip("pyarrow")
 
@@ -245,6 +247,40 @@ def test_a_store_whose_manifest_lies_is_refused(question, tmp_path, outside, cha
     assert isinstance(within(30, lambda: ew.GraphStore(tmp_path / "store")), ew.FileError)
 
 
+NUMBERS_OF_A_STORE = (
+    "edges/edge_index", "edges/in_start", "edges/in_column", "edges/in_other", "nodes/names_start", "nodes/names_order",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMBERS_OF_A_STORE)
+@pytest.mark.parametrize("number", [-1, 61, 2**31 - 1])
+def test_a_store_whose_numbers_lead_out_of_its_arrays_is_refused(question, tmp_path, name, number):
+    model, data = question
+    folder = tmp_path / "store"
+    ew.GraphStore.build(folder, data, names=[f"n{place}" for place in range(30)])
+    path = folder / f"{name}.npy"
+    array = np.load(path)
+    content = np.full_like(array, number * 100 if name == "nodes/names_start" else number)
+    path.write_bytes(path.read_bytes()[: -array.nbytes] + content.tobytes())
+    altered_store(folder, lambda said: _sign(folder, said))
+
+    def read():
+        store = ew.GraphStore(folder)
+        store.node("n4"), list(store.names())
+        [why.top(3) for why in ew.explain(model, store, [1, 2])]
+        ew.explain(model, store, [1, 2], method="occlusion", level="layer")
+
+    error = within(60, read)
+    assert isinstance(error, ew.FileError)
+    assert "are not what was written: a file was altered" in str(error)
+
+
+def _sign(folder, said):
+    for table in (*said["nodes"], *said["edges"]):
+        for record in (*table["structure"].values(), *table["attributes"].values()):
+            record["digest"] = digest_of_array(folder / record["file"])
+
+
 @pytest.mark.parametrize("part", ["manifest.json", "nodes/x.npy", "edges/in_start.npy"])
 @KINDS
 def test_a_store_with_links_and_pipes_in_it_is_refused(question, tmp_path, outside, part, make):
@@ -256,6 +292,10 @@ def test_a_store_with_links_and_pipes_in_it_is_refused(question, tmp_path, outsi
 
 def test_a_store_is_not_built_through_a_link(question, tmp_path, outside):
     (tmp_path / ".store.unfinished").symlink_to(outside)
+    assert isinstance(within(30, lambda: ew.GraphStore.build(tmp_path / "store", question[1])), ew.FileError)
+    (tmp_path / ".store.unfinished").unlink()
+    (tmp_path / ".store.unfinished").mkdir()
+    os.mkfifo(tmp_path / ".store.unfinished" / "whole")
     assert isinstance(within(30, lambda: ew.GraphStore.build(tmp_path / "store", question[1])), ew.FileError)
     (tmp_path / "other").symlink_to(outside / "nowhere")
     with pytest.raises(ew.FileError, match="is there already"):

@@ -225,6 +225,52 @@ def test_a_folder_with_a_pipe_in_it_is_refused_without_waiting(tmp_path, name):
             read()
 
 
+def holding_itself():
+    found = []
+    found.append(found)
+    return found
+
+
+def doubled(times=40):
+    found = ["a"]
+    for _ in range(times):
+        found = [found, found]
+    return found
+
+
+@pytest.mark.parametrize("make", [holding_itself, doubled])
+@pytest.mark.parametrize("name", ["notes", "node_names", "y", "train_mask"])
+def test_a_list_that_holds_itself_or_another_one_many_times_is_not_written_out(tmp_path, make, name):
+    data = Data(x=torch.ones(3, 2), edge_index=torch.tensor([[0, 1], [1, 2]]), **{name: make()})
+    torch.save(data, tmp_path / "graph.pt")
+    _, building = readers(tmp_path / "graph.pt", tmp_path)
+    refused(building, "")
+    code, grown, said = peak_above(lambda: repr(read_data(str(tmp_path / "graph.pt"), None, None, 0)))
+    assert code in (0, 3), said
+    assert grown < MOST
+
+
+@pytest.mark.parametrize("mask", [np.ones((3, 0), dtype=bool), np.ones((3, 2, 2), dtype=bool), np.array(True)])
+def test_a_mask_that_is_none_is_not_read(tmp_path, mask):
+    path = write_npz(tmp_path / "graph.npz", x=ONES, edge_index=EDGES, train_mask=mask)
+    assert "train" not in read_data(str(path), None, None, 0).parts
+
+
+# Texts that stand for many values ######################################################################################
+
+
+@pytest.mark.parametrize("value", [b"[],", b"{},", b'"ab",', b"1.5,"])
+def test_a_text_of_many_small_values_is_not_built(tmp_path, value):
+    text = b'{"x":[' + value * (60_000_000 // len(value)) + b"0]}"
+    path = write_npz(tmp_path / "why.npz", about=np.frombuffer(text, dtype=np.uint8))
+    assert path.stat().st_size < 1e5
+    refused(lambda: ew.load(path), "more than its size allows")
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "manifest.json").write_bytes(text)
+    if value in (b"[],", b"{},"):  # of a file that is itself large, those alone that take far more than it has
+        refused(lambda: ew.jobs.open(tmp_path / "job"), "is not the folder of a job")
+
+
 # Numbers that stand for many ##########################################################################################
 
 

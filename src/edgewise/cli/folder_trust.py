@@ -1,7 +1,8 @@
 """What the folder of a job asks for: read from its manifest, shown, and run only if the user stands by it.
 
-A manifest names the module of a model, and plugins: importing them runs their code. Whoever goes on with a folder names them
-again, or says that the folder is to be trusted; before that nothing is imported.
+A manifest names the module of a model, and plugins: importing them runs their code. It may also name the root of a data set
+of PyG, which unpickles what lies there. Whoever goes on with a folder names models and plugins again, or says that the folder
+is to be trusted; before that nothing is imported, and nothing unpickled.
 """
 
 import shlex
@@ -13,7 +14,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from edgewise.cli.options import CommonOptions
+from edgewise.cli.options import REAL, CommonOptions, data_key
 from edgewise.errors import FileError
 
 _REPORT = ("json", "quiet", "debug")
@@ -58,6 +59,15 @@ def _fits(value: Any, kind: Any) -> bool:
     return type(value) is (str if kind is Path else kind)
 
 
+def is_unpickled(data: str) -> bool:
+    """Whether a name stands for a data set that PyG reads, in its own way.
+
+    >>> is_unpickled("cora"), is_unpickled("graph.npz")
+    (True, False)
+    """
+    return data_key(data) in map(data_key, REAL)
+
+
 def refuse_unnamed(
     folder: Path, asked: CommonOptions, model: str | None, plugin: Sequence[str], *, trusted: bool
 ) -> list[str]:
@@ -80,15 +90,19 @@ def refuse_unnamed(
     }
     code = {what: (place, again) for what, (place, again) in named.items() if place is not None}
     said = [f"{what}, from {where_is(place)}" for what, (place, _) in code.items()]
-    if trusted or all(again for _, again in code.values()):
+    rooted = asked.root is not None and is_unpickled(asked.data)
+    said += (
+        [f"the data set {asked.data}, which PyG unpickles, from {Path(asked.root or '').resolve()}"] if rooted else []
+    )
+    if trusted or (not rooted and all(again for _, again in code.values())):
         return said
     again = [
         *(["--model", asked.model] if asked.model else []),
         *(part for one in asked.plugin or () for part in ("--plugin", one)),
     ]
+    ways = "--trust-folder" if rooted else f"{shlex.join(again)}, or --trust-folder"
     raise FileError(
-        f"{folder} asks to run code: {'; '.join(said)}. Nothing was imported. If that is yours, say so: "
-        f"{shlex.join(again)}, or --trust-folder."
+        f"{folder} asks to run code: {'; '.join(said)}. Nothing was imported. If that is yours, say so: {ways}."
     )
 
 

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from edgewise.cli.folder_trust import asked_by, is_unpickled
+from edgewise.cli.options import CommonOptions
 from edgewise.cli.read.data import read_data
 from edgewise.cli.read.graphs import Graphs
 from edgewise.cli.read.targets import read_type
-from edgewise.errors import EdgewiseError
+from edgewise.errors import EdgewiseError, FileError
+from edgewise.files import VARIABLE
 from edgewise.jobs.job_folder import read_manifest
 from edgewise.text import typed_name
 
@@ -64,16 +67,28 @@ def _graphs(folder: Path) -> tuple[Graphs | None, str | None]:
     found = read_manifest(folder)
     if found is None or found["identity"].get("kind") != "command line":
         return None, None
-    asked = found["identity"]["question"]
-    root = None if asked.get("root") is None else Path(asked["root"])
-    task = "link" if asked.get("link") and asked.get("task") is None else asked.get("task")
     try:
-        with chdir(found.get("cwd") or os.getcwd()):
-            graphs = read_data(asked["data"], root, task, asked["seed"])
-    except (EdgewiseError, OSError) as error:
+        asked, _ = asked_by(folder, found, {})
+        graphs = _read(asked, str(found.get("cwd") or os.getcwd()))
+        hashes = found["identity"].get("hashes")
+        if not isinstance(hashes, dict) or hashes.get("data") != graphs.digest:
+            return None, "Without names: the data is not that of the job any more."
+        if graphs.types is not None and graphs.task == "node" and not asked.link:
+            graphs, _ = read_type(asked.index, graphs)  # labels, and names of classes, are those of the explained type
+    except (EdgewiseError, OSError, ValueError) as error:  # a ValueError: a name that no folder can have
         return None, f"Without names: {str(error).splitlines()[0]}"
-    if graphs.digest != found["identity"]["hashes"].get("data"):
-        return None, "Without names: the data is not that of the job any more."
-    if graphs.types is not None and graphs.task == "node" and not asked.get("link"):
-        graphs, _ = read_type(asked["index"], graphs)  # labels, and names of classes, are those of the explained type
     return graphs, None
+
+
+def _read(asked: CommonOptions, folder: str) -> Graphs:
+    """The data that the folder of a job names. PyG, which unpickles its data sets, reads them from the user's own root alone."""
+    task = "link" if asked.link and asked.task is None else asked.task
+    if not is_unpickled(asked.data):
+        with chdir(folder):
+            return read_data(asked.data, None, task, asked.seed)
+    own = os.environ.get(VARIABLE, "")
+    if asked.root is not None and Path(folder, asked.root).resolve() != Path(own).resolve():
+        raise FileError(
+            f"PyG would unpickle {asked.data} in {asked.root}. If that is yours, set {VARIABLE}={asked.root}."
+        )
+    return read_data(asked.data, None, task, asked.seed)

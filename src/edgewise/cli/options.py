@@ -77,6 +77,15 @@ def completing_list(names: tuple[str, ...]) -> Callable[[str], list[str]]:
     return complete
 
 
+def data_key(name: str) -> str:
+    """The name of a data set as it is looked up: capitals do not matter, and `-` may stand for `_`.
+
+    >>> data_key("Negative-Evidence")
+    'negative_evidence'
+    """
+    return name.lower().replace("-", "_")
+
+
 LARGEST_SEED = 2**32 - 1
 """What numpy's generator takes."""
 

@@ -10,12 +10,12 @@ from edgewise.disk import disk_error
 from edgewise.errors import FileError
 from edgewise.inner_paths import parsed, read_bytes
 
-_MOST = 2**31  # bytes of a journal
+_MOST, _BLOCK = 2**31, 2**16  # bytes of a journal, and of a look at its end
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class Journal:
-    """A file that only grows. A line that a crash tore off is not read, and the next one does not continue it.
+    """A file that only grows. A line that a crash tore off is not read, and the next one takes its place.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -47,13 +47,29 @@ class Journal:
         try:
             handle = os.open(self.path, _FLAGS, 0o666)
             try:
-                size = os.fstat(handle).st_size
-                torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
-                line = b"\n" * torn + json.dumps(what).encode() + b"\n"
-                while line:  # a disk that is full takes a part, and says so when it is asked for the rest
-                    line = line[os.write(handle, line) :]
-                os.fsync(handle)
+                end = _end_of_lines(handle)
+                os.ftruncate(handle, end)
+                try:
+                    line = json.dumps(what).encode() + b"\n"
+                    while line:  # a disk that is full takes a part, and says so when it is asked for the rest
+                        line = line[os.write(handle, line) :]
+                    os.fsync(handle)
+                except OSError:
+                    os.ftruncate(handle, end)
+                    raise
             finally:
                 os.close(handle)
         except OSError as error:
             raise disk_error(self.path, error, "What it said before is kept.") from error
+
+
+def _end_of_lines(handle: int) -> int:
+    """Where the last whole line of an open file ends: what follows was torn off by a crash."""
+    end = os.fstat(handle).st_size
+    while end:
+        begin = max(0, end - _BLOCK)
+        found = os.pread(handle, end - begin, begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0

@@ -131,7 +131,7 @@ class NpzFile:
         with NpzArchive(path) as archive:
             self.claims = {name: archive.claim(name) for name in archive.members}
             require("about" in self.claims, "it has no text `about`, which results have")
-            told = parsed(archive.read(["about"])["about"].tobytes(), "its text `about`")
+            told = parsed(archive.read(["about"])["about"].tobytes(), "its text `about`", archive.stored)
         require(isinstance(told, dict), "its text `about` is not a table")
         self.about: About = told
 

@@ -1,6 +1,7 @@
 """Graphs that become stores from arrays: PyG's `Data` and `HeteroData`, their `.pt` files, and `.npz` files, all in pieces."""
 
 import copy
+import json
 import math
 import pickle
 import warnings
@@ -14,13 +15,15 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData, data, storage
 
-from edgewise.archives import NUMBERS, Claim, NpzArchive, read_head, refuse_bomb
+from edgewise.archives import NUMBERS, Claim, NpzArchive, read_head, refuse_bomb, require
 from edgewise.errors import FileError, InputError
 from edgewise.graph.inputs import in_words, odd_kind
+from edgewise.inner_paths import parsed
 from edgewise.store.array_files import pieces
 from edgewise.store.store_builder import StoreWriter, TableWriter
 
 _PLAIN = (str, int, float, bool, list, tuple, type(None))
+_MOST_VALUES = 2**20  # of a note
 _PARTS = ("train", "val", "test")
 _FLOATS, _WHOLE = ("x", "edge_attr", "edge_weight"), ("edge_index",)
 _KNOWN = (*_FLOATS, *_WHOLE, "y", "pos", "edge_type", *_PARTS, *(f"{part}_mask" for part in _PARTS))
@@ -120,7 +123,25 @@ def _note(notes: dict[str, Any], name: str, value: Any) -> None:
         raise InputError(
             f"`data.{name}` is a {type(value).__name__}, which cannot be stored. Remove it first: del data.{name}."
         )
+    try:
+        _refuse_many(value)
+        parsed(json.dumps(value).encode(), "it")
+    except (FileError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"`data.{name}` cannot be stored as JSON ({error}). Remove it first: del data.{name}."
+        ) from error
     notes[name] = value
+
+
+def _refuse_many(value: Any) -> None:
+    """Refuse what JSON would write out as too many values: a list may hold another one many times, and that one another."""
+    left, count = [value], 0
+    while left:
+        one = left.pop()
+        count += 1
+        require(count + len(left) <= _MOST_VALUES, f"it has more than {_MOST_VALUES} values")
+        if isinstance(one, (list, tuple, dict)):
+            left += one.values() if isinstance(one, dict) else one
 
 
 # --- `.pt` --------------------------------------------------------------------------------------------------------------
@@ -169,15 +190,15 @@ def refuse_packed(path: Path) -> None:
 
 def bytes_of(found: Any) -> Iterator[int]:
     """The bytes of all tensors in nested containers, as many as their shapes say: one number may stand for millions."""
-    left = [found]
+    left, seen = [found], dict[int, Any]()  # a list may hold itself, or another one many times
     while left:
         one = left.pop()
         if isinstance(one, Tensor):
             yield 0 if one.is_nested else one.numel() * one.element_size()
-        elif isinstance(one, (Data, HeteroData)):
-            left += one.to_dict().values()
-        elif isinstance(one, (Mapping, list, tuple)):
-            left += one.values() if isinstance(one, Mapping) else one
+        elif isinstance(one, (Data, HeteroData, Mapping, list, tuple)) and id(one) not in seen:
+            seen[id(one)] = one
+            inner = one.to_dict() if isinstance(one, (Data, HeteroData)) else one
+            left += inner.values() if isinstance(inner, Mapping) else inner
 
 
 # --- `.npz` -------------------------------------------------------------------------------------------------------------

@@ -43,11 +43,7 @@ class EdgeOrder:
         Raises:
             FileError: If the numbers cannot be those of the graph: the file was altered.
         """
-        begin = self.start[nodes].astype(np.int64)
-        count = self.start[nodes + 1] - begin  # [listed]
-        end = int((begin + count).max(initial=0))
-        if len(count) and (int(count.min()) < 0 or int(begin.min()) < 0 or end > len(self.column)):
-            raise _altered()
+        begin, count = self._ranges(nodes)
         position = np.repeat(np.arange(len(nodes)), count)
         place = np.arange(int(count.sum())) + (begin - count.cumsum() + count)[position]
         return position, *self._at(place)
@@ -60,8 +56,16 @@ class EdgeOrder:
         >>> column.tolist(), other.tolist()
         ([1], [0])
         """
-        place = range(int(self.start[node]), int(self.start[node + 1]))[part]
+        begin, count = self._ranges(np.array([node]))
+        place = range(int(begin[0]), int(begin[0] + count[0]))[part]
         return self._at(np.arange(place.start, place.stop))
+
+    def _ranges(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """`[listed]` each: where the edges of each listed node begin, and how many there are, checked."""
+        begin, end = self.start[nodes].astype(np.int64), self.start[nodes + 1].astype(np.int64)
+        if not ((begin >= 0) & (begin <= end) & (end <= len(self.column))).all():
+            raise altered()
+        return begin, end - begin
 
     def _at(self, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Columns and other ends at some places, checked."""
@@ -71,15 +75,16 @@ class EdgeOrder:
             or int(other.max()) >= self.others
             or int(column.max()) >= len(self.column)
         ):
-            raise _altered()
+            raise altered()
         return column, other
 
     def counts(self, nodes: np.ndarray) -> np.ndarray:
         """`[listed]`: how many edges each listed node has."""
-        return np.asarray(self.start[nodes + 1] - self.start[nodes]).astype(np.int64)
+        return self._ranges(nodes)[1]
 
 
-def _altered() -> FileError:
+def altered() -> FileError:
+    """Numbers on the disk cannot be those of the graph."""
     return FileError("The edges of the store are not what was written: a file was altered. Build the store again.")
 
 

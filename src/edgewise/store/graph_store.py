@@ -19,7 +19,7 @@ from edgewise.contract import checked
 from edgewise.errors import FileError, InputError
 from edgewise.inner_paths import reading
 from edgewise.store.array_files import digest_of_array
-from edgewise.store.edge_order import EdgeOrder
+from edgewise.store.edge_order import EdgeOrder, altered
 from edgewise.store.manifest import FILE, Manifest, TableRecord, check_tables
 from edgewise.store.name_table import FIELDS, NameTable
 
@@ -55,6 +55,18 @@ class EdgeTable:
     """`[2, n]`: nodes with edges to themselves, ascending, and how many."""
     attributes: Mapping[str, np.ndarray]
     notes: Mapping[str, Any]
+
+    def ends(self, columns: np.ndarray) -> np.ndarray:
+        """`[2, n]`: senders and receivers of some columns, checked.
+
+        Raises:
+            FileError: If the numbers cannot be those of the graph: the file was altered.
+        """
+        found = np.asarray(self.edge_index[:, columns])
+        counts = np.array([[self.into.others], [len(self.into.start) - 1]])
+        if not ((found >= 0) & (found < counts)).all():
+            raise altered()
+        return found
 
 
 class GraphStore:

@@ -8,6 +8,8 @@ from typing import Any, overload
 
 import numpy as np
 
+from edgewise.arguments import are_texts, shown
+from edgewise.errors import FileError, InputError
 from edgewise.store.array_files import ArrayWriter
 
 _AT_ONCE = 2**16
@@ -47,6 +49,8 @@ class NameTable(Sequence[str]):
             return [self[place] for place in range(*item.indices(len(self)))]
         place = range(len(self))[item]
         begin, end = self.start[place : place + 2]
+        if not 0 <= begin <= end <= len(self.letters):
+            raise _altered()
         return self.letters[begin:end].tobytes().decode(errors="replace")
 
     def __iter__(self) -> Iterator[str]:
@@ -59,7 +63,7 @@ class NameTable(Sequence[str]):
         """The nodes of that name, ascending; names may repeat."""
         wanted = hash_of(name)
         begin, end = (int(np.searchsorted(self.hashes, wanted, side=side)) for side in ("left", "right"))
-        return [int(node) for node in self.order[begin:end] if self[int(node)] == name]
+        return [node for node in self._nodes(slice(begin, end)) if self[node] == name]
 
     def index(self, name: Any, start: int = 0, stop: int | None = None) -> int:
         """The first node of that name."""
@@ -76,10 +80,21 @@ class NameTable(Sequence[str]):
         """A name that two nodes have; None if all are different."""
         same = np.flatnonzero(self.hashes[1:] == self.hashes[:-1])
         for place in same:
-            first, second = self[int(self.order[place])], self[int(self.order[place + 1])]
+            first, second = map(self.__getitem__, self._nodes(slice(place, place + 2)))
             if first == second:
                 return first
         return None
+
+    def _nodes(self, places: slice) -> list[int]:
+        """The nodes at some places of the order, checked."""
+        found: list[int] = self.order[places].tolist()
+        if any(not 0 <= node < len(self) for node in found):
+            raise _altered()
+        return found
+
+
+def _altered() -> FileError:
+    return FileError("The names of the store are not what was written: a file was altered. Build the store again.")
 
 
 FIELDS = ("letters", "start", "hashes", "order")
@@ -113,6 +128,8 @@ def write_names(folder: Path, what: str, names: Iterable[str]) -> dict[str, str]
 def _parts(names: Iterable[str]) -> Iterator[list[str]]:
     some: list[str] = []
     for name in names:
+        if not are_texts([name]):
+            raise InputError(f"Names of nodes must be texts, got {shown(name)}.")
         some.append(str(name))
         if len(some) == _AT_ONCE:
             yield some

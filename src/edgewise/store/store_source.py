@@ -64,7 +64,7 @@ class StoreSource(GraphSource):
 
     def ends(self, columns: np.ndarray) -> np.ndarray:
         """Read from the ends on disk."""
-        return np.asarray(self._edges.edge_index[:, columns])
+        return self._edges.ends(columns)
 
     @property
     def edge_index(self) -> Tensor:

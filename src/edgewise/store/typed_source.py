@@ -71,7 +71,7 @@ class TypedStoreSource(GraphSource):
         for place, kind in enumerate(self.types.edge_types):
             listed = np.flatnonzero(kinds == place)
             first, second = (self.types.node_range(end).start for end in (kind[0], kind[2]))
-            ends = self.store.edges(kind).edge_index[:, numbers[listed]]
+            ends = self.store.edges(kind).ends(numbers[listed])
             found[:, listed] = ends + np.array([[first], [second]])
         return found
 

@@ -85,8 +85,8 @@ def read_named(given: str, root: Path | None, seed: int) -> Graphs:
         root: The folder of PyG's data sets; `None` for `$EDGEWISE_DATA`, or our cache.
         seed: For data sets that are generated.
     """
-    known = {name.lower(): name for name in (*options.REAL, *options.PLANTED)}
-    key = given.lower().replace("-", "_")
+    known = {options.data_key(name): name for name in (*options.REAL, *options.PLANTED)}
+    key = options.data_key(given)
     if key not in known:
         raise InputError(
             f"There is no file or folder {given!r}, and no data set of that name. Choose one of: "

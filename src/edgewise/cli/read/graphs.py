@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data, HeteroData
 
-from edgewise.arguments import one_of
+from edgewise.arguments import are_texts, one_of, shown
 from edgewise.errors import InputError
-from edgewise.graph.inputs import read_graph
+from edgewise.graph.inputs import odd_kind, read_graph
 from edgewise.graph.type_table import EdgeType, check_typed
 from edgewise.store.graph_store import GraphStore
 
@@ -253,10 +253,11 @@ def checked(found: Graphs) -> Graphs:
 def _check_names(graph: Data, where: str) -> None:
     """Refuse names that are not one for each node."""
     names = graph.get("node_names")
-    if names is not None and (isinstance(names, (str, Tensor)) or len(names) != graph.num_nodes):
+    if names is not None and (isinstance(names, Tensor) or not are_texts(names) or len(names) != graph.num_nodes):
+        listed = isinstance(names, (list, tuple)) and len(names) != graph.num_nodes
         raise InputError(
             f"`{where}.node_names` must be a list with a name for each of the {graph.num_nodes} nodes, got "
-            f"{type(names).__name__ if isinstance(names, (str, Tensor)) else len(names)}."
+            f"{len(names) if listed else shown(names)}."
         )
 
 
@@ -274,7 +275,8 @@ def masks_of(data: Any) -> tuple[dict[str, Tensor], list[str]]:
     notes: list[str] = []
     for part in PARTS:
         mask = data.get(f"{part}_mask")  # [nodes], or [nodes, splits]
-        if not isinstance(mask, Tensor) or mask.size(0) != data.num_nodes:
+        dense = isinstance(mask, Tensor) and not odd_kind(mask) and mask.layout == torch.strided and mask.numel()
+        if not dense or mask.dim() not in (1, 2) or mask.size(0) != data.num_nodes:
             continue
         if mask.dim() == 2:
             notes = [f"The data has {mask.size(1)} splits; train, val and test are those of the first."]
