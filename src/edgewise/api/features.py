@@ -132,7 +132,7 @@ def features_of_question(
     """The same for a question that is posed already."""
     chosen, own = _check(method, settings, seed, top, stopped, memory, batch_size)
     question = _about(question, attribute, chosen)
-    budget = room(question, memory)
+    budget = room(question, memory, moves_features=chosen.differentiates)
     with torch.inference_mode(mode=False), question.borrowed():
         typed = TypedFeatureCopies(question, budget) if question.types is not None else None
         through = typed or FeatureCopies(question, budget)

@@ -12,7 +12,7 @@ from edgewise.errors import SettingError
 from edgewise.graph.computation_graph import reach
 from edgewise.question import KEPT, GraphQuestion, NodeQuestion, PosedQuestion
 from edgewise.question.block_growth import DEFAULT_MEMORY, budget_blocks, walk_counts
-from edgewise.question.freed_memory import FreedMemory
+from edgewise.question.freed_memory import FreedMemory, give_back_now
 from edgewise.question.graph_question import BYTES_AT_ONCE
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -21,6 +21,9 @@ _CHUNK = 256
 _PASSES_OF_THE_MODEL = 5.5  # scatters with gradients, such as a maximum, keep several times what a sum does
 _PASSES_OF_A_PROGRAM = 1.5  # of a whole graph, under any method
 _RECORDED = 0.6  # a pass without gradients, while every tensor is kept, takes this share of one with them
+_AUDITED = (
+    9  # times the features, where they are moved and gradients by them are taken, in their precision and in float64
+)
 _TINY = 2**25  # bytes, at most, for which no budget is reckoned
 LEAST_CEILING = 128 * 2**20
 """The smallest budget that is a ceiling: below it the libraries and the graph itself count, and blocks are merely small."""
@@ -57,11 +60,12 @@ def default_budget(device: torch.device) -> int:
     return int(torch.cuda.mem_get_info(device)[0]) // 4 if device.type == "cuda" else DEFAULT_MEMORY
 
 
-def room(question: PosedQuestion, memory: Any, more: int = 0, what: str = "") -> int:
+def room(question: PosedQuestion, memory: Any, more: int = 0, what: str = "", *, moves_features: bool = False) -> int:
     """What a budget leaves for blocks: without what the question itself holds, and `more` that is needed for all targets.
 
     Refused if the largest target does not fit into a budget that was given; `what` says what needs so much, if it is not a
-    target. A budget below `LEAST_CEILING` only says how small blocks should be.
+    target. With `moves_features` gradients by all features are compared with differences first. A budget below
+    `LEAST_CEILING` only says how small blocks should be.
     """
     given = default_budget(question.device) if memory is None else read_memory(memory)
     nodes, edges = _whole_size(question)
@@ -70,7 +74,11 @@ def room(question: PosedQuestion, memory: Any, more: int = 0, what: str = "") ->
         return given
     if memory is None:
         return max(given - held, given // 2)
-    needed = held + _largest(question, most - held)
+    if isinstance(question, NodeQuestion) and question.lowering is None:
+        question.copies(torch.zeros(1, dtype=torch.long))  # finds out whether the model is local
+    give_back_now()
+    first = int(_AUDITED * question.graphs[0].x.nbytes) if moves_features and _is_whole(question) else 0
+    needed = held + max(_largest(question, most - held), first)
     if needed > most:
         lowered = question.engine_lowering is not None
         alone = "one target alone" if lowered else "one pass over the graph that the targets see"
