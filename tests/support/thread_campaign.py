@@ -53,7 +53,7 @@ class Locked(Net):
 
     def __init__(self):
         super().__init__()
-        self.lock, self.file, self.pool = threading.Lock(), tempfile.TemporaryFile(), ThreadPoolExecutor(1)
+        self.lock, self.file, self.pool = threading.Lock(), tempfile.TemporaryFile(), ThreadPoolExecutor(1)  # noqa: SIM115
         self.me, self.numbers = weakref.ref(self), itertools.count()
 
     def between(self, x):
