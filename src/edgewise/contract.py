@@ -76,10 +76,11 @@ def _refuse_misfits(
 
 
 def _odd_kind(value: Any) -> str:
-    """How a tensor has no plain numbers: a meta, nested or quantised one; empty for anything else."""
+    """How a tensor has no plain numbers: a meta, nested, quantised or sparse one; empty for anything else."""
     if "Tensor" not in [part.__name__ for part in type(value).__mro__]:
         return ""
-    kinds = {"a meta": "is_meta", "a nested": "is_nested", "a quantised": "is_quantized"}
+    kinds = {"a meta": "is_meta", "a nested": "is_nested", "a quantised": "is_quantized", "a sparse": "is_sparse"}
+    kinds["a compressed sparse"] = "is_sparse_csr"
     return next((kind for kind, name in kinds.items() if getattr(value, name, False)), "")
 
 

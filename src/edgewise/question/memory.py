@@ -21,9 +21,6 @@ _CHUNK = 256
 _PASSES_OF_THE_MODEL = 5.5  # scatters with gradients, such as a maximum, keep several times what a sum does
 _PASSES_OF_A_PROGRAM = 1.5  # of a whole graph, under any method
 _RECORDED = 0.6  # a pass without gradients, while every tensor is kept, takes this share of one with them
-_AUDITED = (
-    9  # times the features, where they are moved and gradients by them are taken, in their precision and in float64
-)
 _TINY = 2**25  # bytes, at most, for which no budget is reckoned
 LEAST_CEILING = 128 * 2**20
 """The smallest budget that is a ceiling: below it the libraries and the graph itself count, and blocks are merely small."""
@@ -60,11 +57,11 @@ def default_budget(device: torch.device) -> int:
     return int(torch.cuda.mem_get_info(device)[0]) // 4 if device.type == "cuda" else DEFAULT_MEMORY
 
 
-def room(question: PosedQuestion, memory: Any, more: int = 0, what: str = "", *, moves_features: bool = False) -> int:
+def room(question: PosedQuestion, memory: Any, more: int = 0, what: str = "", *, passes: float = 0) -> int:
     """What a budget leaves for blocks: without what the question itself holds, and `more` that is needed for all targets.
 
     Refused if the largest target does not fit into a budget that was given; `what` says what needs so much, if it is not a
-    target. With `moves_features` gradients by all features are compared with differences first. A budget below
+    target. Before the blocks, `passes` times the features of the whole graph are needed. A budget below
     `LEAST_CEILING` only says how small blocks should be.
     """
     given = default_budget(question.device) if memory is None else read_memory(memory)
@@ -74,10 +71,8 @@ def room(question: PosedQuestion, memory: Any, more: int = 0, what: str = "", *,
         return given
     if memory is None:
         return max(given - held, given // 2)
-    if isinstance(question, NodeQuestion) and question.lowering is None:
-        question.copies(torch.zeros(1, dtype=torch.long))  # finds out whether the model is local
     give_back_now()
-    first = int(_AUDITED * question.graphs[0].x.nbytes) if moves_features and _is_whole(question) else 0
+    first = int(passes * question.graphs[0].x.nbytes) if passes else 0
     needed = held + max(_largest(question, most - held), first)
     if needed > most:
         lowered = question.engine_lowering is not None
@@ -111,15 +106,17 @@ def held_bytes(question: PosedQuestion) -> int:
     return found + 2 * sum(value.numel() * value.element_size() for value in known)
 
 
-def _is_whole(question: PosedQuestion) -> bool:
+def is_whole(question: PosedQuestion) -> bool:
     """Whether every target takes a pass over the whole graph."""
+    if isinstance(question, NodeQuestion) and question.lowering is None:
+        question.copies(torch.zeros(1, dtype=torch.long))  # finds out whether the model is local
     return isinstance(question, NodeQuestion) and question.lowering is None and not question.node_model.local
 
 
 def _largest(question: PosedQuestion, left: int) -> int:
     """About what the largest target needs: looked at closely only where a bound does not fit into what is left."""
     everyone, lowering = torch.arange(len(question.index)), question.engine_lowering
-    if _is_whole(question):
+    if is_whole(question):
         nodes, edges = (torch.tensor([n]) for n in _whole_size(question))
         return int(_bytes_of(question, nodes, edges).max())
     if not isinstance(question, NodeQuestion):
@@ -236,7 +233,7 @@ def _estimated_blocks(question: PosedQuestion, memory: int, batch_size: int | No
 
 def _bytes(question: PosedQuestion, positions: Tensor) -> Tensor:
     """An estimate for each target."""
-    if _is_whole(question):
+    if is_whole(question):
         nodes, edges = (torch.full((len(positions),), size) for size in _whole_size(question))
     elif isinstance(question, NodeQuestion):
         subject = question.node_model
