@@ -1,6 +1,7 @@
 """Peak memory under a budget: how far resident memory rises above the start, in a warm process, for every method.
 
-    EDGEWISE_DATA=… python -m benchmarks.memory                        # the whole table, each case in a process of its own
+    EDGEWISE_DATA=… python -m benchmarks.memory                        # the whole table, each model in a process of its own
+    EDGEWISE_DATA=… python -m benchmarks.memory GCN                    # one model
     EDGEWISE_DATA=… python -m benchmarks.memory GCN occlusion 128      # one budget of one case
 
 The ceiling is 1.1 times the budget plus the result. The peak is the kernel's own (`VmHWM`), set back before the call.
@@ -14,42 +15,65 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-BUDGETS = (128, 256, 512)
-CASES = {
-    "gradient": {"method": "gradient", "level": "layer"},
-    "occlusion": {"method": "occlusion"},
-    "layer occlusion": {"method": "occlusion", "level": "layer"},
-    "gnn_explainer": {"method": "gnn_explainer", "epochs": 3},
-    "shapley": {"method": "shapley", "samples": 1},
-    "walks": {},
-    "features": {},
+if TYPE_CHECKING:
+    from benchmarks.memory_subjects import MemorySubject
+
+BUDGETS = (128, 256)
+CASES: dict[str, tuple[str, dict[str, object]]] = {
+    "gradient": ("explain", {"method": "gradient", "level": "layer"}),
+    "positive_gradient": ("explain", {"method": "positive_gradient"}),
+    "integrated_gradients": ("explain", {"method": "integrated_gradients", "steps": 3}),
+    "deep_lift": ("explain", {"method": "deep_lift", "level": "layer"}),
+    "lrp": ("explain", {"method": "lrp"}),
+    "goat_walks": ("explain", {"method": "goat_walks"}),
+    "occlusion": ("explain", {"method": "occlusion"}),
+    "layer occlusion": ("explain", {"method": "occlusion", "level": "layer"}),
+    "degree": ("explain", {"method": "degree"}),
+    "eig_search": ("explain", {"method": "eig_search"}),
+    "gnn_explainer": ("explain", {"method": "gnn_explainer", "epochs": 3}),
+    "gnn_explainer_fast": ("explain", {"method": "gnn_explainer_fast", "epochs": 3}),
+    "shapley": ("explain", {"method": "shapley", "samples": 1}),
+    "subgraphx": ("explain", {"method": "subgraphx", "samples": 5, "beam": 3, "max_nodes": 4}),
+    "walks": ("walks", {"k": 3}),
+    "features": ("features", {}),
+    "features, integrated": ("features", {"method": "integrated_gradients", "steps": 3}),
+    "features, occlusion": ("features", {"method": "occlusion"}),
 }
+"""From a name to a public function and its settings."""
+BY_PASSES = ("gradient", "positive_gradient", "integrated_gradients", "gnn_explainer", "gnn_explainer_fast")
+BY_EDGES = ("occlusion", "layer occlusion", "degree", "eig_search", "shapley", "subgraphx", "features, occlusion")
 LESS = {
-    "GATv2": {"walks": 60},
-    "SAGE-max": {"gradient": 300, "gnn_explainer": 300}
-    | dict.fromkeys(("occlusion", "layer occlusion", "shapley", "walks"), 20),
-    "graph-wide norm": dict.fromkeys(("gradient", "gnn_explainer"), 100)
-    | {"occlusion": 2, "layer occlusion": 2, "shapley": 1, "features": 20, "walks": 20},
+    "GATv2": {"walks": 60, "layer occlusion": 1000, "deep_lift": 500, "integrated_gradients": 1000},
+    "SAGE-max": dict.fromkeys((*BY_PASSES, "features", "features, integrated"), 300)
+    | dict.fromkeys((*BY_EDGES, "walks"), 20)
+    | {"features, occlusion": 2, "subgraphx": 2},
+    "graph-wide norm": dict.fromkeys(BY_PASSES, 50)
+    | {"features": 20, "features, integrated": 20, "walks": 20}
+    | dict.fromkeys(BY_EDGES, 1),
     "PROTEINS, GIN": {"occlusion": 300, "layer occlusion": 100, "shapley": 10},
     "PROTEINS, GCN": {"occlusion": 300, "layer occlusion": 100, "shapley": 10},
-    "2,000 graphs, GCN": {"occlusion": 20, "layer occlusion": 10, "shapley": 2, "walks": 100},
-    "2,000 graphs, SAGE-max": {
-        "gradient": 500,
-        "gnn_explainer": 500,
-        "features": 500,
-        "occlusion": 2,
-        "layer occlusion": 1,
-        "shapley": 1,
-        "walks": 10,
-    },
-    "large graphs, GCN": {"occlusion": 0, "layer occlusion": 0, "shapley": 0},
-    "large graphs, SAGE-max": {"occlusion": 0, "layer occlusion": 0, "shapley": 0, "walks": 0},
-    "links of Cora": {"occlusion": 200, "layer occlusion": 100, "walks": 0},
-    "typed graph": {"occlusion": 500, "layer occlusion": 200},
+    "2,000 graphs, GCN": {"occlusion": 20, "layer occlusion": 10, "shapley": 2, "walks": 100}
+    | dict.fromkeys(("degree", "eig_search", "features, occlusion"), 2),
+    "2,000 graphs, SAGE-max": dict.fromkeys((*BY_PASSES, "features", "features, integrated"), 300)
+    | dict.fromkeys(BY_EDGES, 1)
+    | {"walks": 10},
+    "large graphs, GCN": dict.fromkeys(BY_EDGES, 0) | {"goat_walks": 0, "features, integrated": 2},
+    "large graphs, SAGE-max": dict.fromkeys(BY_EDGES, 0) | {"walks": 0, "features, integrated": 2},
+    "links of Cora": {"occlusion": 200, "layer occlusion": 100, "walks": 0, "features, occlusion": 2}
+    | {"lrp": 0, "goat_walks": 0},
+    "typed graph": {"occlusion": 500, "layer occlusion": 200, "features, integrated": 500, "features": 2000},
 }
 """Targets of a case, where all of them would take minutes; none where even one would."""
-MOST = {"shapley": 100}
+MOST = {
+    "shapley": 100,
+    "degree": 100,
+    "eig_search": 300,
+    "subgraphx": 10,
+    "goat_walks": 200,
+    "features, occlusion": 100,
+}
 ALLOWED = 1.1
 
 
@@ -89,29 +113,25 @@ def size_of(found: object) -> int:
     return total
 
 
-def measure(kind: str, case: str, budgets: Iterable[int]) -> Iterator[dict[str, object]]:
+def measure(kind: str, asked: "MemorySubject", case: str, budgets: Iterable[int]) -> Iterator[dict[str, object]]:
     """One case in this process, budget by budget, after the same call once before."""
-    import torch
-
     import edgewise as ew
-    from benchmarks.memory_subjects import SUBJECTS
 
-    torch.set_num_threads(1)
-    asked = SUBJECTS[kind]()
     count = min(LESS.get(kind, {}).get(case, MOST.get(case, asked.size)), asked.size)
     index = asked.first(count)
 
     def call(budget: int) -> object:
         options = {"memory": f"{budget}MB", "task": asked.task}
-        if case == "walks":
-            return ew.walks(asked.model, asked.data, index, k=3, **options)
-        if case == "features":
-            return ew.features(asked.model, asked.data, index, **options)
-        return ew.explain(asked.model, asked.data, index, **options, **CASES[case])
+        function, settings = CASES[case]
+        return getattr(ew, function)(asked.model, asked.data, index, **options, **settings)
 
     if count == 0:
         return
-    call(4096)  # compiles and loads what it needs
+    try:
+        call(4096)  # compiles and loads what it needs
+    except ew.EdgewiseError as refused:  # not a method for this model
+        print(f"{kind}, {case}: {refused}", file=sys.stderr)
+        return
     for budget in budgets:
         row: dict[str, object] = {"model": kind, "case": case, "budget": budget, "targets": count}
         gc.collect()
@@ -132,10 +152,23 @@ def measure(kind: str, case: str, budgets: Iterable[int]) -> Iterator[dict[str, 
         del found
 
 
+def measure_subject(kind: str, cases: Iterable[str], budgets: Iterable[int]) -> Iterator[dict[str, object]]:
+    """Some cases of one model in this process."""
+    import torch
+
+    from benchmarks.memory_subjects import SUBJECTS
+
+    torch.set_num_threads(1)
+    asked = SUBJECTS[kind]()
+    for case in cases:
+        yield from measure(kind, asked, case, budgets)
+
+
 def main() -> None:
-    """Some budgets of one case, or all of them, each case in a process of its own."""
-    if len(sys.argv) >= 4:
-        for row in measure(sys.argv[1], sys.argv[2], map(int, sys.argv[3:])):
+    """Some budgets of one case, one model, or all of them, each model in a process of its own."""
+    if len(sys.argv) > 1:
+        kind, *cases = sys.argv[1:3]
+        for row in measure_subject(kind, cases or CASES, list(map(int, sys.argv[3:])) or BUDGETS):
             print(json.dumps(row), flush=True)
         return
     print("| model | method | targets | budget MB | above the start MB | result MB | ratio | seconds |")
@@ -143,15 +176,20 @@ def main() -> None:
     from benchmarks.memory_subjects import SUBJECTS
 
     for kind in SUBJECTS:
-        for case in CASES:
-            command = [sys.executable, "-m", "benchmarks.memory", kind, case, *map(str, BUDGETS)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            for line in done.stdout.splitlines():
-                row = json.loads(line)
-                keys = ("above", "result", "ratio", "seconds")
-                numbers = [row["refused"]] if "refused" in row else [row[key] for key in keys]
-                told = [row["model"], row["case"], row["targets"], row["budget"], *numbers]
-                print("| " + " | ".join(map(str, told)) + " |", flush=True)
+        command = [sys.executable, "-m", "benchmarks.memory", kind]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            for line in process.stdout or ():
+                print(table_row(json.loads(line)), flush=True)
+
+
+def table_row(row: dict[str, object]) -> str:
+    """One row of the table.
+
+    >>> table_row({"model": "GCN", "case": "gradient", "targets": 2, "budget": 128, "refused": "memory is 128MB, …"})
+    '| GCN | gradient | 2 | 128 | memory is 128MB, … |'
+    """
+    keys = ("refused",) if "refused" in row else ("above", "result", "ratio", "seconds")
+    return "| " + " | ".join(str(row[key]) for key in ("model", "case", "targets", "budget", *keys)) + " |"
 
 
 if __name__ == "__main__":

@@ -39,7 +39,8 @@ GROUPS = {
     "Trust": ("check", "compare", "Comparison"),
     "Methods and other tools": ("methods", "register_method", "from_pyg", "EdgewiseExplainer", "heal"),
     "Errors and warnings": ("EdgewiseError", "InputError", "ModelError", "SettingError", "FileError", "ClusterError",
-                            "MissingExtraError", "StaleQuestionError", "IncompleteWarning", "LocalityWarning", "OutputWarning"),
+                            "MissingExtraError", "NoRoomError", "StaleQuestionError", "IncompleteWarning", "LocalityWarning",
+                            "OutputWarning"),
 }  # fmt: skip
 """The public names, in the order in which a reader needs them; names that are missing here come last."""
 

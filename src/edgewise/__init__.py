@@ -52,6 +52,7 @@ _WHERE = {
     "InputError": "edgewise.errors",
     "ModelError": "edgewise.errors",
     "SettingError": "edgewise.errors",
+    "NoRoomError": "edgewise.errors",
     "FileError": "edgewise.errors",
     "ClusterError": "edgewise.errors",
     "MissingExtraError": "edgewise.errors",
@@ -99,6 +100,7 @@ if TYPE_CHECKING:
     from edgewise.errors import LocalityWarning as LocalityWarning
     from edgewise.errors import MissingExtraError as MissingExtraError
     from edgewise.errors import ModelError as ModelError
+    from edgewise.errors import NoRoomError as NoRoomError
     from edgewise.errors import OutputWarning as OutputWarning
     from edgewise.errors import SettingError as SettingError
     from edgewise.errors import StaleQuestionError as StaleQuestionError

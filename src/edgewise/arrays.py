@@ -160,14 +160,32 @@ def read_tensor(given: Any) -> Tensor:
     tensor([3, 4])
     """
     try:
+        _refuse_endless(given)
         masked = np.ma.is_masked(given) if isinstance(given, np.ma.MaskedArray) else hasattr(given, "_masked_mask")
         found = torch.as_tensor(given).detach().cpu()
-        odd = masked or found.is_nested or found.is_quantized or found.layout != torch.strided
+        odd = masked or found.is_nested or found.is_quantized or found.layout != torch.strided or _is_endless(found)
     except Exception as error:
         raise TypeError(f"{shown(given)} cannot be read as numbers") from error
     if odd:
         raise TypeError(f"{shown(given)} cannot be read as plain numbers")
     return found
+
+
+_MOST = 2**24
+"""Numbers that a list may hold in one entry, and a tensor in less memory than they take."""
+
+
+def _refuse_endless(given: Any) -> None:
+    """Torch reads what stands in a list number by number, also `range(10**12)` and a tensor expanded to as many."""
+    for part in given if isinstance(given, (list, tuple)) else ():
+        size = part.numel() if isinstance(part, Tensor) else part.size if isinstance(part, np.ndarray) else 0
+        if size > _MOST or (isinstance(part, range) and part[_MOST:]):
+            raise ValueError(part)
+
+
+def _is_endless(found: Tensor) -> bool:
+    """Whether a tensor is a view that repeats a few numbers very often: to look at all of them would take for ever."""
+    return found.numel() > _MOST and found.numel() * found.element_size() > found.untyped_storage().nbytes()
 
 
 def chosen_positions(item: Any, size: int) -> Tensor:

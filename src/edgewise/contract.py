@@ -15,7 +15,7 @@ from functools import wraps
 from typing import Any, SupportsIndex, TypeVar, cast
 
 from edgewise.arguments import did_you_mean, shown
-from edgewise.errors import EdgewiseError, InputError, SettingError
+from edgewise.errors import EdgewiseError, InputError, NoRoomError, SettingError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -53,13 +53,48 @@ def checked(function: Function) -> Function:
                 given = signature.bind(*args, **options).arguments
             except TypeError as error:
                 raise _misfit(_name_of(label, args, signature), signature, options, error) from None
-        for name, value in given.items():
-            parts = kinds.get(name)
-            if parts is not None and value is not defaults[name] and not any(fits(part, value) for part in parts):
-                raise _wrong_kind(name, parts, value, defaults[name])
-        return function(*args, **options)
+        _refuse_misfits(given, kinds, defaults)
+        try:
+            return function(*args, **options)
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, EdgewiseError) or not _is_lack_of_memory(error):
+                raise
+            raise _no_room(_name_of(label, args, signature), error) from error
 
     return cast("Function", call)
+
+
+def _refuse_misfits(
+    given: Mapping[str, Any], kinds: Mapping[str, tuple[str, ...]], defaults: Mapping[str, Any]
+) -> None:
+    for name, value in given.items():
+        parts = kinds.get(name)
+        if parts is not None and value is not defaults[name] and not any(fits(part, value) for part in parts):
+            raise _wrong_kind(name, parts, value, defaults[name])
+        if odd := _odd_kind(value):
+            raise InputError(f"`{name}` must be plain numbers, got {odd} tensor. Use a dense one, on a device.")
+
+
+def _odd_kind(value: Any) -> str:
+    """How a tensor has no plain numbers: a meta, nested, quantised or sparse one; empty for anything else."""
+    if "Tensor" not in [part.__name__ for part in type(value).__mro__]:
+        return ""
+    kinds = {"a meta": "is_meta", "a nested": "is_nested", "a quantised": "is_quantized", "a sparse": "is_sparse"}
+    kinds["a compressed sparse"] = "is_sparse_csr"
+    return next((kind for kind, name in kinds.items() if getattr(value, name, False)), "")
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    """Python's, numpy's and CUDA's error have classes of their own; torch's for the CPU has not."""
+    return isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__ or "can't allocate" in str(error)
+
+
+def _no_room(label: str, error: Exception) -> NoRoomError:
+    said = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return NoRoomError(
+        f"{label}() needs more memory than there is ({said}). Use fewer targets at once, memory='500MB' where it is an "
+        f"argument, or smaller data."
+    )
 
 
 def _name_of(label: str, args: tuple[Any, ...], signature: inspect.Signature) -> str:
@@ -135,18 +170,18 @@ def fits(kind: str, value: Any) -> bool:
     test = _TESTS.get(name)
     if test is None:  # a class: known by its name, so that nothing has to be imported
         return any(part.__name__ == name for part in type(value).__mro__)
-    return test(value) and (name not in _LISTS or _all_fit(inner.rstrip("]"), value))
+    try:
+        return test(value) and (name not in _LISTS or _all_fit(inner.rstrip("]"), value))
+    except Exception:  # a stranger's object may fail at any question
+        return False
 
 
 def _all_fit(inner: str, value: Iterable[Any]) -> bool:
     """Whether every entry of a list is of the kind in the brackets; what can be read only once is not looked into."""
     kinds = _alternatives(inner)
-    try:
-        if iter(value) is value or not inner or inner in ("Any", "...") or "[" in inner:
-            return True
-        return all(any(fits(kind, entry) for kind in kinds) for entry in value)
-    except Exception:  # a stranger's object may say that it can be looped over, and fail
-        return False
+    if iter(value) is value or not inner or inner in ("Any", "...") or "[" in inner:
+        return True
+    return all(any(fits(kind, entry) for kind in kinds) for entry in value)
 
 
 def _is_whole(value: Any) -> bool:

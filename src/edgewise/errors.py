@@ -1,5 +1,7 @@
 """One small family of exceptions: what came, what is needed, what to type."""
 
+_LONGEST = 1400
+
 
 class EdgewiseError(ValueError):
     r"""Anything that Edgewise refuses; catch this one to catch them all.
@@ -8,10 +10,13 @@ class EdgewiseError(ValueError):
 
     >>> str(EdgewiseError("no column \x1b[31m"))
     'no column \\x1b[31m'
+
+    What came may be long, too: of a long text the beginning and the end are said.
     """
 
     def __str__(self) -> str:
         text = super().__str__()
+        text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 300]} … {text[-300:]}"
         return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
@@ -29,6 +34,10 @@ class ModelError(EdgewiseError, RuntimeError):
 
 class SettingError(EdgewiseError):
     """An unknown method, level or setting, or a value outside its range."""
+
+
+class NoRoomError(EdgewiseError, MemoryError):
+    """What a call asks for does not fit into the memory of this machine."""
 
 
 class FileError(EdgewiseError):

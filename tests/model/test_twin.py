@@ -609,23 +609,40 @@ def test_a_part_that_gives_itself_for_a_copy_is_built_anew():
     before.assert_unchanged()
 
 
-class Closure(Net):
+class BoundLater(Net):
+    """Its block is a function that is bound to it later."""
+
     def bend(self):
-        self.block = lambda x: self.norm(x)
+        self.block = self.norm.forward
 
     def between(self, x):
         return self.dropout(self.block(x).relu())
 
 
-class ClosureOfATensor(Net):
+HELD = {}
+
+
+class Reaching(Net):
+    """Knows itself by a global, which no copy of it can change."""
+
     def bend(self):
-        self.block = lambda x: x + self.second.lin.weight.sum() * 0
+        HELD["model"] = self
+        self.block = lambda x: HELD["model"].norm(x)
+
+    def between(self, x):
+        return self.dropout(self.block(x).relu())
+
+
+class ReachingForATensor(Net):
+    def bend(self):
+        HELD["model"] = self
+        self.block = lambda x: x + HELD["model"].second.lin.weight.sum() * 0
 
     def between(self, x):
         return super().between(self.block(x))
 
 
-class Stubborn(Closure):
+class Stubborn(Reaching):
     """Catches whatever its parts raise."""
 
     def between(self, x):
@@ -636,7 +653,7 @@ class Stubborn(Closure):
 
 
 @pytest.mark.parametrize(
-    ("make", "part"), [(Closure, "norm"), (ClosureOfATensor, "second.lin.weight"), (Stubborn, "norm")]
+    ("make", "part"), [(Reaching, "norm"), (ReachingForATensor, "second.lin.weight"), (Stubborn, "norm")]
 )
 def test_a_model_that_reaches_for_the_original_is_borrowed_before_it_does_harm(make, part):
     model, data, expected = problem(make)
@@ -683,6 +700,40 @@ def test_the_watch_lists_each_original_once_and_only_those_of_this_thread():
     assert watch.seen.count("dropout") == 1
     model.first(data.x, data.edge_index)
     assert "first" not in watch.seen, "the watch is over"
+
+
+def counting_down(model):
+    def step(x, left):
+        return model.norm(x) if left == 0 else step(x, left - 1)
+
+    return lambda x: step(x, 2)
+
+
+KNOWING = {
+    "a closure": lambda model: lambda x: model.norm(x),
+    "a default": lambda model: lambda x, norm=model.norm: norm(x),
+    "a keyword default": lambda model: lambda x, *, norm=model.norm: norm(x),
+    "a partial": lambda model: functools.partial(lambda ours, x: ours.norm(x), model),
+    "functions in a list": lambda model: functools.partial(lambda all_, x: all_[0](x), [lambda x: model.norm(x)]),
+    "itself": counting_down,
+    "a method": lambda model: functools.wraps(model.norm.forward)(lambda x, run=model.norm.forward: run(x)),
+    "a weak reference": lambda model: functools.partial(lambda ours, x: ours().norm(x), weakref.ref(model)),
+    "a tensor": lambda model: lambda x, weight=model.second.lin.weight: model.norm(x) + 0 * weight.sum(),
+}
+
+
+@pytest.mark.parametrize("known", KNOWING)
+def test_functions_that_know_the_model_know_its_twin(known):
+    model, data, expected = problem(BoundLater)
+    model.block = KNOWING[known](model)
+    before = Footprint(model, data)
+    twin, found = usable_model(model, runner(data))
+    assert twin.borrowed == ""
+    assert torch.equal(found, expected)
+    before.assert_unchanged()
+    twin.model.norm.weight = nn.Parameter(2 * twin.model.norm.weight)
+    assert not torch.equal(runner(data)(twin.model), expected)
+    assert torch.equal(predict(model.eval(), data), expected)
 
 
 # Failures, interrupts, threads ########################################################################################
@@ -814,7 +865,7 @@ def test_eight_threads_with_twins_and_one_that_predicts_do_not_disturb_each_othe
 
 
 def test_threads_that_must_borrow_take_turns():
-    model, data, expected = problem(Closure)
+    model, data, expected = problem(Reaching)
     before = Footprint(model, data)
 
     def explain():

@@ -1,6 +1,7 @@
 """Public calls that work, and values that do not belong into them: what the fuzzer of arguments is made of."""
 
 import inspect
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -23,6 +24,28 @@ class Unprintable:
 
     def __repr__(self) -> str:
         raise RuntimeError("no text")
+
+
+class _FakeInt:
+    """Says that it is a number, and gives none."""
+
+    def __index__(self) -> int:
+        raise MemoryError
+
+    __int__ = __index__
+
+
+class _Hostile:
+    """A sequence that raises whatever is asked of it."""
+
+    def __len__(self) -> int:
+        raise ZeroDivisionError("a length")
+
+    def __getitem__(self, key: object) -> Any:
+        raise KeyError(key)
+
+    def __getattr__(self, name: str) -> Any:
+        raise LookupError(name)
 
 
 JUNK: dict[str, Callable[[], Any]] = {
@@ -67,6 +90,33 @@ JUNK: dict[str, Callable[[], Any]] = {
     "far index": lambda: torch.tensor([2**40]),
     "array of texts": lambda: np.array(["x"]),
     "float32": lambda: np.float32(2),
+    "a mask of six that is empty": lambda: torch.zeros(6, dtype=torch.bool),
+    "a mask of six": lambda: torch.tensor([True, False, False, True, False, False]),
+    "a nested tensor": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    "a jagged tensor": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
+    "a quantised tensor": lambda: torch.quantize_per_tensor(torch.ones(6), 0.1, 0, torch.qint8),
+    "a meta tensor": lambda: torch.ones(6, device="meta"),
+    "meta numbers": lambda: torch.ones(2, dtype=torch.long, device="meta"),
+    "a sparse tensor": lambda: torch.eye(6).to_sparse(),
+    "compressed rows": lambda: torch.eye(6).to_sparse_csr(),
+    "a complex tensor": lambda: torch.ones(6, dtype=torch.complex64),
+    "eight bits": lambda: torch.ones(6).to(torch.float8_e4m3fn),
+    "a huge view": lambda: torch.ones(1).expand(10**12),
+    "huge numbers in a view": lambda: torch.zeros(1, dtype=torch.long).expand(10**12),
+    "an endless range": lambda: range(10**12),
+    "a deep list": lambda: _deep(5000),
+    "a list of itself": lambda: _of_itself(),
+    "an endless iterator": lambda: itertools.count(),
+    "an open bracket": lambda: "((1, 2",
+    "open quotes": lambda: '"""a',
+    "a lone surrogate": lambda: "\ud800",
+    "digits": lambda: "9" * 5000,
+    "a masked array": lambda: np.ma.masked_all(6),
+    "an array of objects": lambda: np.array([None, object()], dtype=object),
+    "an array of dates": lambda: np.array(["2020-01-01"], dtype="datetime64[D]"),
+    "a record": lambda: np.zeros(2, dtype=[("a", int), ("b", float)]),
+    "an int that is none": _FakeInt,
+    "a hostile sequence": _Hostile,
     "a missing path": lambda: Path("/nonexistent/folder/file"),
     "a folder": lambda: Path("."),
     "range(0)": lambda: range(0),
@@ -82,6 +132,16 @@ JUNK: dict[str, Callable[[], Any]] = {
     "data with half ends": lambda: Data(x=torch.ones(6, 4), edge_index=ENDS + 0.5),
     "data with one row of ends": lambda: Data(x=torch.ones(6, 4), edge_index=ENDS[0]),
     "data of other widths": lambda: Data(x=torch.ones(6, 3), edge_index=ENDS.clone(), edge_attr=torch.ones(2, 2)),
+    "data with NaN weights": lambda: _data(edge_weight=torch.full((8,), math.nan)),
+    "data with more nodes than rows": lambda: _data(num_nodes=9),
+    "data with fewer nodes than rows": lambda: _data(num_nodes=3),
+    "meta data": lambda: _data().to("meta"),
+    "data with nested features": lambda: _data(x=JUNK["a nested tensor"]()),
+    "data with quantised features": lambda: _data(x=torch.quantize_per_tensor(torch.ones(6, 4), 0.1, 0, torch.qint8)),
+    "data with sparse features": lambda: _data(x=torch.ones(6, 4).to_sparse()),
+    "data with complex features": lambda: _data(x=torch.ones(6, 4, dtype=torch.complex64)),
+    "data with sparse ends": lambda: _data(edge_index=ENDS.to_sparse()),
+    "data with huge features": lambda: _data(x=torch.ones(1, 4).expand(10**11, 4)),
     "data of texts": lambda: Data(x=["a"] * 6, edge_index="no ends"),
     "an empty typed graph": HeteroData,
 }
@@ -93,6 +153,24 @@ WRAPPINGS: dict[str, Callable[[Any], Any]] = {
     "in a dict": lambda junk: {0: junk},
     "under a name": lambda junk: {"a": junk, "b": junk},
 }
+
+
+def _data(**changes: Any) -> Data:
+    """A graph of six nodes that is well formed but for these."""
+    return Data(**{"x": torch.ones(6, 4), "edge_index": ENDS.clone(), **changes})
+
+
+def _deep(levels: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+def _of_itself() -> list[Any]:
+    found: list[Any] = [0]
+    found.append(found)
+    return found
 
 
 class Problem:

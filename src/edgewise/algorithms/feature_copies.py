@@ -21,6 +21,8 @@ from edgewise.question.target import Target
 
 FeaturePath = Sequence[tuple[float, float]]
 """Points t of a way from no features (0) to those of the data (1), each with its share of the integral along it."""
+_HELD = 4
+"""How often features are held while they change: a copy of each graph, what is joined, what is changed, what the model gets."""
 _ALONE = 3
 """Changed copies that are run alone, too, to see whether copies change each other's output."""
 
@@ -188,7 +190,7 @@ class FeatureCopies:
             torch.bincount(part[1], minlength=copies.num_targets) for part in (copies.nodes, copies.columns)
         )
         question = self.question
-        numbers = 2 * copies.data.x[:1].numel() + KEPT * question.trace.node_width
+        numbers = _HELD * copies.data.x[:1].numel() + KEPT * question.trace.node_width
         size = nodes * numbers * question.trace.output.element_size() + edges * question.edge_bytes
         group = size[owner].cumsum(0) // max(self.memory, 1)
         counts = torch.unique_consecutive(group, return_counts=True)[1].tolist()

@@ -113,10 +113,13 @@ class FeatureProgram:
         rows = question.places(torch.arange(len(question.index))).unique()
         graph = question.node_model.graph
         by_node, by_feature = (random_weight(torch.arange(n, device=x.device), 1, x).view(-1) for n in x.shape)
-        other = x * (0.5 + by_node).view(-1, 1) * by_feature.masked_fill(by_feature < _ABSENT, 0.0)  # features 0, too
+        other = (x * (0.5 + by_node).view(-1, 1)).mul_(
+            by_feature.masked_fill(by_feature < _ABSENT, 0.0)
+        )  # features 0, too
         with torch.no_grad():
             there = call(with_features(graph, other)).index_select(0, rows)
         found = self._at(other)[2][self.lowering.program.output].index_select(0, rows)
+        del other  # as large as the features, like what follows
         if not close(found, there):
             return False
         weight = torch.zeros_like(question.trace.output)
@@ -126,11 +129,13 @@ class FeatureProgram:
             leaf = x.detach().clone().requires_grad_()
             total = (call(with_features(graph, leaf)) * weight).sum()
             (true,) = torch.autograd.grad(total, leaf, allow_unused=True) if total.requires_grad else (None,)
+        del leaf, total
         found_slopes = self._pass(self.lowering.everything, self._at_one).pull(lambda _: weight)
         pulled = self._to_features(found_slopes, torch.arange(len(x), device=x.device), 1.0).dense()
-        true = torch.zeros_like(pulled) if true is None else true
+        if true is None:
+            return not bool(pulled.any())
         size = max(float(true.abs().max()), 1e-30) if true.numel() else 1.0
-        return bool(((pulled - true).abs() <= tolerance(true.dtype) * size).all())
+        return bool((pulled.sub_(true).abs_() <= tolerance(true.dtype) * size).all())
 
     # --- gradients ----------------------------------------------------------------------------------------------------
 

@@ -71,6 +71,7 @@ def _together(layer: Tensor, target: Tensor, column: Tensor, score: Tensor, bloc
 
 
 _WALKS_AT_ONCE = 2**18
+_BYTES_A_NUMBER = 8 * 8  # of a walk's vector: with those that it is made of, and what the halves that wait hold
 _MOST_WALKS = 20_000_000  # of one target
 _PIECES = 8  # pieces that wait before their keys are summed up
 
@@ -93,7 +94,7 @@ def goat_walks(
         _refuse_too_many(block)
         size = block.network.recording.num_columns
         key, total = _summed(
-            _goat_parts(block.network, starting(block.front, block.owner, block.network.num_calls), size)
+            _goat_parts(block.network, starting(block.front, block.owner, block.network.num_calls), size, memory)
         )
         entries = _sparse(block, torch.zeros_like(key), key // size, key % size, total, question.target.truth.dtype)
         yield block.num_targets, entries
@@ -126,7 +127,7 @@ def _refuse_too_many(block: TargetBlock) -> None:
         )
 
 
-def _goat_parts(network: AnyNetwork, roots: Prefixes, num_edges: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _goat_parts(network: AnyNetwork, roots: Prefixes, num_edges: int, memory: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Pieces of (target · E + column, relevance / factors) of every edge of every walk.
 
     Prefixes go back call by call; `pairs` `[P, steps]` are the pairs that they took, the earliest call first. What makes too
@@ -134,12 +135,13 @@ def _goat_parts(network: AnyNetwork, roots: Prefixes, num_edges: int) -> Iterato
     """
     no_pairs = torch.zeros(len(roots), 0, dtype=torch.long, device=roots.target.device)
     waiting = [(roots, no_pairs)]
+    most = max(min(_WALKS_AT_ONCE, memory // (_BYTES_A_NUMBER * network.widest)), 1)
     while waiting:
         prefixes, pairs = waiting.pop()
         call = prefixes.call
         start = network.geometry(call).in_pairs.start
         count = (start[prefixes.front.node + 1] - start[prefixes.front.node]).cumsum(0)
-        if len(prefixes) > 1 and int(count[-1]) > _WALKS_AT_ONCE:
+        if len(prefixes) > 1 and int(count[-1]) > most:
             half = torch.arange(len(prefixes), device=count.device).chunk(2)
             waiting += [(prefixes.select(part), pairs[part]) for part in half]
             continue

@@ -17,13 +17,19 @@ from edgewise.cores import many_cores, read_threads, spread
 from edgewise.errors import ModelError
 from edgewise.progress import progress_bar
 from edgewise.question import GraphQuestion, PosedQuestion, pose
+from edgewise.question.freed_memory import FreedMemory
 from edgewise.question.memory import pieces, read_batch_size, read_memory, room
 from edgewise.random_numbers import torch_threads
 from edgewise.results.builder import SetBuilder
 from edgewise.results.explanation import Explanation, Settings
 from edgewise.results.explanation_set import ExplanationSet
 from edgewise.score import CopyScores, RowScores, Score, SparseScores
+from edgewise.walk.target_blocks import dense_bytes
 
+_OF_SUMS = 1.4
+"""Times what a search for walks holds of all edges: sums keep parallel edges and both directions apart, as measured."""
+_OF_WALKS = 9
+"""How often the features are held while the derivatives of all edges are made, in float64, beside the derivatives."""
 log = logging.getLogger("edgewise")
 _FEW_TARGETS = 16
 """Models that are run as they are take one thread for fewer than this, unless `threads` says otherwise."""
@@ -171,17 +177,13 @@ def _explained(
         own_settings = read_settings(chosen, {})
     if chosen.differentiates and stopped != "keep":
         question.check_slopes()
-    budget = read_memory(memory) if batch_size is not None else room(question, memory)
+    budget = _budget(question, chosen, own_settings, memory, batch_size)
     parts = SetBuilder(question, chosen, level, top)
     with question.borrowed(), progress_bar(progress, len(question.index), f"{chosen.name} ({level})") as advance:
         direct, way = _direct(chosen, question, level, budget, own_settings, seed)
         if direct is not None:
             log.debug("%s of %d targets: %s", chosen.name, len(question.index), way)
-            for done, entries in direct:
-                if isinstance(entries, RowScores):
-                    parts.add_rows(entries, way)
-                else:
-                    parts.add_sparse(entries, way)
+            for done in _added(parts, direct, way, budget):
                 advance(done)
         else:
             parted = pieces(
@@ -196,6 +198,31 @@ def _explained(
     notes = {**question.notes, "seed": seed, "top": top, "way": parts.way, "stopped": stopped}
     found = parts.assemble({**own_settings, **chosen.notes, **notes})
     return _after_audit(question, chosen, found, parts.way)
+
+
+def _added(
+    parts: SetBuilder, direct: Iterator[tuple[int, SparseScores | RowScores]], way: str, budget: int
+) -> Iterator[int]:
+    """How many targets each part is about, once its scores are kept."""
+    freed = FreedMemory(budget)
+    for done, entries in direct:
+        if isinstance(entries, RowScores):
+            parts.add_rows(entries, way)
+        else:
+            parts.add_sparse(entries, way)
+        yield done
+        freed.give_back()
+
+
+def _budget(
+    question: PosedQuestion, method: Method, settings: dict[str, Any], memory: Any, batch_size: int | None
+) -> int:
+    """Bytes for blocks; methods made from walks hold derivatives of all edges beside them."""
+    if batch_size is not None:
+        return read_memory(memory)
+    dense = int(_OF_SUMS * dense_bytes(question, str(settings["attention"]))) if method.walking is not None else 0
+    what = "holding the derivatives of all edges" if dense else ""
+    return room(question, memory, dense, what, passes=_OF_WALKS if dense else 0)
 
 
 def _after_audit(

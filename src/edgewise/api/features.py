@@ -25,7 +25,7 @@ from edgewise.errors import InputError, KinkWarning, SettingError
 from edgewise.graph.sample import sampled_numbers
 from edgewise.progress import progress_bar
 from edgewise.question import PosedQuestion, pose
-from edgewise.question.memory import blocks, estimated_blocks, read_batch_size, read_memory, room
+from edgewise.question.memory import blocks, estimated_blocks, is_whole, read_batch_size, read_memory, room
 from edgewise.results.entries import Entries
 from edgewise.results.explanation import Settings
 from edgewise.results.feature_factors import FeatureFactors, FeatureRows, joined_rows
@@ -34,6 +34,8 @@ from edgewise.results.feature_scores import FeatureScores, FeatureSet
 log = logging.getLogger("edgewise")
 _KEPT = 4
 """How often the features of a block are held at once: the copies, what the model gets, gradients, sums of them."""
+_AUDITED = 9
+"""How often the features are held while gradients by them are compared with differences, in their precision and in float64."""
 _COPIED = 2**21
 """Numbers of a table of features up to which results have a copy of their own."""
 
@@ -132,7 +134,8 @@ def features_of_question(
     """The same for a question that is posed already."""
     chosen, own = _check(method, settings, seed, top, stopped, memory, batch_size)
     question = _about(question, attribute, chosen)
-    budget = room(question, memory)
+    audited = chosen.differentiates and memory is not None and is_whole(question)
+    budget = room(question, memory, passes=_AUDITED if audited else 0)
     with torch.inference_mode(mode=False), question.borrowed():
         typed = TypedFeatureCopies(question, budget) if question.types is not None else None
         through = typed or FeatureCopies(question, budget)

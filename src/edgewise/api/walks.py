@@ -136,7 +136,7 @@ def walks(
 def walks_of_question(question: PosedQuestion, *, progress: bool = False, **own: Any) -> WalkSet | list[WalkSet]:
     """The same for a question that is posed already; `own` are the arguments of `walks` that a search takes."""
     asked, began = walks_request(**own), time.perf_counter()
-    dense = dense_bytes(question, asked.how)
+    dense = dense_bytes(question, asked.how.attention)
     asked = replace(
         asked, memory=room(question, own.get("memory"), dense, "holding the derivatives of all edges" if dense else "")
     )

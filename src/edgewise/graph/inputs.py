@@ -283,6 +283,8 @@ def read_graphs(data: Any) -> list[Data]:
             f"`data` must be one Data, a list of Data or a Dataset for a graph task, got {type(data).__name__}. "
             + (_instead_of_loader(data) or "Use [data[i] for i in ...], for example.")
         )
+    if isinstance(data, range):
+        raise InputError("`data` must be a list of Data for a graph task, got a range. Use [graphs[i] for i in ...].")
     if len(data) == 0:
         raise InputError(f"`data` must have at least one graph for a graph task, got an empty {type(data).__name__}.")
     graphs = [data[i] for i in range(len(data))]

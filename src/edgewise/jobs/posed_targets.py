@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from edgewise.arguments import shown
 from edgewise.arrays import plain_index
 from edgewise.errors import EdgewiseError, InputError, ModelError, SettingError
 from edgewise.graph.neighbour_sample import Bounds, LargeNeighbourhoodError
@@ -41,7 +42,7 @@ def posed_targets(
     """
     if isinstance(target, str):
         raise SettingError(
-            f"`target` must be a class, or one class for each index, in a job, got {target!r}. Repeat each index "
+            f"`target` must be a class, or one class for each index, in a job, got {shown(target)}. Repeat each index "
             f"for its classes."
         )
     if isinstance(data, GraphStore):  # of a graph on disk, one target at a time is looked at

@@ -1,17 +1,39 @@
-"""Borrow the user's model: eval mode, no parameter gradients, no caches; everything given back, also after an exception.
+"""Borrow the user's model: eval mode, no caches; everything given back, also after an exception.
 
 What a forward pass may leave behind in a module (a cached adjacency, a stored attention) lives in its `__dict__`, so the
 `__dict__` is photographed on entry and put back on exit, value by value and by identity.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from edgewise.errors import ModelError
+
 _CONTAINERS = (dict, list, set)
+_lent: "dict[int, _Loan]" = {}
+"""By the identity of each module of a borrowed model: the loan that is open."""
+
+
+def ours(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """A hook that lets other threads pass which use a borrowed model meanwhile; the loan notices them, and is refused.
+
+    Who they are cannot be told: the user's own, which must get their predictions, or a forward pass that runs layers in threads
+    of its own, whose messages would be missed.
+    """
+
+    def mine(module: nn.Module, *arguments: Any, **options: Any) -> Any:
+        loan = _lent.get(id(module))
+        if loan is None or loan.thread == get_ident():
+            return hook(module, *arguments, **options)
+        loan.disturbed = True
+        return None
+
+    return mine
 
 
 def _photograph(module: nn.Module) -> tuple[dict[str, Any], dict[str, Any], dict[str, Tensor]]:
@@ -73,13 +95,14 @@ class _Loan:
         self._modules = list(model.modules())
         self._photos = [_photograph(module) for module in self._modules]
         self._required = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._outer = _lent.get(id(model))  # of the same thread: there is a lock
+        self.thread, self.disturbed = get_ident(), False
 
     def prepare(self) -> None:
-        """Eval mode, no caches, no gradients of parameters."""
+        """Eval mode and no caches; parameters still take gradients, as other threads expect."""
+        _lent.update((id(module), self) for module in self._modules)
         for module in self._modules:
             _prepare(module)
-        for parameter in self._required:
-            parameter.requires_grad_(False)  # only edge weights are differentiated: half the memory
 
     def give_back(self) -> None:
         """Everything as it was."""
@@ -88,6 +111,19 @@ class _Loan:
         with torch.no_grad():
             for module, photo in zip(self._modules, self._photos, strict=True):
                 _restore(module, photo)
+        for module in self._modules:
+            _lent.pop(id(module), None)
+            if self._outer is not None:
+                _lent[id(module)] = self._outer
+
+    def refuse_company(self) -> None:
+        """Refuse what was found while another thread ran the model."""
+        if self.disturbed:
+            raise ModelError(
+                "Another thread ran the model while it was explained, and this model cannot be copied: its forward reaches "
+                "past a copy to the model itself. Pass forward=lambda model, data: ... that uses the model which it is given, "
+                "explain copy.deepcopy(model), or let nobody else use the model meanwhile."
+            )
 
 
 @contextmanager
@@ -101,6 +137,7 @@ def borrowed(model: nn.Module) -> Iterator[nn.Module]:
         try:
             loan.prepare()
             yield model
+            loan.refuse_company()
         finally:
             try:
                 loan.give_back()

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 
 from edgewise.errors import ModelError
 from edgewise.graph.cut import part_of
+from edgewise.model.borrow import ours
 from edgewise.model.call import ModelCall, check_kind
 
 
@@ -30,7 +31,7 @@ class FeatureFront:
         rows = _rows_of(self.graph, node, none)
         rows.x = x
         layers = [module for _, module in check_kind(self.call.model)]
-        handles = [layer.register_forward_pre_hook(_stop, with_kwargs=True) for layer in layers]
+        handles = [layer.register_forward_pre_hook(ours(_stop), with_kwargs=True) for layer in layers]
         try:
             self.call.own_output(rows)
         except _FirstLayer as seen:

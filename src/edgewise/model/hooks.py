@@ -8,6 +8,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch_geometric.nn import MessagePassing
 
+from edgewise.model.borrow import ours
 from edgewise.model.global_state import ThreadState, pop_mode, push_mode
 
 Layers: TypeAlias = list[tuple[str, MessagePassing]]
@@ -16,8 +17,8 @@ Layers: TypeAlias = list[tuple[str, MessagePassing]]
 @contextmanager
 def message_hooks(layers: Layers, on_propagate: Callable[..., Any], on_message: Callable[..., Any]) -> Iterator[None]:
     """PyG's message hooks on every layer."""
-    handles = [m.register_propagate_forward_pre_hook(on_propagate) for _, m in layers]
-    handles += [m.register_message_forward_hook(on_message) for _, m in layers]
+    handles = [m.register_propagate_forward_pre_hook(ours(on_propagate)) for _, m in layers]
+    handles += [m.register_message_forward_hook(ours(on_message)) for _, m in layers]
     try:
         yield
     finally:
@@ -28,7 +29,7 @@ def message_hooks(layers: Layers, on_propagate: Callable[..., Any], on_message: 
 @contextmanager
 def edge_update_hooks(layers: Layers, on_edge_update: Callable[..., Any]) -> Iterator[None]:
     """PyG's hooks before attention is computed."""
-    handles = [m.register_edge_update_forward_pre_hook(on_edge_update) for _, m in layers]
+    handles = [m.register_edge_update_forward_pre_hook(ours(on_edge_update)) for _, m in layers]
     try:
         yield
     finally:
@@ -75,8 +76,8 @@ class OperationMode(TorchFunctionMode):
     def watching(self, layers: Layers) -> Iterator[None]:
         """Active, and blind inside the layers."""
         before = ThreadState()
-        handles = [m.register_forward_pre_hook(self.enter, prepend=True, with_kwargs=True) for _, m in layers]
-        handles += [m.register_forward_hook(self.leave, with_kwargs=True) for _, m in layers]
+        handles = [m.register_forward_pre_hook(ours(self.enter), prepend=True, with_kwargs=True) for _, m in layers]
+        handles += [m.register_forward_hook(ours(self.leave), with_kwargs=True) for _, m in layers]
         try:
             push_mode(self)
             yield

@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 
 from edgewise.errors import ModelError
 from edgewise.graph.pair_copies import with_pairs
+from edgewise.model.borrow import ours
 from edgewise.model.call import check_kind, takes_data
 from edgewise.model.call_arguments import absent_names, arguments_for, required_names
 
@@ -188,8 +189,8 @@ def _at_call(model: nn.Module, number: int, then: Callable[[Any], Any]) -> Itera
         return then(output) if count == number else None
 
     layers = [module for _, module in check_kind(model)]
-    handles = [module.register_forward_pre_hook(enter) for module in layers]
-    handles += [module.register_forward_hook(leave) for module in layers]
+    handles = [module.register_forward_pre_hook(ours(enter)) for module in layers]
+    handles += [module.register_forward_hook(ours(leave)) for module in layers]
     try:
         yield
     finally:

@@ -18,6 +18,7 @@ from torch_geometric.nn import MessagePassing
 
 from edgewise.arrays import Slots, occurrence
 from edgewise.errors import ModelError
+from edgewise.model.borrow import ours
 from edgewise.model.call import GraphForward, ModelCall
 from edgewise.model.data_flow import Operation, keys_of
 from edgewise.model.hooks import Layers
@@ -219,13 +220,13 @@ def scaled_own_terms(layers: list[tuple[str, MessagePassing]], run: Any) -> Iter
             return args, {**kwargs, "x": _scale_receiver(kwargs["x"], lambda x: run.scale(started[module], x))}
         return (_scale_receiver(args[0], lambda x: run.scale(started[module], x)), *args[1:]), kwargs
 
-    handles = [module.register_forward_pre_hook(on_enter, with_kwargs=True) for _, module in layers]
+    handles = [module.register_forward_pre_hook(ours(on_enter), with_kwargs=True) for _, module in layers]
     for _, module in layers:
         term = own_term(module, adds_loops=True)
         for name in term.through if term else ():
             linear = getattr(module, name, None)
             if linear is not None:
-                handles.append(linear.register_forward_hook(_scale_output(module, started, run)))
+                handles.append(linear.register_forward_hook(ours(_scale_output(module, started, run))))
     try:
         yield
     finally:

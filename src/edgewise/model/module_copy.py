@@ -2,7 +2,8 @@
 
 `copy.deepcopy` alone does not do: it raises on tensors with a history, clones parameters, may compile PyG's message templates
 again (which writes to the classes) and takes milliseconds for a small GCN. What it cannot copy is built anew from its class and
-copies of its attributes; a lock gets a lock of its own; what only C code can make (a file, a generator, a socket) is shared.
+copies of its attributes; a lock gets a lock of its own; a function that knows a part of the model (a closure over `self`) is
+made anew and knows the twin; what only C code can make (a file, a generator, a socket) is shared.
 """
 
 import copy
@@ -40,7 +41,7 @@ _PLAIN_KINDS = (
     torch.dtype,
     torch.device,
 )
-_CODE_KINDS = (type, property, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+_CODE_KINDS = (type, property, types.BuiltinFunctionType, types.ModuleType)
 _SHARED_KINDS = frozenset((*_PLAIN_KINDS, *_CODE_KINDS, torch.layout, torch.memory_format))
 _TRAINERS = ("_trainer", "trainer", "_fabric", "fabric")  # Lightning's belong to the training, not to the function
 _STATE_HOOKS = frozenset(
@@ -104,6 +105,20 @@ def _shared_names(model: nn.Module, twin: nn.Module) -> str:
     theirs = _parts(modules_of(twin))
     named = [*model.named_modules(), *model.named_parameters(), *model.named_buffers()]
     return ", ".join(name or "the model itself" for name, part in named if id(part) in theirs)
+
+
+def _known_by(value: Any) -> list[Any]:
+    """What a function knows by its closure and its defaults, and what a container holds."""
+    if isinstance(value, types.FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()]
+        return [*cells, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+    if isinstance(value, types.MethodType):
+        return [value.__self__]
+    if isinstance(value, partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, weakref.ref):
+        return [value()]
+    return list(value.values()) if type(value) is dict else list(value) if type(value) in (list, tuple) else []
 
 
 def _drop_cache(module: nn.Module) -> None:
@@ -231,8 +246,33 @@ class _Copier:
     def _set(self, value: set[Any]) -> Any:
         return self._remember(value, type(value)(self.copy(part) for part in list(value)))
 
+    def _function(self, value: types.FunctionType) -> types.FunctionType:
+        """A function that knows parts of the model by its closure or its defaults knows their twins; any other is shared."""
+        if not self._is_ours(value):
+            return value
+        cells = tuple(types.CellType() for _ in value.__closure__ or ())
+        twin = types.FunctionType(value.__code__, value.__globals__, value.__name__, None, cells or None)
+        self._remember(value, twin)  # before its cells: one may hold the function itself
+        for cell, old in zip(cells, value.__closure__ or (), strict=True):
+            with suppress(ValueError):  # a cell that was never filled
+                cell.cell_contents = self._known(old.cell_contents)
+        twin.__defaults__ = value.__defaults__ and tuple(map(self._known, value.__defaults__))
+        twin.__kwdefaults__ = value.__kwdefaults__ and {k: self._known(v) for k, v in value.__kwdefaults__.items()}
+        twin.__dict__.update(value.__dict__)
+        twin.__qualname__, twin.__module__ = value.__qualname__, value.__module__
+        return twin
+
+    def _is_ours(self, part: Any, depth: int = 4) -> bool:
+        """Whether this is a part of the model, or a function or container that knows one: what a hook collects is not."""
+        if id(part) in self.memo or isinstance(part, nn.Module):
+            return True
+        return depth > 0 and any(self._is_ours(inner, depth - 1) for inner in _known_by(part))
+
+    def _known(self, part: Any) -> Any:
+        return self.copy(part) if self._is_ours(part) else part
+
     def _method(self, value: types.MethodType) -> types.MethodType:
-        return types.MethodType(value.__func__, self.copy(value.__self__))
+        return types.MethodType(self.copy(value.__func__), self.copy(value.__self__))
 
     def _partial(self, value: Any) -> Any:
         return partial(self.copy(value.func), *self._tuple(value.args), **self._dict(value.keywords))
@@ -320,6 +360,7 @@ _BY_KIND: dict[type, Callable[[_Copier, Any], Any]] = {
     tuple: _Copier._tuple,
     set: _Copier._set,
     frozenset: _Copier._set,
+    types.FunctionType: _Copier._function,
     types.MethodType: _Copier._method,
     partial: _Copier._partial,
     weakref.ref: _Copier._reference,

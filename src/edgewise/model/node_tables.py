@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch_geometric.data import Data
 
 from edgewise.errors import EdgewiseError
+from edgewise.model.borrow import ours
 from edgewise.model.hooks import Layers
 from edgewise.model.module_tree import named_modules
 from edgewise.program.operations import plain_name
@@ -154,7 +155,7 @@ class _TableUse(TorchFunctionMode):
             for leaf in tree_leaves((args, kwargs)):
                 self._meet(self._tables.get(id(leaf), set()))
 
-        handles = [module.register_forward_pre_hook(enter, with_kwargs=True) for _, module in layers]
+        handles = [module.register_forward_pre_hook(ours(enter), with_kwargs=True) for _, module in layers]
         try:
             with self:
                 yield

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
 from edgewise.errors import ModelError
+from edgewise.model.borrow import ours
 from edgewise.model.call import GraphForward, ModelCall, with_own_x
 from edgewise.model.column_reads import ABOUT_SHAPES, PassStep, is_foreign
 from edgewise.model.data_flow import (
@@ -292,8 +293,8 @@ class _Recorder(OperationMode):
             return hook
 
         jumps = [m for m in modules_of(model) if isinstance(m, JumpingKnowledge)]
-        handles = [m.register_forward_pre_hook(step(1)) for m in jumps] + [
-            m.register_forward_hook(step(-1)) for m in jumps
+        handles = [m.register_forward_pre_hook(ours(step(1))) for m in jumps] + [
+            m.register_forward_hook(ours(step(-1))) for m in jumps
         ]
         try:
             yield

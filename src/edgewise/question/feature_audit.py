@@ -39,6 +39,8 @@ from edgewise.question.posed_question import PosedQuestion, sub_target
 from edgewise.question.target import Target
 
 _SEED = 20261116
+_AT_ONCE = 2**18
+"""Numbers that are drawn or multiplied together: features may be all of a call's memory."""
 Leaves: TypeAlias = dict[Any, Tensor]
 """What is moved, by name; of a typed graph by type and name."""
 
@@ -108,11 +110,18 @@ def _sums(copies: Copies, gradients: Leaves, along: Leaves) -> Tensor:
     found = torch.zeros(2, copies.num_targets, dtype=torch.double, device=copies.rows.device)
     owners = {"x": copies.nodes[1], "edge_attr": copies.columns[1]}
     for name, gradient in gradients.items():
-        moved = (gradient.double() * along[name].double()).view(len(gradient), -1)
-        parts = torch.stack([moved.sum(1), moved.abs().sum(1)])
+        rows = max(_AT_ONCE // max(gradient[:1].numel(), 1), 1)
+        pairs = zip(gradient.split(rows), along[name].split(rows), strict=True)
+        parts = torch.cat([_row_sums(*pair) for pair in pairs], dim=1)
         owner = owners[name] if copies.num_targets > 1 else torch.zeros_like(parts[0], dtype=torch.long)
         found.index_add_(1, owner, parts)
     return found
+
+
+def _row_sums(gradient: Tensor, along: Tensor) -> Tensor:
+    """`[2, rows]` in float64: the sums of gradient · d of each row, and of their magnitudes."""
+    moved = (gradient.double() * along).view(len(gradient), -1)
+    return torch.stack([moved.sum(1), moved.abs_().sum(1)])
 
 
 def _moves(values: object) -> bool:
@@ -123,14 +132,18 @@ def _random(leaves: dict[Any, Tensor]) -> dict[Any, Tensor]:
     """A direction with a number in [−1, 1] for every feature."""
     found = {}
     for number, (name, leaf) in enumerate(leaves.items()):
-        ids = torch.arange(leaf.numel(), device=leaf.device)
-        drawn = random_numbers.uniform(_SEED, torch.full_like(ids, number), ids)
-        found[name] = (2 * drawn - 1).to(leaf.dtype).view(leaf.shape)
+        drawn = torch.empty(leaf.numel(), dtype=leaf.dtype, device=leaf.device)
+        for begin in range(0, leaf.numel(), _AT_ONCE):
+            ids = torch.arange(begin, min(begin + _AT_ONCE, leaf.numel()), device=leaf.device)
+            drawn[ids] = (2 * random_numbers.uniform(_SEED, torch.full_like(ids, number), ids) - 1).to(leaf.dtype)
+        found[name] = drawn.view(leaf.shape)
     return found
 
 
 def _stepped(leaves: dict[Any, Tensor], along: dict[Any, Tensor], step: float) -> dict[Any, Tensor]:
-    return {name: leaf.detach().double() + step * along[name].double() for name, leaf in leaves.items()}
+    return {
+        name: leaf.detach().to(torch.double, copy=True).add_(along[name], alpha=step) for name, leaf in leaves.items()
+    }
 
 
 def _features(call: ModelCall, graph: Data) -> dict[Any, Tensor]:

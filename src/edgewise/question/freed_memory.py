@@ -28,6 +28,13 @@ class FreedMemory:
             self._last = resident_bytes()
 
 
+def give_back_now() -> None:
+    """What is free goes back to the system, however little: what was freed before a budget is shared out counts against it."""
+    trim = _trim_function()
+    if trim is not None:
+        trim(0)
+
+
 def resident_bytes() -> int:
     """Of this process, now; 0 where the system does not tell."""
     with suppress(OSError, ValueError, IndexError):

@@ -27,6 +27,9 @@ Decoder = Callable[[Tensor], Tensor]
 _TABLE = 2**24
 """Pairs × items that are numbered in a table."""
 
+_JOINED_BYTES = 48
+"""Of a copy: its key, what stands for it, its place, the item and the owner."""
+
 
 @dataclass(frozen=True)
 class _Joined:
@@ -128,6 +131,11 @@ class LinkEngine:
         self._own = _Joined.of(ends.self_node, ends.self_owner, self.num_targets)
         self.edge_id, self.owner = self._edges.item, self._edges.owner
         self.self_node, self.self_owner = self._own.item, self._own.owner
+
+    def joined_bytes(self, itemsize: int) -> int:
+        """About what joining the copies of the two ends takes: numbers, and for each layer weights, gradients, their sums."""
+        each = _JOINED_BYTES + 8 * self._ends.program.num_calls * itemsize
+        return (len(self._edges.place) + len(self._own.place)) * each
 
     @property
     def edge_hops(self) -> Tensor:

@@ -227,7 +227,9 @@ class LinkModel:
         """The program with the decoder, copies of neighbourhoods, or the whole graph."""
         lowering = None if self.encoder is None else self.encoder.lowering
         if lowering is not None and self.is_lowered and not self._lose_links(positions):
-            return LinkEngine(lowering.engine(self.ends(positions)), self.decoder(positions))
+            engine = LinkEngine(lowering.engine(self.ends(positions)), self.decoder(positions))
+            lowering.last_block_bytes += engine.joined_bytes(lowering.dtype.itemsize)
+            return engine
         parts = [CopiesEngine(self.weighted, copies) for copies in self.copies(positions)]
         return parts[0] if self.local else WholeGraphEngine(parts, same_graph=False)
 

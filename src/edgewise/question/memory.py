@@ -12,7 +12,7 @@ from edgewise.errors import SettingError
 from edgewise.graph.computation_graph import reach
 from edgewise.question import KEPT, GraphQuestion, NodeQuestion, PosedQuestion
 from edgewise.question.block_growth import DEFAULT_MEMORY, budget_blocks, walk_counts
-from edgewise.question.freed_memory import FreedMemory
+from edgewise.question.freed_memory import FreedMemory, give_back_now
 from edgewise.question.graph_question import BYTES_AT_ONCE
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -57,11 +57,12 @@ def default_budget(device: torch.device) -> int:
     return int(torch.cuda.mem_get_info(device)[0]) // 4 if device.type == "cuda" else DEFAULT_MEMORY
 
 
-def room(question: PosedQuestion, memory: Any, more: int = 0, what: str = "") -> int:
+def room(question: PosedQuestion, memory: Any, more: int = 0, what: str = "", *, passes: float = 0) -> int:
     """What a budget leaves for blocks: without what the question itself holds, and `more` that is needed for all targets.
 
     Refused if the largest target does not fit into a budget that was given; `what` says what needs so much, if it is not a
-    target. A budget below `LEAST_CEILING` only says how small blocks should be.
+    target. Before the blocks, `passes` times the features of the whole graph are needed. A budget below
+    `LEAST_CEILING` only says how small blocks should be.
     """
     given = default_budget(question.device) if memory is None else read_memory(memory)
     nodes, edges = _whole_size(question)
@@ -70,7 +71,9 @@ def room(question: PosedQuestion, memory: Any, more: int = 0, what: str = "") ->
         return given
     if memory is None:
         return max(given - held, given // 2)
-    needed = held + _largest(question, most - held)
+    give_back_now()
+    first = int(passes * question.graphs[0].x.nbytes) if passes else 0
+    needed = held + max(_largest(question, most - held), first)
     if needed > most:
         lowered = question.engine_lowering is not None
         alone = "one target alone" if lowered else "one pass over the graph that the targets see"
@@ -103,15 +106,17 @@ def held_bytes(question: PosedQuestion) -> int:
     return found + 2 * sum(value.numel() * value.element_size() for value in known)
 
 
-def _is_whole(question: PosedQuestion) -> bool:
+def is_whole(question: PosedQuestion) -> bool:
     """Whether every target takes a pass over the whole graph."""
+    if isinstance(question, NodeQuestion) and question.lowering is None:
+        question.copies(torch.zeros(1, dtype=torch.long))  # finds out whether the model is local
     return isinstance(question, NodeQuestion) and question.lowering is None and not question.node_model.local
 
 
 def _largest(question: PosedQuestion, left: int) -> int:
     """About what the largest target needs: looked at closely only where a bound does not fit into what is left."""
     everyone, lowering = torch.arange(len(question.index)), question.engine_lowering
-    if _is_whole(question):
+    if is_whole(question):
         nodes, edges = (torch.tensor([n]) for n in _whole_size(question))
         return int(_bytes_of(question, nodes, edges).max())
     if not isinstance(question, NodeQuestion):
@@ -228,7 +233,7 @@ def _estimated_blocks(question: PosedQuestion, memory: int, batch_size: int | No
 
 def _bytes(question: PosedQuestion, positions: Tensor) -> Tensor:
     """An estimate for each target."""
-    if _is_whole(question):
+    if is_whole(question):
         nodes, edges = (torch.full((len(positions),), size) for size in _whole_size(question))
     elif isinstance(question, NodeQuestion):
         subject = question.node_model

@@ -20,6 +20,7 @@ from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.layers.attention import AttentionLayer
 from edgewise.program.layers.gine import EdgeReluLayer
 from edgewise.question import GraphQuestion, LinkQuestion, NodeQuestion, PosedQuestion
+from edgewise.question.block_growth import walk_counts
 from edgewise.walk.attention_blocks import has_closed_form
 from edgewise.walk.bounds import Box, boxes
 from edgewise.walk.lrp import Rule
@@ -30,6 +31,7 @@ from edgewise.walk.record import Recording, read_off, reuse
 
 RULES = ("gradient", "lrp-epsilon", "lrp-gamma")
 _BYTES_A_PREFIX = 64 * 8  # per number of a prefix's gradient: 8 bytes, for each of about 64 steps of a prefix
+_BYTES_A_STEP = 8 * 6  # per number of a step whose relevance is summed up: gradients, rows, products, and sums of them
 _BYTES_A_BLOCK = 8 * 4  # per number of a dense block: with copies while it is made, and with its bounds
 _BYTES_A_COPY = 40  # per number of a sender's copy: in the model's type, its gradient, and both in float64
 _BYTES_A_MESSAGE = 8 * 8  # per number of a message of attention: itself, its slopes and products of them
@@ -128,8 +130,8 @@ def target_blocks(
         question: The question.
         how: How blocks of the network are made.
         memory: A budget in bytes.
-        beam: How many prefixes a target has at once, at least; more of them make smaller blocks.
-        bounded: Whether boxes are needed (searches need them, sums do not).
+        beam: How many prefixes a target has at once, at least, in a search; more of them make smaller blocks.
+        bounded: Whether boxes are needed (searches need them, sums do not: they take all that leads to a target at once).
     """
     _check_layers(how, question.num_layers)
     if isinstance(question, NodeQuestion):
@@ -157,8 +159,14 @@ def _node_blocks(
 ) -> Iterator[TargetBlock]:
     """Explained nodes of one graph, as many at once as their prefixes leave room for."""
     network, found = _node_network(question, how, bounded=bounded)
-    size = max(memory // (_BYTES_A_PREFIX * max(network.widest, 8) * beam), 1)
-    for positions in torch.arange(len(question.index)).split(size):
+    everyone, width = torch.arange(len(question.index)), max(network.widest, 8)
+    if bounded:
+        parts = everyone.split(max(memory // (_BYTES_A_PREFIX * width * beam), 1))
+    else:  # all that leads to a target at once, not a beam of it
+        steps = walk_counts(question.node_model.in_edges, network.num_calls)[question.places(everyone)].cpu()
+        piece = (steps * _BYTES_A_STEP * width / memory).cumsum(0).long()
+        parts = everyone.split(torch.unique_consecutive(piece, return_counts=True)[1].tolist())
+    for positions in parts:
         place = positions.to(question.device)
         with question.loan.taken():
             front = network.ends(question.target.select(place).value, question.places(positions))
@@ -167,14 +175,14 @@ def _node_blocks(
                     of_graphs=False, boxes=found, columns=question.columns, nodes=question.nodes)  # fmt: skip
 
 
-def dense_bytes(question: PosedQuestion, how: RelevanceRule) -> int:
+def dense_bytes(question: PosedQuestion, attention: str) -> int:
     """Bytes of the network of a graph: blocks `[pairs, out, in]` of layers differentiated as a whole, factors of the others."""
     if not isinstance(question, NodeQuestion) or question.lowering is None:
         return 0
     lowering, found, factors = question.lowering, 0, 0
     pairs = len(lowering.in_edges.edge) + lowering.in_edges.num_nodes
     for step in lowering.program.messages:
-        fixed = isinstance(step.layer, AttentionLayer) and how.attention == "fixed"
+        fixed = isinstance(step.layer, AttentionLayer) and attention == "fixed"
         if fixed or isinstance(step.layer, (AffineLayer, EdgeReluLayer)):
             factors = pairs * lowering.program.num_calls * _BYTES_A_PAIR
             continue
