@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
-from edgewise.model.shadow import EDGE, Mark, plain
+from edgewise.model.shadow import EDGE, Mark
 from edgewise.program.operations import Kind, kind_of, plain_name
+from edgewise.pyg_internals import plain
+from edgewise.torch_internals import storage_key
 from edgewise.trees import tree_leaves
 
 DATA, ENDS, ROWS, OWN = 1, 2, 4, 8
@@ -197,4 +199,4 @@ def tensors(values: Any) -> Iterator[Tensor]:
 
 def place_of(tensor: Tensor) -> int:
     """The storage of a tensor, which its views share."""
-    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else id(tensor)
+    return storage_key(tensor) if tensor.layout is torch.strided else id(tensor)

@@ -7,7 +7,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.model.call import GraphForward, ModelCall
-from edgewise.model.shadow import EDGE, NODE, plain
+from edgewise.model.shadow import EDGE, NODE
+from edgewise.pyg_internals import plain
 
 _TRIES = 8
 
