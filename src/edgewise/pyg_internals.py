@@ -13,7 +13,7 @@ from torch_geometric.nn import MessagePassing
 
 from edgewise.torch_internals import dispatch_mode, no_dispatch
 
-__all__ = ["attributes", "plain", "remove_graph_mask", "remove_masks"]
+__all__ = ["attributes", "plain", "remove_graph_mask", "remove_masks", "residual_of"]
 
 _WRAPPERS = (EdgeIndex, getattr(torch_geometric, "Index", EdgeIndex))
 """PyG's subclasses of `Tensor`; PyG 2.5 has no `Index`."""
@@ -80,6 +80,11 @@ def plain(tensor: Tensor) -> Tensor:
         return tensor
     inner = getattr(tensor, "_data", None)  # PyG 2.5 wraps nothing: its EdgeIndex is the tensor, under another class
     return inner if isinstance(inner, Tensor) else tensor.as_subclass(Tensor)
+
+
+def residual_of(conv: MessagePassing) -> Any:
+    """The residual map of an attention layer; None without one, and in PyG 2.5, which has none."""
+    return getattr(conv, "res", None)
 
 
 def remove_masks(module: MessagePassing) -> list[str]:

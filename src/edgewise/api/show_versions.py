@@ -35,7 +35,7 @@ def version_lines() -> list[str]:
 
 
 def _requirements() -> dict[str, str | None]:
-    """Package → the extra that brings it; None for what is always needed. A source tree that nobody installed says only that."""
+    """Package → the extra that brings it; None for what is always needed. A source tree alone names only that."""
     try:
         listed = requires("edgewise") or []
     except PackageNotFoundError:

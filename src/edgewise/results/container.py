@@ -90,7 +90,7 @@ def note_on_writer(about: Mapping[str, Any], name: str) -> str | None:
         return None
     known = isinstance(writer, str) and re.fullmatch(r"[0-9A-Za-z.+!-]{1,40}", writer)
     said = f"Edgewise {writer}" if known else "Edgewise 0.2.0 or older, which did not note its version"
-    return f"{name} was written by {said}; this is {__version__}. The numbers are those of that version: explain again to compare."
+    return f"{name} was written by {said}; this is {__version__}. Its numbers are of that version: explain again to compare."
 
 
 # --- Values of a text ---------------------------------------------------------------------------------------------------
