@@ -35,12 +35,12 @@ GROUPS = {
     "Explaining": ("explain", "walks", "features", "counterfactual", "Question", "Score", "best_subgraph", "walk_relevance",
                    "subgraph_relevance"),
     "Results": ("Explanation", "ExplanationSet", "WalkSet", "Walk", "FeatureScores", "FeatureSet", "load", "similarity"),
-    "For people": ("write_page", "molecule"),
+    "For people": ("write_page", "molecule", "show_versions"),
     "Trust": ("check", "compare", "Comparison"),
     "Methods and other tools": ("methods", "register_method", "from_pyg", "EdgewiseExplainer", "heal"),
     "Errors and warnings": ("EdgewiseError", "InputError", "ModelError", "SettingError", "FileError", "ClusterError",
                             "MissingExtraError", "NoRoomError", "StaleQuestionError", "IncompleteWarning", "LocalityWarning",
-                            "OutputWarning"),
+                            "OutputWarning", "VersionWarning"),
 }  # fmt: skip
 """The public names, in the order in which a reader needs them; names that are missing here come last."""
 

@@ -35,6 +35,7 @@ _WHERE = {
     "load": "edgewise.results.storage",
     "similarity": "edgewise.metrics.cosine",
     "write_page": "edgewise.api.write_page",
+    "show_versions": "edgewise.api.show_versions",
     "molecule": "edgewise.report.molecule",
     # trust
     "check": "edgewise.api.check",
@@ -61,6 +62,7 @@ _WHERE = {
     "KinkWarning": "edgewise.errors",
     "LocalityWarning": "edgewise.errors",
     "OutputWarning": "edgewise.errors",
+    "VersionWarning": "edgewise.errors",
 }
 
 _PACKAGES = {name: f"edgewise.{name}" for name in ("metrics", "trust", "datasets", "jobs")}
@@ -87,6 +89,7 @@ if TYPE_CHECKING:
     from edgewise.api.features import features as features
     from edgewise.api.leaderboard import leaderboard as leaderboard
     from edgewise.api.question import Question as Question
+    from edgewise.api.show_versions import show_versions as show_versions
     from edgewise.api.walk_relevance import subgraph_relevance as subgraph_relevance
     from edgewise.api.walk_relevance import walk_relevance as walk_relevance
     from edgewise.api.walks import walks as walks
@@ -104,6 +107,7 @@ if TYPE_CHECKING:
     from edgewise.errors import OutputWarning as OutputWarning
     from edgewise.errors import SettingError as SettingError
     from edgewise.errors import StaleQuestionError as StaleQuestionError
+    from edgewise.errors import VersionWarning as VersionWarning
     from edgewise.metrics.cosine import similarity as similarity
     from edgewise.report.molecule import molecule as molecule
     from edgewise.results.comparison import Comparison as Comparison

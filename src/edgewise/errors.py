@@ -68,6 +68,10 @@ class IncompleteWarning(UserWarning):
     """A table of results was filtered: some targets are not in it."""
 
 
+class VersionWarning(UserWarning):
+    """Results that another version of Edgewise wrote: the numbers are those of that version."""
+
+
 class StaleQuestionError(EdgewiseError):
     """The model or the data have changed since the question was asked."""
 

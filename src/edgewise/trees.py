@@ -1,6 +1,6 @@
-"""Nested arguments as flat lists and back: the one file that imports the private `torch.utils._pytree`.
+"""Nested arguments as flat lists and back: torch's own functions for that.
 
-torch 2.13 has no public twin of it. A `TreeSpec` is the shape that is left when the leaves are taken out:
+A `TreeSpec` is the shape that is left when the leaves are taken out:
 
 >>> leaves, form = tree_flatten(((1, 2), {"dim": 3}))
 >>> leaves
@@ -11,6 +11,6 @@ torch 2.13 has no public twin of it. A `TreeSpec` is the shape that is left when
 [4, 5]
 """
 
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
+from edgewise.torch_internals import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["TreeSpec", "tree_flatten", "tree_leaves", "tree_unflatten"]

@@ -1,5 +1,6 @@
 """Guards of the house: names, imports and documentation stay as docs/architecture.md says."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -16,12 +17,30 @@ from source_tree import PACKAGES, Import, Source, sources
 
 WORDS_OF_THE_FIELD = {"lowering", "training"}
 PUBLIC = ("edgewise", "edgewise.metrics", "edgewise.trust", "edgewise.datasets", "edgewise.report", "edgewise.jobs")
-PYTREE = "torch.utils._pytree"
-STORE = re.compile(r"\._store\b|\._mapping\b")
+INTERNALS = ("edgewise/torch_internals.py", "edgewise/pyg_internals.py")
+FOREIGN = {"_data", "_store", "_mapping", "_C"}
+"""Private names of torch or PyG that something of ours has, too."""
+READ_ANYWHERE = {"_parameters", "_buffers", "_modules", "_version", "_indices", "_values"}
+"""Of modules and tensors: without a public twin, named in torch's documentation, the same since torch 1."""
+PYTHONS_PRIVATE_NAMES = {"_asdict", "_exit", "_fields", "_getframe", "_name_", "_replace", "_value_", "_source_stamp"}
 
 
 FILES = sources()
 MODULES = {file.module: file for file in FILES}
+
+
+def _names_given(file):
+    """The names that a file gives: to functions, classes, variables, fields and attributes of `self`."""
+    for node in ast.walk(file.tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            yield node.attr
+
+
+OUR_PRIVATE_NAMES = {name for file in FILES if file.name not in INTERNALS for name in _names_given(file)} - FOREIGN
 
 
 def test_a_file_is_named_by_a_noun():
@@ -90,14 +109,21 @@ def test_private_names_stay_in_their_file():
     assert not crossing, "make the name public"
 
 
-def test_the_private_trees_of_torch_are_imported_in_one_file():
-    found = {file.name for file in FILES if any(item.module == PYTREE for item in file.imports(everywhere=True))}
-    assert len(found) == 1
+def test_private_names_of_torch_and_pyg_are_read_in_one_file_each():
+    found = {(file.name, name) for file in FILES for name in _foreign_private_names(file)}
+    assert {name for file, name in found if file == INTERNALS[0]} >= {"_pytree", "_C", "_cdata"}
+    assert {name for file, name in found if file == INTERNALS[1]} >= {"_edge_mask", "_loop_mask"}
+    assert not {one for one in found if one[0] not in INTERNALS}
 
 
-def test_the_private_store_of_pyg_is_touched_in_one_file():
-    found = {file.name for file in FILES if STORE.search(file.path.read_text(encoding="utf-8"))}
-    assert len(found) == 1
+def _foreign_private_names(file):
+    """Private names that a file imports from torch or PyG, or reads from something else than itself, and nobody here gave."""
+    known = OUR_PRIVATE_NAMES | PYTHONS_PRIVATE_NAMES | READ_ANYWHERE
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.ImportFrom) and re.match(r"torch(_geometric)?\b", node.module or ""):
+            yield from (p for p in (*node.module.split("."), *(a.name for a in node.names)) if p.startswith("_"))
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls"):
+            yield from {node.attr} - known if re.fullmatch("_[A-Za-z].*", node.attr) else ()
 
 
 @pytest.mark.parametrize("package", PUBLIC)

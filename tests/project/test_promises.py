@@ -1,5 +1,6 @@
 """What the project promises about versions and packages is what is tested and what is written down."""
 
+import ast
 import re
 import runpy
 import shutil
@@ -13,45 +14,106 @@ import pytest
 from markdown_it import MarkdownIt
 
 from places import ROOT
+from source_tree import sources
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-OLDEST = {"python": PROJECT["project"]["requires-python"].removeprefix(">=")} | {
-    name: version
-    for name, _, version in (line.partition(">=") for line in PROJECT["project"]["dependencies"])
-    if version
-}
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+PYTHONS = ("3.11", "3.12", "3.13")
+PROMISED = dict(
+    one.split(">=")
+    for one in (*PROJECT["project"]["dependencies"], *(one for extra in EXTRAS.values() for one in extra))
+    if not one.startswith("edgewise")
+)
+"""Package → the oldest version that is promised."""
 
 
 def text(page):
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-def test_every_promised_minimum_is_one_that_a_command_tests():
-    pinned = dict(re.findall(r"^(torch|torch_geometric)==(\d+\.\d+)", text("constraints.txt"), re.MULTILINE))
-    oldest_pyg = re.search(r"^OLDEST_PYG := (\d+\.\d+)", text("Makefile"), re.MULTILINE)[1]
-    assert OLDEST["torch"] == pinned["torch"]
-    assert OLDEST["torch_geometric"] == oldest_pyg
-    assert "test-oldest:" in text("Makefile")
-    assert OLDEST["python"] == "3.11"  # the one that `.ci/run` has
+def test_every_promised_minimum_is_the_one_that_make_test_oldest_installs():
+    pinned = {}
+    for name, version in re.findall(r"^([\w-]+)==([\d.]+)", text("constraints-oldest.txt"), re.MULTILINE):
+        pinned.setdefault(name, version)  # the first line is for the oldest Python
+    assert pinned.keys() == PROMISED.keys()
+    assert not {name for name in PROMISED if not f"{pinned[name]}.".startswith(f"{PROMISED[name]}.")}
+    assert "--constraint constraints-oldest.txt" in text("Makefile")
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_no_version_for_a_newer_python_is_older_than_the_promise():
+    lines = re.findall(r'^([\w-]+)==([\d.]+); python_version >= "3.13"', text("constraints-oldest.txt"), re.MULTILINE)
+    assert dict(lines)["torch"].startswith("2.5")
+    assert all(_numbers(version) > _numbers(PROMISED[name]) for name, version in lines)
+
+
+def _numbers(version):
+    return tuple(map(int, version.split(".")))
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/versions.md"])
 def test_the_pages_name_the_promised_minimum(page):
     words = " ".join(text(page).split())
-    assert f"Python {OLDEST['python']}" in words
-    assert f"torch {OLDEST['torch']}" in words
-    assert f"torch_geometric {OLDEST['torch_geometric']}" in words
+    assert "Python 3.11 to 3.13" in words
+    assert f"torch {PROMISED['torch']}" in words
+    assert f"torch_geometric {'.'.join(PROMISED['torch_geometric'].split('.')[:2])}" in words
 
 
-def test_no_classifier_promises_another_python():
+def test_the_classifiers_name_every_python_that_is_tested():
     named = {one.rpartition(" :: ")[2] for one in PROJECT["project"]["classifiers"] if " :: Python :: 3." in one}
-    assert named == {OLDEST["python"]}
+    assert named == set(PYTHONS)
+    assert PROJECT["project"]["requires-python"] == f">={PYTHONS[0]}"
+
+
+def test_a_python_of_another_version_gets_an_environment_of_its_own(tmp_path):
+    def environment(version):
+        python = tmp_path / f"python{version}"
+        python.write_text(f"#!/bin/sh\necho {version}\n")
+        python.chmod(0o755)
+        command = ["make", "--dry-run", "--always-make", "test", f"PYTHON={python}"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        return set(re.findall(r"(\S+)/bin/python -m pytest", done.stdout))
+
+    assert environment("3.11") == {".venv"}
+    assert environment("3.12") == {"build/venv/3.12"}
+    assert environment("3.13") == {"build/venv/3.13"}
+
+
+def test_extras_are_for_users_and_groups_for_those_who_work_here():
+    groups = PROJECT["dependency-groups"]
+    assert not EXTRAS.keys() & groups.keys()
+    assert {"test", "lint", "docs", "release", "dev"} == groups.keys()
+    assert "--group dev" in text("Makefile")
+
+
+def test_every_error_of_a_missing_package_names_an_extra_that_brings_it():
+    found = [
+        (file.name, *(word.value for word in call.args[:2]))
+        for file in sources()
+        for call in ast.walk(ast.parse(file.path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "missing_extra"
+    ]
+    assert len(found) > 10
+    packages = {extra: {re.match(r"[\w-]+", one)[0] for one in names} for extra, names in EXTRAS.items()}
+    spelled = {"RDKit": "rdkit"}
+    assert not [one for one in found if spelled.get(one[1], one[1]).lower() not in packages.get(one[2], ())]
+
+
+def test_every_extra_that_a_text_names_exists():
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *(file.path for file in sources())]
+    pages += ROOT.glob("tests/**/*.py")
+    named = {
+        (page.name, extra)
+        for page in pages
+        for group in re.findall(r"(?:edgewise|'\.|\"\.)\[([a-z,]+)\]", page.read_text(encoding="utf-8"))
+        for extra in group.split(",")
+    }
+    assert len(named) > 10
+    assert not {one for one in named if one[1] not in EXTRAS}
 
 
 def test_the_extra_all_holds_every_other_extra():
-    extras = PROJECT["project"]["optional-dependencies"]
-    (every,) = extras["all"]
-    assert set(re.search(r"\[(.*)\]", every)[1].split(",")) == set(extras) - {"all"}
+    (every,) = EXTRAS["all"]
+    assert set(re.search(r"\[(.*)\]", every)[1].split(",")) == set(EXTRAS) - {"all"}
 
 
 def test_the_wheel_holds_both_packages_with_all_that_they_read(tmp_path):
@@ -120,4 +182,7 @@ def test_the_sdist_holds_all_that_tests_read(tmp_path):
     folders = ("benchmarks", "docs", "examples", "src", "tests")
     there = {path.relative_to(checkout) for name in folders for path in (checkout / name).rglob("*") if path.is_file()}
     there = {path.as_posix() for path in there if not path.parent.name.endswith(".egg-info")}
-    assert there | {"Makefile", "constraints.txt", ".ci/run", "setup.py", "CITATION.cff"} <= inside
+    assert (
+        there | {"Makefile", "constraints.txt", "constraints-oldest.txt", ".ci/run", "setup.py", "CITATION.cff"}
+        <= inside
+    )

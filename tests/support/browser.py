@@ -65,7 +65,7 @@ def chromium():
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        skip_or_fail("no Playwright; run: pip install 'edgewise[test]'")
+        skip_or_fail("no Playwright; run: make setup")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])  # containers run as root
         yield browser

@@ -143,7 +143,9 @@ class Twin:
             bias = 0 if skip.bias is None else skip.bias
             plain = skip.forward
             skip.forward = lambda x: self._own(self.calls - 1, x) * (plain(x) - bias) + bias
-        elif isinstance(conv, (GATConv, GATv2Conv)) and conv.res is not None:  # the residual comes before them
+        elif (
+            isinstance(conv, (GATConv, GATv2Conv)) and getattr(conv, "res", None) is not None
+        ):  # the residual comes before them
             residual = conv.res.forward
             conv.res.forward = lambda x: self._own(self.calls, x) * residual(x)
 

@@ -116,7 +116,7 @@ def _held(conv, coefficients):
     def run(x):
         received = torch.einsum("vuh,uhc->vhc", coefficients, sent(x).view(len(x), conv.heads, conv.out_channels))
         received = received.flatten(1) if conv.concat else received.mean(dim=1)
-        if conv.res is not None:
+        if getattr(conv, "res", None) is not None:
             received = received + conv.res(x)
         return received if conv.bias is None else received + conv.bias
 

@@ -143,7 +143,7 @@ class ExplainerRun:
                 f"{self.name} cannot explain {what} through from_pyg. Use a method of ew.methods(), 'gradient' say."
             )
         with question.loan.taken():
-            self._call = replace(question.call, model=copy.deepcopy(question.call.model))
+            self._call = replace(question.call, model=_copied(question.call.model))
         heal(self._call.model)
         self._captum = isinstance(algorithm, CaptumExplainer)
         mode = "regression" if self._captum else _MODES[question.target.mode]
@@ -210,7 +210,7 @@ class ExplainerRun:
         return side_by_side([self.question.graphs[index]]).data
 
     def _fresh_call(self) -> ModelCall:
-        return replace(self._call, model=copy.deepcopy(self._call.model))
+        return replace(self._call, model=_copied(self._call.model))
 
     def _explainer(self, graph: Data, algorithm: ExplainerAlgorithm, column: int) -> Explainer:
         """PyG's `Explainer` on a fresh copy of the model; Captum gets the explained number itself, as a regression."""
@@ -255,3 +255,9 @@ class ExplainerRun:
                 called, x, edge_index, target = questions[0 if of_node else number]
                 row = index[number] if of_node else None
                 algorithm.train(epoch, called, x, edge_index, target=target, index=row)
+
+
+def _copied(model: Any) -> Any:
+    """A copy of a model; PyG 2.5's `Linear` draws weights for it, which are then those of nobody."""
+    with OwnDraws(0):
+        return copy.deepcopy(model)

@@ -3,30 +3,16 @@
 GNNExplainer turns the mask of every layer into a parameter; the name stays registered and cuts the gradient of every later
 mask. GraphMask replaces the messages and freezes the parameters for good. An interrupted run leaves its masks behind.
 
-All private names of PyG that this needs are here, and each is read with a default: with a PyG that has renamed one, there
-is nothing to repair under the old name. `tests/adapters/test_heal.py` fails once PyG no longer leaves these traces.
+The names under which PyG keeps all this are in `pyg_internals.py`. `tests/adapters/test_heal.py` fails once PyG no longer
+leaves these traces.
 """
 
-from typing import Any
-
 from torch import nn
-from torch_geometric.explain.algorithm import graphmask_explainer
 from torch_geometric.nn import MessagePassing
 
 from edgewise.contract import checked
 from edgewise.errors import ModelError
-
-_GRAPH_MASK = (
-    "message_scale",
-    "message_replacement",
-    "latest_messages",
-    "latest_source_embeddings",
-    "latest_target_embeddings",
-)
-"""What GraphMaskExplainer stores in a layer."""
-_MASKS = ("_edge_mask", "_loop_mask")
-"""Where a layer keeps its masks while it is explained; None otherwise."""
-_graph_mask_message = getattr(graphmask_explainer, "explain_message", None)
+from edgewise.pyg_internals import remove_graph_mask, remove_masks
 
 
 @checked
@@ -66,38 +52,11 @@ def heal(model: nn.Module) -> tuple[str, ...]:
 
 def _heal_layer(module: MessagePassing) -> tuple[list[str], bool]:
     """What was repaired in a layer, and whether GraphMask was there."""
-    repairs = []
-    if "_edge_mask" in module._parameters:
-        del module._parameters["_edge_mask"]
-        module._edge_mask = None
-        repairs.append("the edge mask is no longer a parameter.")
-    if _has_masks(module):
-        module._edge_mask, module._loop_mask, module._apply_sigmoid = None, None, True
-        repairs.append("a mask that was left behind is removed.")
-    graph_mask = _remove_graph_mask(module)
+    repairs = remove_masks(module)
+    graph_mask = remove_graph_mask(module)
     if getattr(module, "explain", None) is True:
         module.explain = None  # the setter restores the layer's own `propagate`
         repairs.append("its own messages are restored." if graph_mask else "it runs without a mask again.")
     elif graph_mask:
         repairs.append("what GraphMask had stored is removed.")
     return repairs, graph_mask
-
-
-def _has_masks(module: MessagePassing) -> bool:
-    """Whether a mask, or another way to apply it, was left in a layer."""
-    left = any(getattr(module, name, None) is not None for name in _MASKS)
-    return left or getattr(module, "_apply_sigmoid", True) is not True
-
-
-def _remove_graph_mask(module: MessagePassing) -> bool:
-    """Remove what GraphMask stored in a layer, and its replacement of the messages; whether there was anything."""
-    state: dict[str, Any] = module.__dict__
-    present = [name for name in _GRAPH_MASK if name in state or name in module._parameters]
-    message = getattr(state.get("explain_message"), "__func__", None)
-    replaced = message is not None and message is _graph_mask_message
-    if replaced:
-        del state["explain_message"]
-    for name in present:
-        state.pop(name, None)
-        module._parameters.pop(name, None)
-    return replaced or bool(present)

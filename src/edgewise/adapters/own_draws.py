@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from edgewise.torch_internals import TorchDispatchMode, schema_of
 
 
 class OwnDraws(TorchDispatchMode):
@@ -55,12 +56,12 @@ def _with_generator(func: Any) -> Callable[..., Any] | None:
     """An operation that draws the same, from a generator that is given; None where torch has none (it then draws as ever)."""
     if str(func) in _LIKE:
         return _LIKE[str(func)]
-    packet, names = func.overloadpacket, [argument.name for argument in func._schema.arguments]
+    packet, names = func.overloadpacket, [argument.name for argument in schema_of(func).arguments]
     if "generator" in names:
         return func
     for overload in packet.overloads():
         other = getattr(packet, overload)
-        others = [argument.name for argument in other._schema.arguments]
+        others = [argument.name for argument in schema_of(other).arguments]
         if "generator" in others and [name for name in others if name != "generator"] == names:
             return other
     return None

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-import edgewise
+from edgewise.api.show_versions import version_lines
 from edgewise.cli import (
     counterfactual_command,
     demo_command,
@@ -79,7 +79,7 @@ app = typer.Typer(name="edgewise", cls=_Commands, no_args_is_help=True, pretty_e
 def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it
     """Print the version and end, if `--version` was given."""
     if value:
-        typer.echo(f"edgewise {edgewise.__version__}")
+        typer.echo("\n".join(version_lines()))
         raise typer.Exit
 
 
@@ -87,7 +87,8 @@ def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it
 def _about(
     *,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the versions of everything."),
     ] = False,
 ) -> None:
     """Which edges, in which layer, along which walks, made a graph neural network predict what it predicted."""

@@ -17,7 +17,7 @@ from torch_geometric.data.data import BaseData
 
 from edgewise.arguments import shown
 from edgewise.errors import InputError
-from edgewise.graph.stores import attributes
+from edgewise.pyg_internals import attributes
 
 TASKS = ("node", "graph", "link")
 

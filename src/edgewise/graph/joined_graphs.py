@@ -5,7 +5,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.graph.copies import Copies, side_by_side
-from edgewise.graph.stores import attributes
+from edgewise.pyg_internals import attributes
 
 MOST_KEPT = 2**24
 """Bytes of graphs of which a second copy is held."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from edgewise.model.shadow import EDGE, FRESH, LOST, MIXED, NOTHING, Labels, Mark, same_vector
+from edgewise.torch_internals import schema_of
 
 Picker: TypeAlias = Callable[[Tensor, int, Tensor, Tensor], Tensor]
 """(tensor, axis, labels, positions) -> the labels of those positions, with a merge of columns made visible."""
@@ -39,7 +40,7 @@ def operation_kind(func: Any) -> OperationKind:
     >>> operation_kind(torch.ops.aten.relu_.default).name, operation_kind(torch.ops.aten.relu_.default).elementwise
     ('relu', True)
     """
-    schema = getattr(func, "_schema", None)
+    schema = schema_of(func)
     if schema is None:  # an operation of higher order
         return OperationKind(str(func), elementwise=False, writes=(), positions={}, reshapes_in_place=False)
     space, _, name = schema.name.partition("::")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from edgewise.graph.inputs import is_stand_in
-from edgewise.graph.stores import attributes
+from edgewise.pyg_internals import attributes
 
 EXTRAS = ("edge_weight", "edge_attr", "edge_type", "batch")
 _USUAL = ["x", "edge_index"]

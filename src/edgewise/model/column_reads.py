@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
-from edgewise.model.shadow import EDGE, Mark, plain
+from edgewise.model.shadow import EDGE, Mark
 from edgewise.program.operations import Kind, kind_of, plain_name
+from edgewise.pyg_internals import plain
+from edgewise.torch_internals import storage_key
 from edgewise.trees import tree_leaves
 
 DATA, ENDS, ROWS, OWN = 1, 2, 4, 8
@@ -243,7 +245,8 @@ def tensors(values: Any) -> Iterator[Tensor]:
 
 
 def place_of(tensor: Tensor) -> int:
-    """The storage of a tensor, which its views share; inside `torch.vmap` there is none to be seen."""
-    if tensor.layout is not torch.strided or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    """The storage of a tensor, which its views share; or the tensor itself, where none is to be seen."""
+    try:
+        return storage_key(tensor)
+    except NotImplementedError:  # sparse ones, and those inside `torch.vmap`
         return id(tensor)
-    return tensor.untyped_storage()._cdata

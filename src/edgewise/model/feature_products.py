@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.module import _has_any_global_hook
 from torch_geometric.nn import Linear
 
 from edgewise.model.module_tree import modules_of
+from edgewise.torch_internals import has_hooks
 
 _WORTH_IT = 2**22
 """Multiplications of a product from which on it is kept."""
@@ -110,7 +110,7 @@ def is_plain_map(module: nn.Module) -> bool:
     """Whether a module is a linear map, and nobody looks into what it gets or gives."""
     if type(module) not in (nn.Linear, Linear) or "forward" in module.__dict__:
         return False
-    return not (module._forward_hooks or module._forward_pre_hooks or _has_any_global_hook())
+    return not has_hooks(module)
 
 
 def _is_memory_of(a: Tensor, b: Tensor) -> bool:

@@ -12,27 +12,34 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
-from torch.utils import _python_dispatch
+from torch.overrides import TorchFunctionMode
 
 from edgewise.errors import SettingError
+from edgewise.torch_internals import (
+    dispatch_depth,
+    function_modes,
+    pop_dispatch_mode,
+    pop_function_mode,
+    push_function_mode,
+    set_gradients,
+)
 
 
 def push_mode(mode: TorchFunctionMode) -> None:
     """Let a mode see every torch function of this thread, until the state of the thread is put back."""
-    _push_mode(mode)
+    push_function_mode(mode)
 
 
 def pop_mode(mode: TorchFunctionMode) -> bool:
     """Take a mode off, wherever it is on the stack; False if it is not there (torch takes it off while it works)."""
-    modes = _get_current_function_mode_stack()
+    modes = function_modes()
     if mode not in modes:
         return False
     for _ in modes:
-        _pop_mode()
+        pop_function_mode()
     for other in modes:
         if other is not mode:
-            _push_mode(other)
+            push_function_mode(other)
     return True
 
 
@@ -58,8 +65,8 @@ class ThreadState:
     """
 
     def __init__(self) -> None:
-        self._modes: list[Any] = _get_current_function_mode_stack()
-        self._depth = torch._C._len_torch_dispatch_stack()
+        self._modes: list[Any] = function_modes()
+        self._depth = dispatch_depth()
         self._gradients = torch.is_grad_enabled()
 
     def put_back(self) -> None:
@@ -68,14 +75,14 @@ class ThreadState:
         Torch takes a mode off the stack while it works, and an interrupt in the wrong place makes it forget to push it back: so
         modes that are missing are restored too.
         """
-        if _get_current_function_mode_stack() != self._modes:
-            while torch._C._len_torch_function_stack():
-                _pop_mode()
+        if function_modes() != self._modes:
+            while function_modes():
+                pop_function_mode()
             for mode in self._modes:
-                _push_mode(mode)
-        while torch._C._len_torch_dispatch_stack() > self._depth:
-            _python_dispatch._pop_mode()
-        torch._C._set_grad_enabled(self._gradients)
+                push_function_mode(mode)
+        while dispatch_depth() > self._depth:
+            pop_dispatch_mode()
+        set_gradients(self._gradients)
 
 
 def refuse_autocast() -> None:

@@ -14,10 +14,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
@@ -38,8 +36,9 @@ from edgewise.model.shadow import (
     Mark,
     ShadowMemory,
     origins,
-    plain,
 )
+from edgewise.pyg_internals import plain
+from edgewise.torch_internals import TorchDispatchMode, no_dispatch, no_functions
 
 _ESCAPES = frozenset(("tolist", "numpy", "__array__", "__dlpack__", "data_ptr"))
 
@@ -222,7 +221,7 @@ class Follower(TorchDispatchMode):
         def aside(*arguments: Any) -> None:
             if threading.get_ident() != self._thread:
                 return
-            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            with no_dispatch(), no_functions():
                 hook(*arguments)
 
         return aside

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch_geometric.inspector import Inspector
+from torch_geometric.nn import Linear
 
 from edgewise.errors import ModelError
 from edgewise.model.global_state import ThreadState, push_mode
@@ -372,6 +373,7 @@ _BY_KIND: dict[type, Callable[[_Copier, Any], Any]] = {
 def _is_plain_class(kind: type) -> bool:
     known = kind.__module__.startswith(("torch.nn.", "torch_geometric."))  # theirs only repair old pickles
     own = vars(kind)
-    return (
-        "__deepcopy__" not in own and not own.get("__slots__") and (known or not any(key in own for key in _OWN_STATE))
-    )
+    copies_itself = (
+        "__deepcopy__" in own and kind is not Linear
+    )  # PyG 2.5's makes a new one, which draws its weights first
+    return not copies_itself and not own.get("__slots__") and (known or not any(key in own for key in _OWN_STATE))

@@ -8,7 +8,8 @@ from torch_geometric.data import Data
 
 from edgewise.graph.pair_copies import with_pairs
 from edgewise.model.call import GraphForward, ModelCall
-from edgewise.model.shadow import EDGE, NODE, plain
+from edgewise.model.shadow import EDGE, NODE
+from edgewise.pyg_internals import plain
 
 _TRIES = 8
 

@@ -34,8 +34,9 @@ from edgewise.model.other_graphs import (
     with_swapped_rows,
     with_unequal_rows,
 )
-from edgewise.model.shadow import Mark, origins, plain
+from edgewise.model.shadow import Mark, origins
 from edgewise.program.operations import plain_name
+from edgewise.pyg_internals import plain
 
 _SEED = 20250803
 _COLUMNS = 64

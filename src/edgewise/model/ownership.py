@@ -16,7 +16,8 @@ from edgewise.arrays import Slots
 from edgewise.errors import ModelError
 from edgewise.model.axis_labels import blank, join
 from edgewise.model.column_selection import GivenColumns
-from edgewise.model.shadow import EDGE, FRESH, LOST, MIXED, NODE, Mark, plain, same_vector
+from edgewise.model.shadow import EDGE, FRESH, LOST, MIXED, NODE, Mark, same_vector
+from edgewise.pyg_internals import plain
 
 _OWN_TABLES = (HGTConv,)
 """Layers that put the features of all senders into one table of their own, a block for each edge type."""

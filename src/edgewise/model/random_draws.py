@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgewise.model.global_state import ThreadState
+from edgewise.torch_internals import TorchDispatchMode, schema_of, storage_key
 from edgewise.trees import tree_leaves
 
 _OFF = {"train": False, "training": False, "dropout_p": 0.0, "dropout": 0.0}
@@ -46,7 +46,7 @@ class _DrawMode(TorchDispatchMode):
 
 def _is_off(func: Any, args: Any, kwargs: Any) -> bool:
     """Whether an argument says that nothing is drawn."""
-    arguments = func._schema.arguments
+    arguments = schema_of(func).arguments
     given = {one.name: one.default_value for one in arguments if one.name in _OFF}
     given |= {one.name: value for one, value in zip(arguments, args, strict=False)} | kwargs
     return any(name in given and given[name] == off for name, off in _OFF.items())
@@ -84,7 +84,7 @@ class _Taint(_DrawMode):
 
 def _memory(tensor: Tensor) -> int:
     parts = tensor if tensor.layout == torch.strided else tensor._values() if tensor.is_sparse else None
-    return id(tensor) if parts is None else parts.untyped_storage()._cdata
+    return id(tensor) if parts is None else storage_key(parts)
 
 
 class _Results(_DrawMode):

@@ -16,8 +16,10 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch_geometric import EdgeIndex, Index
 from torch_geometric.data import Data
+
+from edgewise.pyg_internals import plain
+from edgewise.torch_internals import storage_key
 
 FRESH, LOST, MIXED = -1, -2, -3
 EDGE, NODE = "edge", "node"
@@ -87,15 +89,6 @@ class _Cell:
         for mark in self.views.values():
             worst = worst.raised(mark._replace(reach=mark.edge_reach))
         return worst
-
-
-def plain(tensor: Tensor) -> Tensor:
-    """The tensor inside PyG's wrappers.
-
-    >>> type(plain(EdgeIndex([[0, 1], [1, 0]]))).__name__
-    'Tensor'
-    """
-    return tensor._data if isinstance(tensor, (EdgeIndex, Index)) else tensor
 
 
 def same_labels(a: Labels, b: Labels) -> bool:
@@ -189,9 +182,9 @@ class ShadowMemory:
 
     def _cell(self, tensor: Tensor) -> _Cell:
         storage = tensor.untyped_storage()
-        cell = self._cells.get(storage._cdata)
+        cell = self._cells.get(storage_key(tensor))
         if cell is None:
-            cell = self._cells[storage._cdata] = _Cell(StorageWeakRef(storage))
+            cell = self._cells[storage_key(tensor)] = _Cell(StorageWeakRef(storage))
         return cell
 
 
@@ -200,7 +193,7 @@ def _is_part(tensor: Tensor) -> bool:
 
 
 def _address(tensor: Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+    return storage_key(tensor)
 
 
 def _view(tensor: Tensor) -> _View:

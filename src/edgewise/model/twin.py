@@ -24,6 +24,7 @@ from edgewise.model.forks import renewed_in_forks
 from edgewise.model.global_state import ThreadState, push_mode, thread_kept
 from edgewise.model.module_copy import copied_module, unwrapped
 from edgewise.model.module_tree import holds_functions, modules_of, named_modules
+from edgewise.torch_internals import remove_global_pre_hook
 
 __all__ = ["Twin", "Watch", "lent", "make_twin", "model_lock", "unwrapped", "usable_model", "watch_originals"]
 
@@ -134,9 +135,7 @@ class Watch(TorchFunctionMode):
 
     def stop(self) -> None:
         """No longer, and the thread is as it was when the watch was made; may be repeated."""
-        hooks = torch_module._global_forward_pre_hooks
-        for key in [key for key, hook in list(hooks.items()) if hook is self]:
-            hooks.pop(key, None)
+        remove_global_pre_hook(self)
         self._names = {}  # deaf from now on
         self._before.put_back()
 

@@ -21,6 +21,7 @@ from edgewise.model.call import Forward, GraphForward, takes_data
 from edgewise.model.call_arguments import argument_names, required_names
 from edgewise.model.data_flow import Key, TypedTensors, keys_of
 from edgewise.model.shadow import EDGE, NODE, OWN, Mark
+from edgewise.torch_internals import no_dispatch, no_functions
 
 _EXTRAS = ("edge_attr", "edge_weight")
 
@@ -200,7 +201,7 @@ class TypedForward(GraphForward):
 
     def part(self, graph: Data) -> TypedPart:
         """The part as a typed graph; the last one is kept."""
-        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():  # nobody counts these
+        with no_dispatch(), no_functions(), torch.no_grad():  # nobody counts these
             if self._last is None or not self._last.is_of(graph):
                 self._last = self._made(graph)
         return self._last

@@ -18,6 +18,7 @@ from edgewise.program.layers.attention import AttentionLayer, projections
 from edgewise.program.lowering import Lowering
 from edgewise.program.small_reverse import last_values
 from edgewise.program.target_gradients import TargetGradients
+from edgewise.pyg_internals import residual_of
 
 MOST_CALLS = 6
 """Deeper models take the other way: there is one compiled loop for all up to that, with its arguments filled up."""
@@ -46,7 +47,7 @@ def is_attention_chain(program: Program, lowering: Lowering) -> bool:
 def _is_plain(layer: Any) -> bool:
     if type(layer) is not AttentionLayer or type(layer.conv) is not GATv2Conv:
         return False
-    return layer.edge_part is None and layer.is_loop is None and layer.conv.res is None
+    return layer.edge_part is None and layer.is_loop is None and residual_of(layer.conv) is None
 
 
 @dataclass(frozen=True, eq=False)

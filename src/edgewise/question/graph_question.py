@@ -15,13 +15,13 @@ from edgewise.errors import ModelError, StaleQuestionError
 from edgewise.graph.copies import Copies, side_by_side
 from edgewise.graph.inputs import read_graphs
 from edgewise.graph.joined_graphs import MOST_KEPT, JoinedGraphs
-from edgewise.graph.stores import attributes
 from edgewise.model.call import Forward, takes_data
 from edgewise.model.head import read_output
 from edgewise.model.trace import Trace, record
 from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.execution import LoweredGraphs
 from edgewise.program.lowering import lower_graphs
+from edgewise.pyg_internals import attributes
 from edgewise.question.audit_sample import audited_positions
 from edgewise.question.equality import NOT_REPEATABLE, Audit, close, random_weight, warn_not_local
 from edgewise.question.freed_memory import FreedMemory

@@ -10,12 +10,14 @@ import base64
 import hashlib
 import io
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from edgewise import __version__
 from edgewise.archives import Claim, NpzArchive, read_body, read_head, require
 from edgewise.errors import FileError
 from edgewise.inner_paths import parsed
@@ -74,6 +76,21 @@ def version_of(about: Mapping[str, Any]) -> int:
         )
     require(version >= 2 or "digest" not in about, "it has a digest, but says that it is older than digests")
     return version
+
+
+def note_on_writer(about: Mapping[str, Any], name: str) -> str | None:
+    """A sentence if another Edgewise than this one wrote a file; None if it was this one.
+
+    >>> note_on_writer({"edgewise": __version__}, "why.npz")
+    >>> note_on_writer({"edgewise": "0.1.7"}, "why.npz").partition(";")[0]
+    'why.npz was written by Edgewise 0.1.7'
+    """
+    writer = about.get("edgewise")
+    if writer == __version__:
+        return None
+    known = isinstance(writer, str) and re.fullmatch(r"[0-9A-Za-z.+!-]{1,40}", writer)
+    said = f"Edgewise {writer}" if known else "Edgewise 0.2.0 or older, which did not note its version"
+    return f"{name} was written by {said}; this is {__version__}. Its numbers are of that version: explain again to compare."
 
 
 # --- Values of a text ---------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise import __version__
 from edgewise.archives import Claim, require
 from edgewise.errors import FileError
 from edgewise.files import write_whole
@@ -43,7 +44,12 @@ def save_features(
             f"or to_rows() for a data frame."
         )
     names = found.feature_names
-    about = {"format": FEATURE_FORMAT, "version": VERSION, **{name: getattr(found, name) for name in _PLAIN}}
+    about = {
+        "format": FEATURE_FORMAT,
+        "version": VERSION,
+        "edgewise": __version__,
+        **{name: getattr(found, name) for name in _PLAIN},
+    }
     about |= {"feature_names": None if names is None else list(names), "settings": as_jsonable(found.settings)}
     if found.types:
         about["types"] = [as_jsonable(table.plain()) for table in found.types]

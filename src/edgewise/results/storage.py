@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise import __version__
 from edgewise.archives import Claim, require
 from edgewise.contract import checked
-from edgewise.errors import EdgewiseError, FileError, IncompleteWarning, MissingExtraError
+from edgewise.errors import EdgewiseError, FileError, IncompleteWarning, MissingExtraError, VersionWarning
 from edgewise.files import is_file, write_whole
 from edgewise.results.container import (
     VERSION,
@@ -26,6 +27,7 @@ from edgewise.results.container import (
     as_jsonable,
     check_digest,
     from_jsonable,
+    note_on_writer,
     version_of,
     write_npz,
 )
@@ -75,7 +77,8 @@ def load(path: str | Path) -> Any:
 
     A file proves itself: version, digest, shapes and ranges are checked, and what does not hold is refused. The rows of a
     `.parquet` are found by their key columns, in any order; of one that was filtered, the targets that are there are read, with
-    an `ew.IncompleteWarning` and `settings["lacks"]`.
+    an `ew.IncompleteWarning` and `settings["lacks"]`. A file that another version of Edgewise wrote is read as it is, with an
+    `ew.VersionWarning`.
 
     >>> import tempfile, torch; from torch_geometric.data import Data; from torch_geometric.nn import GCNConv
     >>> from edgewise.api.explain import explain
@@ -85,11 +88,20 @@ def load(path: str | Path) -> Any:
     ...     load(Path(folder) / "why.npz").index
     tensor([1, 2])
     """
-    return load_part(path)[0]
+    found, about = _read(path)
+    if note := note_on_writer(about, Path(path).name):
+        warnings.warn(note, VersionWarning, stacklevel=3)  # past the check of the call
+    return found
 
 
 def load_part(path: Any) -> tuple[Any, str | None]:
     """What `load` reads, and the key of the job that the file is a shard of; None if it is not one."""
+    found, about = _read(path)
+    return found, about.get("job")
+
+
+def _read(path: Any) -> tuple[Any, About]:
+    """What a file holds, and its text."""
     path = Path(path)
     readers = {".npz": _read_npz, ".parquet": _read_parquet}
     if path.suffix not in readers:
@@ -106,7 +118,7 @@ def load_part(path: Any) -> tuple[Any, str | None]:
         raise FileError(
             f"{path.name} cannot be read as explanations ({error}). It may be truncated, or another kind of file."
         ) from error
-    return found, about.get("job")
+    return found, about
 
 
 def _read_npz(path: Path) -> tuple[Any, About]:
@@ -217,7 +229,7 @@ def _about(explained: ExplanationSet) -> About:
     if isinstance(explained.graphs, StoredGraph):
         types |= {"store": explained.graphs.about}
     plain = {name: as_jsonable(getattr(explained, name)) for name in _PLAIN}
-    return {"format": _FORMAT, "version": VERSION, **plain, **types}
+    return {"format": _FORMAT, "version": VERSION, "edgewise": __version__, **plain, **types}
 
 
 def _brought_up(about: About) -> About:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from edgewise import __version__
 from edgewise.archives import Claim, require
 from edgewise.errors import EdgewiseError, FileError
 from edgewise.files import write_whole
@@ -50,7 +51,12 @@ def save_walks(found: Sequence[WalkSet], path: Path, job: str | None = None) -> 
     for name, kind in _NUMBERS.items():
         values = [getattr(one, name) for one in found]
         arrays[name] = np.array(values, dtype=np.int64 if kind == "i" else np.float64)
-    about = {"format": WALK_FORMAT, "version": VERSION, "settings": [as_jsonable(one.settings) for one in found]}
+    about = {
+        "format": WALK_FORMAT,
+        "version": VERSION,
+        "edgewise": __version__,
+        "settings": [as_jsonable(one.settings) for one in found],
+    }
     about |= {} if job is None else {"job": job}
     if found and found[0].types is not None:
         about["types"] = [as_jsonable(one.types.plain()) for one in (found[:1] if shared else found) if one.types]

@@ -17,6 +17,7 @@ from edgewise.graph.computation_graph import InEdges
 from edgewise.program.intervals import UNIT, Interval, TwoSided
 from edgewise.program.layers.attention import AttentionLayer, projections
 from edgewise.program.layers.transformer import TransformerLayer
+from edgewise.pyg_internals import residual_of
 from edgewise.trust.interval_operations import Rectify
 
 
@@ -161,7 +162,7 @@ def _gat(layer: AttentionLayer) -> dict[str, Any]:
     else:
         found["left"] = Map.product(_by_head(conv.att_src), sender.weight)
         found["right"] = Map.product(_by_head(conv.att_dst), receiver.weight)
-    found["own"] = None if conv.res is None else Map.of(conv.res.weight)
+    found["own"] = None if residual_of(conv) is None else Map.of(residual_of(conv).weight)
     found["bias"] = None if conv.bias is None else conv.bias.detach().double()
     found["kink"] = Rectify(-1, -1, slope, torch.ones_like(slope))
     return found | {"on_logit": _parts(layer.edge_part, layer.loop_part), "on_message": None}

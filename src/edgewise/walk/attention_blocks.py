@@ -30,6 +30,7 @@ from edgewise.program.hop import Hop
 from edgewise.program.layers.attention import AttentionLayer, projections, softmax_by_head
 from edgewise.program.layers.base import Layer
 from edgewise.program.layers.transformer import TransformerLayer
+from edgewise.pyg_internals import residual_of
 from edgewise.walk.geometry import Geometry
 
 
@@ -183,7 +184,7 @@ def _of_attention(layer: AttentionLayer, rows: Tensor, hop: Hop) -> AttentionSlo
         if share is not None
     ]
     sender, receiver = (linear.weight.detach().double() for linear in by)
-    root = None if conv.res is None else conv.res.weight.detach().double()
+    root = None if residual_of(conv) is None else residual_of(conv).weight.detach().double()
     loops = groups[1] if len(groups) > 1 else None
     return AttentionSlopes(groups[0], loops, sender, sender, receiver, root, bool(conv.concat))
 

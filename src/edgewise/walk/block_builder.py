@@ -30,6 +30,7 @@ from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.layers.attention import AttentionLayer
 from edgewise.program.layers.base import Layer
 from edgewise.program.layers.gine import EdgeReluLayer
+from edgewise.pyg_internals import residual_of
 from edgewise.walk.attention_blocks import attention_blocks, has_closed_form
 from edgewise.walk.blocks import Blocks
 from edgewise.walk.geometry import Geometry
@@ -44,7 +45,7 @@ def allows_staying(layer: Layer, attention: str) -> bool:
     if isinstance(layer, AffineLayer):
         return layer.loop is not None or layer.root is not None
     if isinstance(layer, AttentionLayer) and attention == "fixed":
-        return layer.loop_edge is not None or layer.conv.res is not None
+        return layer.loop_edge is not None or residual_of(layer.conv) is not None
     return True
 
 
@@ -106,7 +107,7 @@ def _fixed_attention(layer: AttentionLayer, geometry: Geometry, table: Tensor, h
     post = None
     if not conv.concat:
         post = torch.eye(channels, dtype=torch.double, device=table.device).repeat(1, conv.heads) / conv.heads
-    root = None if conv.res is None else _double(conv.res.weight.detach())
+    root = None if residual_of(conv) is None else _double(residual_of(conv).weight.detach())
     return Blocks(
         geometry, scale, raised(layer.sender_matrix.double(), gamma), raised(root, gamma), post, width=table.size(1)
     )

@@ -17,6 +17,7 @@ from edgewise.program.ir import MessageStep
 from edgewise.program.layers.affine import AffineLayer
 from edgewise.program.layers.attention import AttentionLayer
 from edgewise.program.layers.base import Tables
+from edgewise.pyg_internals import residual_of
 from edgewise.walk.geometry import Geometry
 from edgewise.walk.lrp import Rule, raised
 
@@ -184,10 +185,10 @@ def _fixed_attention(layer: AttentionLayer, at: CallPlace, table: Any, hop: Hop,
         place, number = at.of_staying(layer.loop_edge)
         scale = _added(number, of_loop.double().repeat_interleave(channels, dim=1))
         found.append(PartBlocks(place, at.summed, at.into, scale, matrix, post))
-    if conv.res is not None and at.own is not None:
+    if residual_of(conv) is not None and at.own is not None:
         place, number = at.of_staying()
         one = torch.ones(len(number), 1, dtype=torch.double, device=place.device)
-        root = raised(conv.res.weight.detach().double(), gamma)
+        root = raised(residual_of(conv).weight.detach().double(), gamma)
         found.append(PartBlocks(place, at.summed, at.own, _added(number, one), root))
     return found
 
@@ -269,8 +270,8 @@ def _raised_attention(
         assert bias is not None
         total = total + share.unsqueeze(2) * bias.view(1, conv.heads, conv.out_channels)
     found = total.flatten(1) if conv.concat else total.mean(dim=1)
-    if conv.res is not None:
-        root = raised(conv.res.weight.detach().double(), gamma)
+    if residual_of(conv) is not None:
+        root = raised(residual_of(conv).weight.detach().double(), gamma)
         assert root is not None
         found = found + hop.own_rows(tables[-1]) @ root.t()
     bias = None if conv.bias is None else raised(conv.bias.detach().double(), gamma)

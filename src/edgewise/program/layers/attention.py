@@ -26,6 +26,7 @@ from edgewise.program.hop import Hop, weighted_sum
 from edgewise.program.layers.attended_rows import SteadyMessages, attended_rows, both_sides, row_attention
 from edgewise.program.layers.base import Layer, Linear, Tables, Unsupported, mapped
 from edgewise.program.layers.known_messages import AttendedMessages, by_column
+from edgewise.pyg_internals import residual_of
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class AttentionLayer(Layer):
         by_sender, by_receiver = projections(conv)
         sent = mapped(by_sender, rows, linear).view(shape)
         receiving = sent if own is rows and by_receiver is by_sender else mapped(by_receiver, own, linear).view(shape)
-        return _Sides(sent, receiving, conv.res(own) if conv.res is not None else None)
+        return _Sides(sent, receiving, residual_of(conv)(own) if residual_of(conv) is not None else None)
 
     def of_kind(self, nodes: Tensor) -> "AttentionLayer":
         """Added loops of some nodes."""
@@ -150,7 +151,7 @@ class AttentionLayer(Layer):
         if not isinstance(table, Tensor) or hop.own is not None or by_receiver is by_sender:
             return self.as_sides(table)
         sent, received = both_sides(table, hop.num_heads, by_sender, by_receiver)
-        residual = None if conv.res is None else conv.res(table[: hop.num_heads])
+        residual = None if residual_of(conv) is None else residual_of(conv)(table[: hop.num_heads])
         return _Sides(sent.unflatten(1, (conv.heads, -1)), received.unflatten(1, (conv.heads, -1)), residual)
 
     @property
