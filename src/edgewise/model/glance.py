@@ -99,9 +99,7 @@ class Glance:
         read |= found.globals - found.rebound  # builtins, too: a global of the same name would hide them
         globals_read.setdefault(id(live.__globals__), (live.__globals__, set()))[1].update(read)
 
-    def _python_module(
-        self, container: Container, globals_read: dict[int, tuple[dict[str, Any], set[str]]]
-    ) -> None:
+    def _python_module(self, container: Container, globals_read: dict[int, tuple[dict[str, Any], set[str]]]) -> None:
         live, reach = container.live, self._reach
         if reach.has_all_names and reach.is_users(live.__name__):
             self.contents.append((container, live))
