@@ -136,6 +136,62 @@ def test_a_lowered_model_is_looked_through_for_every_target(stop):
     assert_close(scores_of(found), scores_of(ew.explain(plain, data, level="layer")), 1e-12)
 
 
+@torch.jit.script
+def scripted(rows):
+    return rows.detach() * 1.0
+
+
+HIDDEN = {
+    "a list": lambda net, o, stop: torch.where(stop, torch.tensor(o.tolist(), dtype=o.dtype), o),
+    "scripted": lambda net, o, stop: torch.where(stop, scripted(o), o),
+}
+
+
+@pytest.mark.parametrize("stop", HIDDEN)
+def test_a_program_that_another_target_does_not_follow_is_not_run_for_it(stop):
+    """What a pass computed outside of torch is a constant of the program, right at ω = 1 alone."""
+    model, data, (bad, *_), good = problem("detach", conv=GCNConv)
+    model.stop = HIDDEN[stop]
+    ask = ew.Question(model, data, good[0])
+    ask.explain()
+    with pytest.raises(ew.ModelError, match=f"{REFUSED}|runs differently"):
+        ask.of(bad).explain()
+    for index in (bad, [*good[:9], bad, *good[9:18]]):
+        with pytest.raises(ew.ModelError, match=REFUSED):
+            ew.explain(model, data, index)
+
+
+class TwiceTheSlope(torch.autograd.Function):
+    """A gradient that is three halves of the derivative, where it is asked for."""
+
+    @staticmethod
+    def forward(ctx, rows, is_wrong):
+        ctx.save_for_backward(is_wrong)
+        return rows.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return torch.where(ctx.saved_tensors[0], 1.5 * gradient, gradient), None
+
+
+def hooked(net, o, stop):
+    o = o * 1
+    if o.requires_grad:
+        o.register_hook(lambda gradient: torch.where(stop, gradient / 2, gradient))
+    return o
+
+
+@pytest.mark.parametrize("bend", [hooked, lambda net, o, stop: TwiceTheSlope.apply(o, stop)], ids=["hook", "function"])
+def test_gradients_that_are_bent_for_some_nodes_are_refused_whatever_the_order(bend):
+    model, data, (bad, *_), good = problem("detach")
+    model.stop = bend
+    for index in ([good[0], bad], [bad, good[0]], None, [*good[:6], bad, *good[6:12]], bad):
+        with pytest.raises(ew.ModelError, match=REFUSED):
+            ew.explain(model, data, index)
+        with pytest.raises(ew.ModelError, match=REFUSED):
+            ew.features(model, data, index, method="gradient")
+
+
 class StoppedGraphs(nn.Module):
     """Graphs whose first feature is large are stopped."""
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import GCNConv, HeteroConv, LGConv, SAGEConv
+from torch_geometric.nn import GCNConv, HeteroConv, LGConv, SAGEConv, SimpleConv
 
 import edgewise as ew
 from checks import assert_close
@@ -123,6 +123,56 @@ def without_message(model, data, column):
 def test_what_is_known_by_row_number_is_not_taken_for_a_proof(name):
     model = Net(BY_NUMBER.get(name), AFTER.get(name)).double().eval()
     assert agree(model, ring()) != "proved"
+
+
+class Asleep(Net):
+    """Rows known by number, which add something as soon as a message is silenced, and nothing before."""
+
+    def __init__(self, rows):
+        super().__init__()
+        self.rows, self.two = rows, SimpleConv(aggr="sum")
+
+    def forward(self, x, edge_index):
+        h = self.one(self.lin(x), edge_index).relu()
+        counted = self.two(torch.cat([h, torch.ones_like(h[:, :1])], dim=1), edge_index)
+        degree = x.new_zeros(len(x)).index_add(0, edge_index[1], x.new_ones(edge_index.size(1))).view(-1, 1)
+        return counted[:, :3] + (degree - counted[:, -1:] - 1e-3).relu() * self.rows(counted[:, :3])
+
+
+ROWS = {
+    "arange": lambda o: torch.arange(len(o)).view(-1, 1),
+    "noise": lambda o: noise(len(o))[:, :3],
+    "all rows upside down": lambda o: o.flip(0),
+    "the number of nodes": lambda o: len(o),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_by_number_that_only_a_silenced_message_wakes(name):
+    assert agree(Asleep(ROWS[name]).double().eval(), ring()) == "whole graph"
+
+
+class AsleepLinks(Asleep):
+    """The same, scored in pairs."""
+
+    def encode(self, x, edge_index):
+        return self(x, edge_index)
+
+    def decode(self, z, pairs):
+        return (z[pairs[0]] * z[pairs[1]]).sum(1)
+
+
+def test_links_that_only_a_silenced_message_wakes():
+    model, data, pair = AsleepLinks(ROWS["arange"]).double().eval(), ring(), (71, 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ew.LocalityWarning)
+        found = ew.explain(model, data, pair, task="link", method="occlusion")
+    column = int(found.scores.abs().argmax())
+    true, silenced = (
+        model.decode(z, torch.tensor(pair).view(2, 1))[0].detach()
+        for z in (model(data.x, data.edge_index), without_message(model, data, column))
+    )
+    assert_close(found.scores[column], true - silenced, 1e-9)
 
 
 @pytest.mark.parametrize("name", [*BY_NUMBER, *AFTER])

@@ -1,14 +1,18 @@
 """A held question notices every change of what `forward` can reach, and nothing else."""
 
+import array
 import collections
+import contextvars
 import copy
 import dataclasses
 import enum
 import functools
+import importlib
 import logging
 import sys
 import threading
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -281,6 +285,32 @@ OBJECTS = {
         lambda m, x: x * m.held.a,
         lambda m: m.held.a.add_(1),
     ),
+    "bytes": (lambda: bytearray(b"\1"), lambda m, x: x * m.held[0], lambda m: m.held.__setitem__(0, 2)),
+    "numbers of an array": (
+        lambda: array.array("d", [1.0]),
+        lambda m, x: x * m.held[0],
+        lambda m: m.held.insert(0, 2.0),
+    ),
+    "objects in an array": (
+        lambda: np.array([Config()]),
+        lambda m, x: x * m.held[0].value(),
+        lambda m: setattr(m.held[0], "alpha", 2.0),
+    ),
+    "an object in a set": (
+        lambda: {Config()},
+        lambda m, x: x * next(iter(m.held)).value(),
+        lambda m: setattr(next(iter(m.held)), "alpha", 2.0),
+    ),
+    "a key of a table": (
+        lambda: {Config(): 1},
+        lambda m, x: x * next(iter(m.held)).value(),
+        lambda m: setattr(next(iter(m.held)), "alpha", 2.0),
+    ),
+    "a list of Python's library": (
+        lambda: collections.UserList([1.0]),
+        lambda m, x: x * m.held[0],
+        lambda m: m.held.insert(0, 2.0),
+    ),
     "what is looked up by a made name": (
         Config,
         lambda m, x: x * getattr(m.held, "al" + "pha"),
@@ -319,6 +349,57 @@ def test_values_of_enums_and_attributes_of_classes(helpers):
     assert_stale(*problem(lambda m, x: tool(x)), lambda: setattr(helpers.Tool, "factor", 3.0))
     assert_stale(*problem(lambda m, x: tool(x)), lambda: setattr(tool, "power", 3.0))
     assert_stale(*problem(lambda m, x: helpers.Tool(1.0)(x)), lambda: setattr(helpers.Tool, "__call__", lambda s, x: x))
+
+
+class Kind(type):
+    scale = 1.0
+
+
+def test_references_classes_of_classes_and_values_of_threads():
+    config, kind = Config(), type("Kind", (Kind,), {"__module__": __name__})
+    one, some = weakref.ref(config), weakref.WeakValueDictionary(a=config)
+    assert_stale(*problem(lambda m, x: x * one().value()), lambda: setattr(config, "alpha", 2.0))
+    assert_stale(*problem(lambda m, x: x * some["a"].value()), lambda: setattr(config, "alpha", 3.0))
+    proxy = weakref.proxy(config)
+    assert_stale(*problem(lambda m, x: x * proxy.alpha), lambda: setattr(config, "alpha", 9.0))
+    of_kind = kind("OfKind", (), {"__module__": __name__})
+    assert_stale(*problem(lambda m, x: x * of_kind.scale), lambda: setattr(kind, "scale", 2.0))
+    of_thread, variable = threading.local(), contextvars.ContextVar("variable", default=1.0)
+    of_thread.scale = 1.0
+    assert_stale(*problem(lambda m, x: x * of_thread.scale), lambda: setattr(of_thread, "scale", 2.0))
+    assert_stale(*problem(lambda m, x: x * variable.get()), lambda: variable.set(2.0))
+    Mode.LOUD.scale = 1.0
+    assert_stale(*problem(lambda m, x: x * Mode.LOUD.scale), lambda: setattr(Mode.LOUD, "scale", 2.0))
+
+
+def test_modules_that_are_named_by_a_string(helpers):
+    name = helpers.__name__
+    for read in (
+        lambda m, x: x * sys.modules[name].ALPHA,
+        lambda m, x: x * importlib.import_module(name).ALPHA,
+        lambda m, x: x * __import__(name).ALPHA,
+    ):
+        assert_stale(*problem(read), lambda: setattr(helpers, "ALPHA", helpers.ALPHA + 1))
+    values = {"made": 1.0}
+    helpers.__getattr__ = eval("lambda name: values[name]", {"values": values, "__name__": name})
+    assert_stale(*problem(lambda m, x: x * helpers.made), lambda: values.update(made=2.0))
+    assert_stale(*problem(lambda m, x: x * abs(-1)), lambda: setattr(sys.modules[__name__], "abs", lambda x: 5.0))
+    del sys.modules[__name__].abs
+
+
+def test_the_order_of_modules_and_hooks_of_all_modules():
+    model, data = problem(lambda m, x: m.steps(x), steps=nn.Sequential(nn.Linear(5, 5), nn.Tanh()))
+    assert_stale(model, data, lambda: model.steps._modules.update(a=model.steps._modules.pop("0")))
+    handles = []
+
+    def change():
+        double = nn.modules.module.register_module_forward_hook(lambda module, given, made: made * 2)
+        handles.append(double)
+
+    try:
+        assert_stale(*problem(), change, word="hooks of all modules")
+    finally:
+        handles[0].remove()
 
 
 def test_methods_replaced_on_the_class_and_on_the_object():
@@ -467,6 +548,24 @@ def test_what_the_model_itself_counts_and_keeps_is_no_change(helpers):
     model, data = problem(lambda m, x: helpers.counted(x) * helpers.constant())
     assert_fresh(model, data, lambda: model(data.x, data.edge_index))
     assert_stale(model, data, lambda: (helpers.constant.cache_clear(), setattr(helpers, "ALPHA", 9.0)))
+
+
+class Tool:
+    @functools.singledispatchmethod
+    def applied(self, x):
+        return x * 2
+
+
+class Looked(Net):
+    @functools.cached_property
+    def twice(self):
+        return 2.0
+
+
+def test_what_python_keeps_for_the_next_look_up_is_no_change():
+    assert_fresh(*problem(lambda m, x: m.held.applied(x), held=Tool()), lambda: None)
+    model, data = problem(lambda m, x: x * m.twice, kind=Looked)
+    assert_fresh(model, data, lambda: model(data.x, data.edge_index))
 
 
 def test_the_same_code_written_once_more_is_no_change(helpers):

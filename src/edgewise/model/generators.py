@@ -7,10 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
-
-from edgewise.model.module_tree import modules_of
-from edgewise.model.reach import CodeReach
 
 _KINDS = (random.Random, np.random.RandomState, np.random.Generator, torch.Generator)
 _STATES = (torch.get_rng_state, torch.random.get_rng_state, torch.random.fork_rng)
@@ -18,18 +14,13 @@ _STATES = (torch.get_rng_state, torch.random.get_rng_state, torch.random.fork_rn
 _SHARED = {"random": random.seed.__self__, "numpy.random": np.random.rand.__self__}  # type: ignore[attr-defined]
 
 
-def generators_of(model: nn.Module, forward: Any = None) -> list[Any]:
-    """Generators that a pass may draw from, besides torch's own; empty for almost every model.
+def generators_among(reached: list[Any]) -> list[Any]:
+    """Generators that a pass may draw from, besides torch's own, among what a model reaches; empty for almost every model.
 
-    >>> model = nn.Linear(2, 1)
-    >>> before = len(generators_of(model))
-    >>> model.tool = random.Random(0)
-    >>> before, len(generators_of(model))
-    (0, 1)
+    >>> generators_among([random.Random, 1]), len(generators_among([random.Random(0)]))
+    ([], 1)
     """
-    modules = modules_of(model)
-    reach = CodeReach(modules, forward)
-    return list({id(one): one for one in _among(reach.reached)}.values())
+    return list({id(one): one for one in _among(reached)}.values())
 
 
 def _among(values: Iterable[Any]) -> Iterator[Any]:

@@ -70,14 +70,17 @@ def _is_foreign(function: Any) -> bool:
     return not (isinstance(function, BuiltinFunctionType) or module.startswith(("torch", "edgewise")) or not module)
 
 
-def may_hide(model: nn.Module) -> bool:
-    """Whether a part of a model runs where operations cannot be watched."""
-    return any(isinstance(module, torch.jit.ScriptModule) for module in model.modules())
+def may_hide(model: nn.Module, reached: Iterable[Any]) -> bool:
+    """Whether a part of a model, or of what its code reaches, runs where operations cannot be watched."""
+    return any(
+        isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in (*model.modules(), *reached)
+    )
 
 
 def _stops(name: str, given: tuple[Any, ...], result: Any) -> bool:
-    """Whether an operation made floating-point numbers that are not differentiated of such that are, or read what a derivative
-    of the user's own was given for, or hung a hook on a gradient.
+    """Whether an operation read what is differentiated and made floating-point numbers that are not.
+
+    So does one that reads what has a derivative of the user's own, or hangs a hook on a gradient: it may stop there.
     """
     if name == "register_hook" or any(isinstance(part.grad_fn, BackwardCFunction) for part in _floating(given)):
         return True

@@ -120,7 +120,7 @@ class CodeReach:
             return False
         if top in self._own or top == "__main__":
             return True
-        file = getattr(sys.modules.get(name), "__file__", None) or getattr(sys.modules.get(top), "__file__", None)
+        file = _file_of(name) or _file_of(top)
         if file is None:
             return top not in sys.stdlib_module_names
         return not (file.startswith(_STDLIB) or "site-packages" in file or "dist-packages" in file)
@@ -218,11 +218,7 @@ class CodeReach:
         found |= {"code": code, "defaults": value.__defaults__, "keyword defaults": value.__kwdefaults__}
         for name in self._globals_of(value):
             found[f"global {name}"] = value.__globals__[name]
-        if mentions(code).imports_by_name:
-            found["all modules"] = sys.modules
-        for name in mentions(code).imports:
-            found |= {f"module {full}": module for full, module in imported(name, value.__globals__.get("__package__"))}
-        return found
+        return found | _imported_by(value)
 
     def _globals_of(self, function: types.FunctionType) -> list[str]:
         """The globals that a function reads and does not set."""
@@ -240,7 +236,7 @@ class CodeReach:
     def _class(self, value: type) -> Parts | None:
         if self.is_users(value.__module__):
             own = {key: part for key, part in vars(value).items() if self._matters(value, key, part)}
-            own |= {} if type(value) is type else {("class",): type(value)}
+            own |= {} if type(value) is type else {"class of the class": type(value)}
             return own | {("base", number): base for number, base in enumerate(value.__bases__)}
         if value not in self._frames:
             return None
@@ -282,7 +278,22 @@ class CodeReach:
         return {key: part for key, part in own.items() if isinstance(part, kinds) or self.is_mentioned(key)} or None
 
 
+def _file_of(module: str) -> str | None:
+    """Where a module comes from, without asking code of its own for attributes."""
+    found: str | None = getattr(sys.modules.get(module), "__dict__", {}).get("__file__")
+    return found
+
+
 _EMPTY = types.CellType()
+
+
+def _imported_by(function: types.FunctionType) -> Parts:
+    """The modules that a function imports as it runs; all of them, if it makes their names."""
+    found: Parts = {"all modules": sys.modules} if mentions(function.__code__).imports_by_name else {}
+    for name in mentions(function.__code__).imports:
+        package = function.__globals__.get("__package__")
+        found |= {f"module {full}": module for full, module in imported(name, package)}
+    return found
 
 
 def _attributes(value: Any) -> Parts:

@@ -21,7 +21,7 @@ from edgewise import random_numbers
 from edgewise.errors import EdgewiseError, ModelError
 from edgewise.graph.copies import Copies
 from edgewise.model.call import ModelCall
-from edgewise.model.gradient_stops import NAMES, GradientStops, may_hide
+from edgewise.model.gradient_stops import NAMES, GradientStops
 from edgewise.model.twin import make_twin
 from edgewise.model.typed_call import TypedForward
 from edgewise.question.gradient_audit import (
@@ -68,7 +68,7 @@ def _audited(question: PosedQuestion, positions: Tensor, copies: Copies) -> Audi
     leaves = {name: value.detach().clone().requires_grad_() for name, value in _features(call, copies.data).items()}
     with torch.enable_grad(), GradientStops() as stops:
         value = target.value(_run(call, copies.data, leaves)[copies.rows]).sum()
-    may_stop = stops.seen or may_hide(call.model) or not NAMES.isdisjoint(question.trace.operation_names)
+    may_stop = stops.seen or question.subject.is_scripted or not NAMES.isdisjoint(question.trace.operation_names)
     given: tuple[Tensor | None, ...] = (None,) * len(leaves)
     if value.requires_grad:
         given = taken(value, list(leaves.values()))
@@ -76,7 +76,8 @@ def _audited(question: PosedQuestion, positions: Tensor, copies: Copies) -> Audi
         name: torch.zeros_like(i) if g is None else g for (name, i), g in zip(leaves.items(), given, strict=True)
     }
     found, left = Audited([None] * len(positions), may_stop), list(range(len(positions)))
-    for along in (_random(leaves), {name: leaf.detach() for name, leaf in leaves.items()}):
+    drawn = _random(question, copies, leaves)
+    for along in (_aligned(drawn, gradients), {name: leaf.detach() for name, leaf in leaves.items()}):
         try:
             values = _values(question, call, copies, leaves, along, target)
         except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
@@ -128,15 +129,29 @@ def _moves(values: object) -> bool:
     return isinstance(values, Tensor) and values.is_floating_point() and values.numel() > 0
 
 
-def _random(leaves: dict[Any, Tensor]) -> dict[Any, Tensor]:
-    """A direction with a number in [−1, 1] for every feature."""
+def _random(question: PosedQuestion, copies: Copies, leaves: Leaves) -> Leaves:
+    """A direction with a number in [−1, 1] for every feature; it does not depend on which targets are asked about together."""
+    ids = {"x": question.nodes(copies.nodes[0]), "edge_attr": question.columns(copies.columns[0])}
     found = {}
     for number, (name, leaf) in enumerate(leaves.items()):
-        drawn = torch.empty(leaf.numel(), dtype=leaf.dtype, device=leaf.device)
-        for begin in range(0, leaf.numel(), _AT_ONCE):
-            ids = torch.arange(begin, min(begin + _AT_ONCE, leaf.numel()), device=leaf.device)
-            drawn[ids] = (2 * random_numbers.uniform(_SEED, torch.full_like(ids, number), ids) - 1).to(leaf.dtype)
+        rows = ids.get(name, torch.arange(len(leaf), device=leaf.device)).view(-1, 1)
+        features = torch.arange(leaf[0].numel(), device=leaf.device)
+        drawn = torch.empty(len(leaf), len(features), dtype=leaf.dtype, device=leaf.device)
+        for part in torch.arange(len(leaf), device=leaf.device).split(max(_AT_ONCE // len(features), 1)):
+            row = rows[part]
+            drawn[part] = (2 * random_numbers.uniform(_SEED, torch.full_like(row, number), row, features) - 1).to(
+                leaf.dtype
+            )
         found[name] = drawn.view(leaf.shape)
+    return found
+
+
+def _aligned(along: Leaves, gradients: Leaves) -> Leaves:
+    """The same with the signs of the gradients, where they are not 0: then no part of a slope hides another."""
+    found = {}
+    for name, drawn in along.items():
+        sign = gradients[name].sign()
+        found[name] = torch.where(sign == 0, drawn, sign * (1 + drawn.abs()) / 2)
     return found
 
 
@@ -200,7 +215,7 @@ def kink_of_features(question: PosedQuestion, position: int = 0) -> FeatureKink 
             call = replace(question.call, changes_input=False).in_double(twin.model.double())
             target = as_logit(sub_target(question, positions))
             here = {name: value.detach().double() for name, value in _features(question.call, copies.data).items()}
-            around = _random(here)
+            around = _random(question, copies, here)
             largest = max((float(value.abs().max()) for value in here.values()), default=0.0) or 1.0
             beside = {name: value + _BESIDE * largest * around[name] for name, value in here.items()}
             graph = replace(copies, data=graph_in_double(copies.data))

@@ -21,7 +21,7 @@ from edgewise.engines import CopiesEngine, Engine
 from edgewise.errors import EdgewiseError, ModelError, StaleQuestionError
 from edgewise.graph.copies import Copies
 from edgewise.model.call import check_model
-from edgewise.model.gradient_stops import NAMES, GradientStops, may_hide, named_so, refuse_writes
+from edgewise.model.gradient_stops import NAMES, GradientStops, named_so, refuse_writes
 from edgewise.model.twin import make_twin
 from edgewise.model.weighted_model import WeightedModel
 from edgewise.program.execution import LoweredEngine
@@ -82,7 +82,8 @@ def audit_slopes(question: PosedQuestion, positions: Tensor) -> Audited:
     """The slopes at some targets, both ways.
 
     Along a random direction first. Where that runs over a kink (parallel edges that tie in a maximum), also along the
-    direction in which all weights change alike: ties stay ties.
+    direction in which all weights change alike: ties stay ties. So it is where gradients may stop: along one direction alone,
+    what is wrong may happen to add up to nothing.
     """
     engine = question.engine(positions)
     gradients, may_stop = _gradients(question, engine, positions)
@@ -106,12 +107,19 @@ def audit_slopes(question: PosedQuestion, positions: Tensor) -> Audited:
                 sums.index_add_(1, owner, torch.stack([moved.sum(0), moved.abs().sum(0)]))
         for place, of_target in zip(left.tolist(), values.t().tolist(), strict=True):
             slope, scale = sums[:, place].tolist()
-            found.slopes[place] = compared(slope, scale, of_target, question.target.truth.dtype)
-        bent = [i for i in left.tolist() if is_bent(found.slopes[i])]
-        if not bent:
+            now = compared(slope, scale, of_target, question.target.truth.dtype)
+            found.slopes[place] = _the_worse(found.slopes[place], now)
+        left = torch.tensor([i for i in left.tolist() if may_stop or is_bent(found.slopes[i])], dtype=torch.long)
+        if not len(left):
             break
-        left = torch.tensor(bent)
     return found
+
+
+def _the_worse(before: AuditedSlope | None, now: AuditedSlope) -> AuditedSlope:
+    """Of two directions the one that is further off; one that starts at a kink says less than one that does not."""
+    if before is None or is_bent(before) or before.undecided:
+        return now
+    return before if is_bent(now) or now.undecided or now.error <= before.error else now
 
 
 def taken(value: Tensor, of: list[Tensor]) -> tuple[Tensor | None, ...]:
@@ -152,16 +160,14 @@ def _gradients(question: PosedQuestion, engine: Engine, positions: Tensor) -> tu
         if isinstance(engine, LoweredEngine):
             found = engine.gradients(target)
             if found is not None:
-                return found, False
+                return found, question.subject.is_scripted
             steps = [step.function for step in engine.program.steps if isinstance(step, RowStep)]
-            return _by_autograd(question, engine, target), named_so(steps)
+            return _by_autograd(question, engine, target), question.subject.is_scripted or named_so(steps)
         with GradientStops() as stops:
             found = engine.gradients(target) if isinstance(engine, LinkEngine) else None
             if found is None:
                 found = _by_autograd(question, engine, target)
-        return found, stops.seen or may_hide(question.call.model) or not NAMES.isdisjoint(
-            question.trace.operation_names
-        )
+        return found, stops.seen or question.subject.is_scripted or not NAMES.isdisjoint(question.trace.operation_names)
 
 
 def _by_autograd(question: PosedQuestion, engine: Engine, target: Target) -> tuple[Tensor, Tensor]:

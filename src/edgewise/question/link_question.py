@@ -24,7 +24,7 @@ from edgewise.question.equality import close
 from edgewise.question.labels import labels_of_pairs, read_labels
 from edgewise.question.link_model import LinkModel
 from edgewise.question.link_patches import patched_encoder
-from edgewise.question.locality import LARGEST_UNKNOWN, NotConfirmedError
+from edgewise.question.locality import LARGEST_UNKNOWN, NotConfirmedError, at_random_weights
 from edgewise.question.node_question import NodeQuestion
 from edgewise.question.pair_index import read_pairs
 from edgewise.question.posed_question import Asked, PosedQuestion
@@ -174,14 +174,18 @@ class LinkQuestion(PosedQuestion):
         graph = self._whole_graph(proved=proved)
         if graph is None:
             return True
+        parts = (
+            (with_pairs(self.cut.data, pairs), self.cut),
+            (with_pairs(graph, self.index.to(pairs.device)), whole(graph)),
+        )
+        call, weighted = self.link_model.call, self.link_model.weighted
         with self.subject.loan.taken(), torch.no_grad():
-            here = self.link_model.call(with_pairs(self.cut.data, pairs))
             try:
-                there = self.link_model.call(with_pairs(graph, self.index.to(pairs.device)))
+                here, there = ((call(part), at_random_weights(weighted, part, cut)) for part, cut in parts)
             except ModelError:
                 return False
         self.locality = "confirmed"
-        return close(here, there)
+        return all(map(close, here, there))
 
     def _whole_graph(self, *, proved: bool) -> Data | None:
         """The graph for a pass that confirms; None if it is too large and nothing but a look at sizes is in the way."""

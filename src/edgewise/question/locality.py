@@ -2,7 +2,7 @@
 
 Proved: every operation on features is known to work row by row, no row is known by its number (`row_origins.py`), every layer
 is known, and the program that was read off a tiny cut is the program of the cut itself, constants included (`x * (100 /
-x.size(0))` has another constant on each). Anything else is confirmed: one pass over the whole graph must give the same values.
+x.size(0))` has another constant on each). Anything else is confirmed: passes over the whole graph must give the same values.
 """
 
 import warnings
@@ -13,15 +13,16 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.errors import LocalityWarning, ModelError
-from edgewise.graph.cut import Cut
+from edgewise.graph.cut import Cut, whole
 from edgewise.graph.inputs import check_values
 from edgewise.model.trace import Trace
+from edgewise.model.weighted_model import WeightedGraph, WeightedModel
 from edgewise.program.compile import compile_program
 from edgewise.program.hop import CallPart
 from edgewise.program.ir import MessageStep, Program, Ref, Rows, RowStep
 from edgewise.program.layers.base import Unsupported
 from edgewise.program.mirror import mirrored
-from edgewise.question.equality import close
+from edgewise.question.equality import close, random_weight
 from edgewise.question.node_model import NodeModel
 from edgewise.question.row_origins import RowOrigins
 
@@ -138,16 +139,28 @@ def warn_of_sizes() -> None:
 
 
 def confirmed(model: NodeModel, graph: Data, cut: Cut, index: Tensor, kept: list[Tensor]) -> str:
-    """`"confirmed"` if the whole graph gives the same values, `""` if it differs.
+    """`"confirmed"` if the whole graph gives the same values, at ω = 1 and at random ω; `""` if it differs.
 
-    `kept` gets the output of the whole graph, `[N, columns]`: other targets of the same question are compared with it, too.
+    At ω = 1 alone, what only wakes up when a message is silenced would stay unseen. `kept` gets the two outputs of the whole
+    graph, `[N, columns]`: other targets of the same question are compared with them, too.
     """
     targets = index.to(model.device)
-    if not kept:
-        check_values(graph)
-        try:
-            with model.loan.taken(), torch.no_grad():
-                kept.append(model.call(graph))
-        except ModelError:
-            return ""
-    return "confirmed" if close(model.trace.output[cut.places(targets)], kept[0][targets], model.scale) else ""
+    with model.loan.taken(), torch.no_grad():
+        if not kept:
+            check_values(graph)
+            try:
+                kept += [model.call(graph), at_random_weights(model.weighted, graph, whole(graph))]
+            except ModelError:
+                return ""
+        here = (model.trace.output, at_random_weights(model.weighted, cut.data, cut))
+    places = cut.places(targets)
+    same = all(close(rows[places], there[targets], model.scale) for rows, there in zip(here, kept, strict=True))
+    return "confirmed" if same else ""
+
+
+def at_random_weights(model: WeightedModel, graph: Data, cut: Cut) -> Tensor:
+    """The rows of a cut under random ω and s, which are the same for a column or node of the cut as in the whole graph."""
+    like, device = model.trace.output, graph.edge_index.device
+    sizes = (graph.edge_index.size(1), graph.num_nodes)
+    ids = [of(torch.arange(size, device=device)) for of, size in zip((cut.columns, cut.nodes), sizes, strict=True)]
+    return model(WeightedGraph(graph), *(random_weight(part, model.trace.num_layers, like) for part in ids))

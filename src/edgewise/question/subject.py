@@ -23,10 +23,11 @@ from edgewise.model.call import Forward, GraphForward, ModelCall, check_kind, ch
 from edgewise.model.contents import Photographer, same, same_tensor
 from edgewise.model.fingerprint import Fingerprint, own_function
 from edgewise.model.forks import kept_over_forks, let_fork
-from edgewise.model.generators import generators_of
+from edgewise.model.generators import generators_among
 from edgewise.model.global_state import refuse_autocast, thread_kept
-from edgewise.model.gradient_stops import refuse_writes
+from edgewise.model.gradient_stops import may_hide, refuse_writes
 from edgewise.model.hooks import Layers
+from edgewise.model.module_tree import modules_of
 from edgewise.model.node_tables import NodeParameter, Prepared, find_tables, rows_in, with_tables
 from edgewise.model.reach import CodeReach
 from edgewise.model.trace import Trace, record
@@ -177,6 +178,8 @@ class Subject:
     """Its parameters with a row for each node."""
     example: Data
     """The graph on which `first` was recorded."""
+    is_scripted: bool
+    """Whether a part of it, or of what its code reaches, is scripted: operations in there cannot be watched."""
 
     def __init__(
         self,
@@ -203,8 +206,9 @@ class Subject:
             call = replace(call, node_tables=self.tables)
             trace = record(call, self.layers, self.example)
             call = replace(call, changes_input=trace.changes_input)
-            generators = generators_of(ours, own_function(forward))
-            check_repeatable(lambda: call.own_output(self.example), trace.output, generators)
+            reached = CodeReach(modules_of(ours), own_function(forward)).reached
+            self.is_scripted = may_hide(ours, reached)
+            check_repeatable(lambda: call.own_output(self.example), trace.output, generators_among(reached))
             return trace
 
         try:
