@@ -314,7 +314,9 @@ def test_messages_are_seen_in_front_of_a_linear_readout():
     graphs = [graph(6, 14, seed) for seed in range(3)]
     for one in ("index_add", "a dense product", "a loop in Python", "running sums"):
         with pytest.raises(ModelError, match=REFUSED):
-            ew.explain(ReadOut(lambda h, e, one=one: h + OWN[one](h, e, None, None)[:, :3]).eval(), graphs, task="graph")
+            ew.explain(
+                ReadOut(lambda h, e, one=one: h + OWN[one](h, e, None, None)[:, :3]).eval(), graphs, task="graph"
+            )
 
 
 @pytest.mark.parametrize("seed", range(10))

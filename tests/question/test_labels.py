@@ -44,6 +44,7 @@ REFUSED = {  # name: (columns, head, y, the mode that is named)
     "values and gaps": (1, None, torch.tensor([0.0, NAN, 0.5] * 4)[:N], "regression"),
     "counts": (1, None, torch.arange(N), "regression"),
     "numbers below 0": (1, None, torch.arange(N) - N, "regression"),
+    "values without end": (1, None, torch.tensor([0.0, 1.0, float("inf")] * 4)[:N], "such as inf.*regression"),
     "values under a sigmoid": (1, torch.sigmoid, torch.linspace(-1.67, 2.54, N), "regression"),
     "values of several tasks": (3, None, torch.randn(N, 3), "regression"),
     "values of other tasks": (1, None, torch.randn(N, 19), "regression"),

@@ -67,7 +67,9 @@ def refuse_own_messages(
     used = closely.used(first.steps, first.output)
     first.readouts = closely.readouts(first.steps, used, data.num_nodes)
     ends = plain(data.edge_index)
-    if any(closely.puts_together(first.steps[number], ends) for number in used) or _sends(call, layers, data, reads, first):
+    if any(closely.puts_together(first.steps[number], ends) for number in used) or _sends(
+        call, layers, data, reads, first
+    ):
         _refuse(call, data, first)
 
 

@@ -138,7 +138,9 @@ def _is_training(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
         return bool(flag) or (args[1] if len(args) > 1 else kwargs.get("running_mean")) is None
     if "dropout" in name:
         rate = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
-        return rate != 0 and kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True)) is not False
+        return (
+            rate != 0 and kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True)) is not False
+        )
     return kwargs.get("training", name == "rrelu" and len(args) > 3 and args[3]) is True
 
 
