@@ -109,7 +109,9 @@ def test_a_value_of_a_regression_is_refused_whatever_node_is_asked_about():
             ew.explain(Net(1), graph(y=y), index)
 
 
-@pytest.mark.parametrize("y", [None, torch.full((N,), NAN), torch.zeros(N, 5), torch.zeros(N + 1)])
+@pytest.mark.parametrize(
+    "y", [None, torch.full((N,), NAN), torch.zeros(N, 5), torch.zeros(N + 1), torch.full((N,), -13.0)]
+)
 def test_one_column_that_nothing_bears_out_is_warned_of(y):
     with pytest.warns(ew.OutputWarning, match="one number for each node.*mode='binary'.*mode='regression'"):
         ew.explain(Net(1), graph(y=y), 3)
