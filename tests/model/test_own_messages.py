@@ -319,6 +319,16 @@ def test_messages_are_seen_in_front_of_a_linear_readout():
             )
 
 
+def test_messages_over_two_columns_are_seen_where_edges_cannot_be_swapped():
+    full = graph(6, 1)
+    full.edge_index = torch.cartesian_prod(torch.arange(6), torch.arange(6)).t()[
+        :, [1, 2, 3, 6, 8, 9, 12, 13, 15, 18, 19]
+    ]
+    full.edge_attr, full.edge_weight = torch.rand(11, 2), torch.rand(11)
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(ReadOut(lambda h, e: h + dense(h, e) @ dense(h, e) @ h).eval(), [full], task="graph")
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_norms_over_graphs_beside_degrees_are_none_on_small_graphs(seed):
     small = graph(5, 7, seed)

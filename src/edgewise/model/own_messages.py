@@ -239,6 +239,8 @@ def _sends(call: ModelCall, layers: Layers, data: Data, reads: ColumnReads, firs
     as_shuffled = _is_as_shuffled(call, layers, data, first)
     if as_shuffled or (as_shuffled is False and isinstance(call.forward, GraphForward)):
         return not as_shuffled
+    if as_shuffled is False and _features_travel(call, layers, data, first):
+        return True
     return _one_travels(call, layers, data, first) or _one_attribute_travels(call, layers, data, first)
 
 
