@@ -180,6 +180,9 @@ class Written(nn.Module):
 TO_LAYERS = {
     "cosines": lambda s, x, e, a, w: s.conv(x, e, (x[e[0]] * x[e[1]]).sum(-1).sigmoid()),
     "softmax": lambda s, x, e, a, w: s.conv(x, e, utils.softmax((x[e[0]] * x[e[1]]).sum(-1), e[1], num_nodes=len(x))),
+    "softmax beside degrees": lambda s, x, e, a, w: (
+        s.conv(x, e, utils.softmax((x[e[0]] * x[e[1]]).sum(-1), e[1], num_nodes=len(x))) * degrees(x, e)
+    ),
     "gcn_norm": lambda s, x, e, a, w: s.conv(x, *pyg.conv.gcn_conv.gcn_norm(e, w, len(x), add_self_loops=False)),
     "a mask": lambda s, x, e, a, w: s.conv(x, e[:, w > 0.5]),
     "attributes": lambda s, x, e, a, w: s.gat(x, e, a * 2),
