@@ -190,6 +190,9 @@ class Written(nn.Module):
 TO_LAYERS = {
     "cosines": lambda s, x, e, a, w: s.conv(x, e, (x[e[0]] * x[e[1]]).sum(-1).sigmoid()),
     "softmax": lambda s, x, e, a, w: s.conv(x, e, utils.softmax((x[e[0]] * x[e[1]]).sum(-1), e[1], num_nodes=len(x))),
+    "softmax beside degrees": lambda s, x, e, a, w: (
+        s.conv(x, e, utils.softmax((x[e[0]] * x[e[1]]).sum(-1), e[1], num_nodes=len(x))) * degrees(x, e)
+    ),
     "gcn_norm": lambda s, x, e, a, w: s.conv(x, *pyg.conv.gcn_conv.gcn_norm(e, w, len(x), add_self_loops=False)),
     "a mask": lambda s, x, e, a, w: s.conv(x, e[:, w > 0.5]),
     "attributes": lambda s, x, e, a, w: s.gat(x, e, a * 2),
@@ -314,10 +317,13 @@ class ReadOut(nn.Module):
 
     def __init__(self, step, norm=None):
         super().__init__()
-        self.conv, self.step, self.norm = GCNConv(4, 3), step, norm or nn.Identity()
+        torch.manual_seed(0)
+        self.conv, self.step, self.norm = GCNConv(4, 3), step, norm
 
     def forward(self, x, edge_index, batch):
-        return pyg.global_mean_pool(self.step(self.norm(self.conv(x, edge_index)), edge_index), batch)
+        x = self.conv(x, edge_index)
+        x = x if self.norm is None else self.norm(x, batch)
+        return pyg.global_mean_pool(self.step(x, edge_index), batch)
 
 
 def test_messages_are_seen_in_front_of_a_linear_readout():
@@ -327,6 +333,16 @@ def test_messages_are_seen_in_front_of_a_linear_readout():
             ew.explain(
                 ReadOut(lambda h, e, one=one: h + OWN[one](h, e, None, None)[:, :3]).eval(), graphs, task="graph"
             )
+
+
+def test_messages_over_two_columns_are_seen_where_edges_cannot_be_swapped():
+    full = graph(6, 1)
+    full.edge_index = torch.cartesian_prod(torch.arange(6), torch.arange(6)).t()[
+        :, [1, 2, 3, 6, 8, 9, 12, 13, 15, 18, 19]
+    ]
+    full.edge_attr, full.edge_weight = torch.rand(11, 2), torch.rand(11)
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(ReadOut(lambda h, e: h + dense(h, e) @ dense(h, e) @ h).eval(), [full], task="graph")
 
 
 @pytest.mark.parametrize("seed", range(10))

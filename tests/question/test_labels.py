@@ -44,6 +44,7 @@ REFUSED = {  # name: (columns, head, y, the mode that is named)
     "values and gaps": (1, None, torch.tensor([0.0, NAN, 0.5] * 4)[:N], "regression"),
     "counts": (1, None, torch.arange(N), "regression"),
     "numbers below 0": (1, None, torch.arange(N) - N, "regression"),
+    "values without end": (1, None, torch.tensor([0.0, 1.0, float("inf")] * 4)[:N], "such as inf.*regression"),
     "values under a sigmoid": (1, torch.sigmoid, torch.linspace(-1.67, 2.54, N), "regression"),
     "values of several tasks": (3, None, torch.randn(N, 3), "regression"),
     "values of other tasks": (1, None, torch.randn(N, 19), "regression"),
@@ -108,7 +109,9 @@ def test_a_value_of_a_regression_is_refused_whatever_node_is_asked_about():
             ew.explain(Net(1), graph(y=y), index)
 
 
-@pytest.mark.parametrize("y", [None, torch.full((N,), NAN), torch.zeros(N, 5), torch.zeros(N + 1)])
+@pytest.mark.parametrize(
+    "y", [None, torch.full((N,), NAN), torch.zeros(N, 5), torch.zeros(N + 1), torch.full((N,), -13.0)]
+)
 def test_one_column_that_nothing_bears_out_is_warned_of(y):
     with pytest.warns(ew.OutputWarning, match="one number for each node.*mode='binary'.*mode='regression'"):
         ew.explain(Net(1), graph(y=y), 3)

@@ -110,7 +110,7 @@ class ColumnReads:
             if isinstance(step.function, MessagePassing):
                 places.update(map(place_of, node_tables(step.function, step.args, step.kwargs)))
             elif not places.isdisjoint(map(place_of, _written(step))):
-                places.update(map(place_of, tensors((step.args, step.kwargs))))
+                places.update(map(place_of, tensors(_read(step))))
                 found.append(number)
         return found
 
@@ -123,7 +123,7 @@ class ColumnReads:
             (number - len(steps), leaf)
             for number in used
             if not any(_is_table(tensor, num_nodes) for tensor in _written(steps[number]))
-            for leaf, tensor in enumerate(tensors((steps[number].args, steps[number].kwargs)))
+            for leaf, tensor in enumerate(tensors(_read(steps[number])))
             if _is_table(tensor, num_nodes) and self._all(tensor) & (DATA | ROWS) == DATA | ROWS
         ]
 
@@ -147,7 +147,7 @@ class ColumnReads:
         made = _written(step)
         if not made and getattr(function, "__name__", "") in ABOUT_SHAPES:
             return
-        found = self._all(args[:1] if plain_name(function) in _LIKE_ANOTHER else (args, kwargs))
+        found = self._all(_read(step))
         if found & ROWS or (found & ENDS and not made):
             self.met = self.met or step.line
         if not made:
@@ -193,6 +193,11 @@ class ColumnReads:
             return OWN
         self.unseen |= tensor.is_floating_point()
         return ENDS | ROWS if tensor.is_floating_point() else 0
+
+
+def _read(step: PassStep) -> Any:
+    """The arguments whose numbers an operation reads."""
+    return step.args[:1] if plain_name(step.function) in _LIKE_ANOTHER else (step.args, step.kwargs)
 
 
 def _written(step: PassStep) -> list[Tensor]:

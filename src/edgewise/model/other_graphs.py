@@ -53,8 +53,8 @@ def shaken(table: Tensor, seed: int, by: float = 1.0) -> Tensor:
 def with_other_edges(call: ModelCall, data: Data, seed: int) -> tuple[Data, float]:
     """The graph with columns that start elsewhere, and attributes of other columns; and the share of them.
 
-    Every node keeps the number of columns that begin and end at it, of each type and in each graph of a batch, and the number of
-    its neighbours: no column loops, is there twice or runs back along another one that did not before.
+    Every node keeps the number of columns that begin and end at it, of each type and in each graph of a batch, and the number
+    of its neighbours: no column loops, is there twice or runs back along another one that did not before.
     """
     group = _groups(call, data)
     generator = torch.Generator().manual_seed(seed)

@@ -266,6 +266,8 @@ def _sends_here(call: ModelCall, layers: Layers, data: Data, reads: ColumnReads,
         return not as_shuffled
     if bool((data.edge_index[0] == data.edge_index[1]).all()):
         return True  # loops alone: nobody can tell a message from a number of the node's own
+    if as_shuffled is False and _features_travel(call, layers, data, first):
+        return True
     return _one_travels(call, layers, data, first) or _one_attribute_travels(call, layers, data, first)
 
 

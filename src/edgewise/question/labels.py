@@ -105,7 +105,8 @@ def check_mode(y: Tensor | None, target: Target, noun: str, *, is_prob: bool) ->
     width = target.truth.size(1)
     if y is not None and known and (why := contradiction(y, width, target.mode, is_prob=is_prob)):
         raise SettingError(f"`mode` must be given, because the labels contradict the guess: {why}")
-    if noun and width == 1 and not is_prob and (y is None or not known or y.dim() == 2):
+    says_nothing = y is None or not known or y.dim() == 2 or not bool((y >= 0).any())  # -1 may mark what is unknown
+    if noun and width == 1 and not is_prob and says_nothing:
         warnings.warn(
             f"The model gives one number for each {noun}, which is explained as the logit of a class. Use mode='binary' to say "
             f"so, or mode='regression' if it is a value.",
@@ -133,7 +134,7 @@ def contradiction(y: Tensor, width: int, mode: str, *, is_prob: bool) -> str:
     ''
     """
     known = y[~y.isnan()]
-    between = (known != known.round()).nonzero()
+    between = ((known != known.round()) | known.isinf()).nonzero()
     other = f", or mode={mode!r} if y is something else."
     if y.dim() == 2:
         return _rows_contradict(y, known, width, mode, other)
