@@ -47,6 +47,11 @@ def a_view(h):
     return h
 
 
+def masked_in_a_view(h):
+    h[:, 0][h[:, 0] > 0.1] = 0.1
+    return h
+
+
 def everything(h):
     h[:] = h.tanh()
     return h
@@ -58,6 +63,10 @@ WRITES = {
     "some rows": (rows_added, lambda h: torch.where(h[:, :1] > 0, h + 1, h)),
     "a column": (a_column, lambda h: torch.cat([0 * h[:, :1], h[:, 1:]], dim=1)),
     "a view": (a_view, lambda h: torch.cat([h[:, :1], h[:, 1:].clamp(max=0.1)], dim=1)),
+    "a mask in a view": (
+        masked_in_a_view,
+        lambda h: torch.cat([h[:, :1].clamp(max=0.1), h[:, 1:]], dim=1),
+    ),
     "everything": (everything, torch.tanh),
 }
 

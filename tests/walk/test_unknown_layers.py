@@ -3,7 +3,8 @@
 import pytest
 import torch
 from torch import nn
-from torch_geometric.nn import MessagePassing, ResGatedGraphConv, SAGEConv
+from torch_geometric.data import Data
+from torch_geometric.nn import GCNConv, GPSConv, MessagePassing, ResGatedGraphConv, SAGEConv, global_mean_pool
 from torch_geometric.utils import degree
 
 import edgewise as ew
@@ -80,3 +81,38 @@ def test_right_outputs_with_wrong_derivatives_are_noticed(monkeypatch):
 def test_a_layer_that_counts_nodes_is_refused():
     with pytest.raises(ModelError, match=r"another output|cannot be followed|whole graph"):
         ew.walks(two(Crowd), zoo.GRAPHS["everything"](), 1)
+
+
+class Attending(nn.Module):
+    """Attention between all nodes beside a layer: torch has no forward derivative of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = GPSConv(8, GCNConv(8, 8), heads=2), nn.Linear(8, 3)
+
+    def forward(self, x, edge_index, batch):
+        return self.head(global_mean_pool(self.conv(x, edge_index, batch), batch))
+
+
+def test_what_torch_cannot_differentiate_forwards_is_refused_in_words(tmp_path):
+    torch.manual_seed(0)
+    graphs = [Data(x=torch.randn(n, 8), edge_index=torch.randint(0, n, (2, 2 * n))) for n in (4, 6, 5)]
+    model = Attending().eval()
+    with pytest.raises(ew.ModelError, match="walks of this model cannot be followed"):
+        ew.walks(model, graphs, 0, task="graph")
+    assert "walks" in str(ew.check(model, graphs, 0, task="graph"))
+    ew.write_page(tmp_path / "why.html", model, graphs, 0, task="graph", epochs=2)
+
+
+def test_a_root_at_0_is_no_mix_of_nodes():
+    class Rooted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = GCNConv(3, 2)
+
+        def forward(self, x, edge_index):
+            return self.conv(x.abs().sqrt(), edge_index)
+
+    data = Data(x=torch.tensor([[0.0, 1, 2], [1, 2, 3]]), edge_index=torch.tensor([[0], [1]]))
+    with pytest.raises(ew.ModelError, match="no finite slope"):
+        ew.walks(Rooted().eval(), data, 1)

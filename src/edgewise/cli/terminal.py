@@ -30,7 +30,8 @@ _LEAST, _LEAST_EDGE = 12, 29
 """No text is made shorter than this to fit a terminal: then it is folded. Edges keep two names until targets are short, too."""
 _EDGE = re.compile("(.*) –(.*)→ (.*)")
 _ENDS = re.compile("(.*?)( (?:–.*)?→ )(.*)")
-_TYPED_EDGE = re.compile(r"\S+ (.+) (–.*→) \S+ (.+)")
+_TYPED_EDGE = re.compile(r"(\S+ .+) (–.*→) (\S+ .+)")
+_ID = re.compile(r"(?<=\s)(?=\S*\d)(?=\S*[^\d\s])\S+")  # a word with letters and digits, behind a type
 _C1 = re.compile("[\x7f-\x9f]")  # control characters that JSON leaves as they are
 
 
@@ -233,15 +234,18 @@ def fit(heads: list[list[str]], sections: Sequence[list[list[str]]], width: int)
 
 
 def without_types(edge: str, room: int) -> str:
-    """An edge in words without the types of its ends, where they have names.
+    """An edge in words without the types of those ends that have names.
 
-    >>> without_types("user U0 –rates→ movie M4", 20), without_types("user 3 –rates→ movie 4", 20)
-    ('U0 –rates→ M4', 'user 3 –rates→ movie 4')
+    >>> without_types("user U0 –rates→ movie M4", 20), without_types("user 3 –rates→ movie M4", 20)
+    ('U0 –rates→ M4', 'user 3 –rates→ M4')
     """
     found = _TYPED_EDGE.fullmatch(edge)
-    if found is None or any(name.isdecimal() for name in found.group(1, 3)):
+    if found is None:
         return edge
-    return f"{found[1]} {found[2]} {found[3]}"
+    source, relation, receiver = found.groups()
+    ends = (end.split(" ", 1)[1] for end in (source, receiver))
+    short = [whole if name.isdecimal() else name for whole, name in zip((source, receiver), ends, strict=True)]
+    return f"{short[0]} {relation} {short[1]}"
 
 
 def with_short_relation(edge: str, room: int) -> str:
@@ -273,14 +277,20 @@ def with_short_ends(edge: str, room: int) -> str:
 
 
 def shortened(text: str, room: int) -> str:
-    """A text that fits; what is left out is behind its middle, so that an id at the beginning stays whole.
+    """A text that fits; what is left out is behind its middle, so that an id at the beginning, or behind a type, stays whole.
 
-    >>> shortened("customer 1203 : product 7", 15)
-    'customer 1…ct 7'
+    >>> shortened("customer 1203 : product 7", 15), shortened("account ACC-12 Dan", 15), shortened("account ACC-12 Dan", 12)
+    ('customer 1…ct 7', 'account ACC-12…', '…ACC-12 Dan')
     """
     if len(text) <= room:
         return text
     head = 2 * room // 3
+    named = _ID.search(text)
+    if named is not None and head < named.end() < room:
+        head = named.end()
+    elif named is not None and head < named.end() and len(named[0]) + 2 <= room:
+        rest = text[named.start() :]
+        return f"…{rest}" if len(rest) < room else f"…{rest[: room - 2]}…"
     return f"{text[:head]}…{text[len(text) - (room - 1 - head) :]}"
 
 

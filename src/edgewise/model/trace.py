@@ -237,6 +237,8 @@ class _Recorder(OperationMode):
         if name == "__setitem__":
             func, result = written, args[0]
         outputs = keys_of(result)
+        if before is not args and args[0]._base is not None:
+            outputs += keys_of(args[0]._base)  # written through a view of it: a second result
         if not any(key is not None for key in outputs):
             self.reads_values |= name not in ABOUT_SHAPES
             self.reads_sizes |= _asks_for_rows(func, name, args, kwargs or {})

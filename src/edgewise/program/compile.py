@@ -215,7 +215,8 @@ class Compiler:
         residual = {i: r.layer for r in self.trace.residuals if r.position == operation.position for i in r.arguments}
         waiting = [key for key in operation.inputs if key in self.waiting]
         for key in waiting:
-            self._emit(self.waiting.pop(key))
+            if key in self.waiting:  # else another one needed it before
+                self._emit(self.waiting.pop(key))
         kind = self._kind_of([key for key in operation.inputs if key is not None], operation.name)
         seen = 0  # tensors so far
         for i, leaf in enumerate(leaves):

@@ -63,6 +63,11 @@ def follow(trace: Trace, data: Data) -> Moving:
         starts = {key: tensor for key, tensor in trace.typed.tensors if key in trace.typed.features}
     moving, sizes = _along(trace, starts, every_second=False), {len(rows) for rows in starts.values()}
     for tensor, tangent in _along(trace, starts, every_second=True).everything():
+        if not bool(tangent.isfinite().all()) and bool(tensor.isfinite().all()):
+            raise ModelError(
+                "Before the first layer the model has no finite slope at these features, as a root, a power or a logarithm at "
+                "0, so nothing says how much a walk carries. Use method='occlusion' of ew.explain or ew.features."
+            )
         if len(tangent) in sizes and bool((tangent[1::2] != 0).any()) and moving.tangent(tensor) is not None:
             raise ModelError(
                 "Before the first layer the model mixes the features of different nodes (a norm over the whole graph?), so "
@@ -127,7 +132,15 @@ class Duals(Domain[Tensor]):
 
     def operation(self, step: RowStep, sources: list[Tensor]) -> Tensor:
         """The operation itself, on dual numbers."""
-        result = step.run(sources)
+        try:
+            result = step.run(sources)
+        except (
+            NotImplementedError
+        ) as reason:  # torch cannot differentiate it forwards, as fused attention between all nodes
+            raise ModelError(
+                f"The walks of this model cannot be followed: of what it does to the features before the first layer, torch "
+                f"has no derivative ({str(reason).split('.')[0]}). Explain its edges instead: ew.explain(model, data, ...)."
+            ) from reason
         found = self._looks_up and result.is_floating_point() and not _moves(result)
         return _dual(result, every_second=self._every_second) if found else result
 

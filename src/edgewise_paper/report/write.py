@@ -98,10 +98,9 @@ def _blocks(view: ResultView) -> Iterator[Block]:
     run = view.run
     yield Heading(TITLE, 1)
     yield Paragraph(
-        "He, Rafiey, Mishne and Wang, KDD 2025: every experiment as the text defines it. Published numbers "
-        "stand beside ours and "
-        "are not judged here, because the authors' code makes them otherwise: what it does, and whether ours are the same "
-        "then, is printed by `edgewise reproduce --published`."
+        "He, Rafiey, Mishne and Wang, KDD 2025: the experiments as the text defines them, as far as their data were "
+        "there. Published numbers stand beside ours and are not judged here, because the authors' code makes them "
+        "otherwise: what it does, and whether ours are the same then, is printed by `edgewise reproduce --published`."
     )
     yield Items(list(_about(view)))
     for experiment in run.experiments:
