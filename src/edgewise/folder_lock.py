@@ -39,32 +39,38 @@ class FolderLock:
             FileError: If another process has it; the text says which.
         """
         try:
-            while True:
-                folder.mkdir(parents=True, exist_ok=True)
-                path = inside(folder, _NAME)
-                try:
-                    handle = os.open(path, _FLAGS | os.O_CREAT, 0o666)
-                except FileNotFoundError:  # the last owner removed the folder in this moment
-                    continue
-                try:
-                    if _claimed(handle, folder):
-                        break
-                except OSError:  # the disk is so full that not even this can be written
-                    cls(handle, path).remove()
-                    with suppress(OSError):
-                        folder.rmdir()
-                    raise
-                except BaseException:
-                    os.close(handle)
-                    raise
-                os.close(handle)  # the last owner removed it while we waited
+            while (found := cls._claim(folder)) is None:
+                pass
         except FileError:
             raise
         except OSError as error:
             raise disk_error(folder, error, "Nothing was begun there.") from error
         except ValueError as error:
             raise FileError(f"{folder} cannot be used: {error}. Use another folder.") from error
-        return cls(handle, path)
+        return found
+
+    @classmethod
+    def _claim(cls, folder: Path) -> "FolderLock | None":
+        """The lock of a folder, if it is free; None if the last owner removed it, or the folder, in this moment."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = inside(folder, _NAME)
+        try:
+            found = cls(os.open(path, _FLAGS | os.O_CREAT, 0o666), path)
+        except FileNotFoundError:
+            return None
+        try:
+            if _claimed(found._handle, folder):
+                return found
+        except OSError:  # the disk is so full that not even this can be written
+            found.remove()
+            with suppress(OSError):
+                folder.rmdir()
+            raise
+        except BaseException:
+            found.release()
+            raise
+        found.release()
+        return None
 
     def release(self) -> None:
         """Let others work in the folder."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GCN
 
 import altered_files as files
@@ -254,6 +254,22 @@ def test_a_list_that_holds_itself_or_another_one_many_times_is_not_written_out(t
 def test_a_mask_that_is_none_is_not_read(tmp_path, mask):
     path = write_npz(tmp_path / "graph.npz", x=ONES, edge_index=EDGES, train_mask=mask)
     assert "train" not in read_data(str(path), None, None, 0).parts
+
+
+@pytest.mark.parametrize("count", [10**9, 10**12, 2**62, 10**30, -3, "7", [3], 3.5])
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_number_of_nodes_that_nothing_else_says_is_compared_with_the_file(tmp_path, count, typed):
+    data = HeteroData() if typed else Data()
+    (data["a"] if typed else data).num_nodes = count
+    (data["a", "to", "a"] if typed else data).edge_index = torch.tensor([[0, 1], [1, 2]])
+    torch.save(data, tmp_path / "graph.pt")
+    for read in readers(tmp_path / "graph.pt", tmp_path):
+        refused(read, "")
+
+
+def test_more_nodes_than_can_be_counted_are_refused(tmp_path):
+    data = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=10**12)
+    refused(lambda: ew.GraphStore.build(tmp_path / "store", data), "1000000000000 nodes, more than can be counted")
 
 
 # Texts that stand for many values ######################################################################################

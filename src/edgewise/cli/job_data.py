@@ -81,7 +81,7 @@ def _graphs(folder: Path) -> tuple[Graphs | None, str | None]:
 
 
 def _read(asked: CommonOptions, folder: str) -> Graphs:
-    """The data that the folder of a job names. PyG, which unpickles its data sets, reads them from the user's own root alone."""
+    """The data that the folder of a job names; PyG, which unpickles its data sets, reads the user's own root alone."""
     task = "link" if asked.link and asked.task is None else asked.task
     if not is_unpickled(asked.data):
         with chdir(folder):

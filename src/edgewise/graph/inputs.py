@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from torch_geometric.data import Batch, Data, Dataset, HeteroData
 from torch_geometric.data.data import BaseData
 
-from edgewise.arguments import shown
+from edgewise.arguments import shown, whole_number
 from edgewise.errors import InputError
 from edgewise.pyg_internals import attributes
 
@@ -23,6 +23,7 @@ TASKS = ("node", "graph", "link")
 
 _AT_ONCE = 2**20
 """Numbers of graphs that are checked together."""
+_MOST_NODES = 2**40
 
 
 def read_graph(data: Any, where: str = "data") -> Data:
@@ -44,7 +45,7 @@ def read_structure(data: Any, where: str = "data") -> Data:
     """
     _check_kind(data, where)
     x, edge_index = data.get("x"), data.get("edge_index")
-    if x is None and (nodes := _nodes_without_features(data)) is not None:
+    if x is None and (nodes := _nodes_without_features(data, where)) is not None:
         data, x = copy.copy(data), torch.empty(nodes, 0, dtype=torch.bool, device=getattr(edge_index, "device", None))
         data.x = x
     if not isinstance(x, Tensor):
@@ -71,10 +72,28 @@ def read_structure(data: Any, where: str = "data") -> Data:
     return _plain_copy(data, edge_index, x.size(0))
 
 
-def _nodes_without_features(data: Data) -> int | None:
+def said_nodes(table: Any, where: str) -> int | None:
+    """How many nodes a graph, or one type of it, has, by its `num_nodes` or else by PyG's guess.
+
+    >>> said_nodes(Data(num_nodes="7"), "data")
+    Traceback (most recent call last):
+    edgewise.errors.InputError: `data.num_nodes` must be an integer ≥ 0, got '7'.
+    """
+    said = attributes(table).get("num_nodes") if isinstance(table, Data) else table.get("num_nodes")
+    if said is None:
+        guessed: int | None = table.num_nodes
+        return guessed
+    said = said.item() if isinstance(said, Tensor) and said.dim() == 0 and not odd_kind(said) else said
+    nodes: int = whole_number(f"{where}.num_nodes", said, at_least=0, error=InputError)
+    if nodes > _MOST_NODES:
+        raise InputError(f"`{where}.num_nodes` must be at most {_MOST_NODES}, got {nodes}.")
+    return nodes
+
+
+def _nodes_without_features(data: Data, where: str) -> int | None:
     """How many nodes there are where there is no `x`; None if nothing says so but the edges."""
     if data.get("num_nodes") is not None:
-        return int(data.num_nodes)
+        return said_nodes(data, where)
     known = (data.get(key) for key in ("z", "pos", "node_type", "batch", "y"))
     return next((len(value) for value in known if isinstance(value, Tensor) and value.dim() > 0), None)
 

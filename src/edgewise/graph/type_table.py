@@ -17,7 +17,7 @@ from torch_geometric.data import Batch, Data, Dataset, HeteroData
 
 from edgewise.arguments import shown
 from edgewise.errors import InputError
-from edgewise.graph.inputs import check_typed_store
+from edgewise.graph.inputs import check_typed_store, said_nodes
 from edgewise.graph.sample import seed_type, seeds, typed_numbers
 
 EdgeType = tuple[str, str, str]
@@ -222,7 +222,7 @@ def check_typed(data: HeteroData, where: str = "data") -> None:
                     f"`{where}` has edges of type {kind}, but no nodes of type {end!r}. Set {where}[{end!r}].x."
                 )
     for name in data.node_types:
-        if data[name].num_nodes is None:
+        if said_nodes(data[name], f"{where}[{name!r}]") is None:
             raise InputError(
                 f"`{where}[{name!r}]` must have features or num_nodes, got neither. Set {where}[{name!r}].x."
             )

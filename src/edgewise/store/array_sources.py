@@ -17,13 +17,14 @@ from torch_geometric.data import Data, HeteroData, data, storage
 
 from edgewise.archives import NUMBERS, Claim, NpzArchive, read_head, refuse_bomb, require
 from edgewise.errors import FileError, InputError
-from edgewise.graph.inputs import in_words, odd_kind
+from edgewise.graph.inputs import in_words, odd_kind, said_nodes
 from edgewise.inner_paths import parsed
 from edgewise.store.array_files import pieces
 from edgewise.store.store_builder import StoreWriter, TableWriter
 
 _PLAIN = (str, int, float, bool, list, tuple, type(None))
 _MOST_VALUES = 2**20  # of a note
+_NODE = 8  # bytes
 _PARTS = ("train", "val", "test")
 _FLOATS, _WHOLE = ("x", "edge_attr", "edge_weight"), ("edge_index",)
 _KNOWN = (*_FLOATS, *_WHOLE, "y", "pos", "edge_type", *_PARTS, *(f"{part}_mask" for part in _PARTS))
@@ -56,7 +57,7 @@ def write_data(writer: StoreWriter, graph: Data | HeteroData) -> None:
     for name in graph.keys():  # noqa: SIM118 (Data is not a dict)
         of_edges = name == "edge_index" or _is_of_edges(graph, name)
         _write_attribute(edges if of_edges else nodes, name, graph[name], notes=writer.notes)
-    nodes.num_nodes = graph.num_nodes
+    nodes.num_nodes = said_nodes(graph, "data")
 
 
 def _is_of_edges(graph: Data, name: str) -> bool:
@@ -72,7 +73,7 @@ def _write_table(writer: StoreWriter, table: TableWriter, found: Any) -> None:
     for name, value in found.items():
         _write_attribute(table, name, value, notes=table.notes)
     if not isinstance(table.key, tuple):
-        writer.nodes(table.key).num_nodes = int(found.num_nodes)
+        writer.nodes(table.key).num_nodes = said_nodes(found, table.where)
 
 
 def _write_attribute(table: Any, name: str, value: Any, *, notes: dict[str, Any]) -> None:
@@ -189,7 +190,10 @@ def refuse_packed(path: Path) -> None:
 
 
 def bytes_of(found: Any) -> Iterator[int]:
-    """The bytes of all tensors in nested containers, as many as their shapes say: one number may stand for millions."""
+    """The bytes of all tensors in nested containers, as many as their shapes say: one number may stand for millions.
+
+    So may `num_nodes`, where nodes have no features: each takes eight bytes as soon as anything is computed.
+    """
     left, seen = [found], dict[int, Any]()  # a list may hold itself, or another one many times
     while left:
         one = left.pop()
@@ -199,6 +203,8 @@ def bytes_of(found: Any) -> Iterator[int]:
             seen[id(one)] = one
             inner = one.to_dict() if isinstance(one, (Data, HeteroData)) else one
             left += inner.values() if isinstance(inner, Mapping) else inner
+            nodes = inner.get("num_nodes") if isinstance(inner, Mapping) else None
+            yield _NODE * max(nodes, 0) if isinstance(nodes, int) else 0
 
 
 # --- `.npz` -------------------------------------------------------------------------------------------------------------

@@ -93,6 +93,7 @@ class NodeWriter(TableWriter):
                  for name, file in self._structure.items() if name.endswith("_start")]  # fmt: skip
         counts = {*lengths.values(), *named, *([] if self.num_nodes is None else [self.num_nodes])}
         if len(counts) != 1:
+            lengths |= {} if self.num_nodes is None else {"num_nodes": self.num_nodes}
             told = ", ".join(f"{name} has {length}" for name, length in lengths.items()) or "there are none"
             raise InputError(
                 f"`{self.where}` must have one row of each attribute, and one name, for each node: {told}"
@@ -216,7 +217,11 @@ class StoreWriter:
             for end in (key[0], key[2]):
                 if end not in nodes:
                     raise InputError(f"`data` has edges of type {key}, but no nodes of type {end!r}.")
-            edges.append(table.finish((nodes[key[0]].count, nodes[key[2]].count), both_ways=both_ways))
+            sizes = nodes[key[0]].count, nodes[key[2]].count
+            try:
+                edges.append(table.finish(sizes, both_ways=both_ways))
+            except MemoryError as error:
+                raise InputError(f"`data` has {max(sizes)} nodes, more than can be counted in memory.") from error
         Manifest(self.typed, tuple(nodes.values()), tuple(edges), self.notes).write(self.folder)
 
 
