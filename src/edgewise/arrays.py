@@ -175,9 +175,12 @@ _MOST = 2**24
 """Numbers that a list may hold in one entry, and a tensor in less memory than they take."""
 
 
-def _refuse_endless(given: Any) -> None:
+def _refuse_endless(given: Any, depth: int = 4) -> None:
     """Torch reads what stands in a list number by number, also `range(10**12)` and a tensor expanded to as many."""
-    for part in given if isinstance(given, (list, tuple)) else ():
+    for part in given if depth and isinstance(given, (list, tuple)) else ():
+        if type(part) in (int, float, bool, str):
+            continue
+        _refuse_endless(part, depth - 1)
         size = part.numel() if isinstance(part, Tensor) else part.size if isinstance(part, np.ndarray) else 0
         if size > _MOST or (isinstance(part, range) and part[_MOST:]):
             raise ValueError(part)
