@@ -108,7 +108,7 @@ def test_missing_messages_change_what_runs_with_their_weight_at_zero_say(
     kind, depth, loops, residual, edges, level, seed
 ):
     torch.manual_seed(seed)
-    options = {"residual": residual} if kind is not TransformerConv else {"root_weight": residual}
+    options = {"root_weight": residual} if kind is TransformerConv else {"residual": True} if residual and HAS_RESIDUAL else {}
     model = Attention(kind, depth, with_edges=edges, **options).double().eval()
     data = graph(seed, loops=loops)
     why = ew.explain(model, data, 2, method="occlusion", level=level)

@@ -29,6 +29,7 @@ from edgewise.program.ir import RowStep
 from edgewise.question.equality import random_weight
 from edgewise.question.link_engine import LinkEngine
 from edgewise.question.posed_question import PosedQuestion, sub_target
+from edgewise.question.subject import of_writes
 from edgewise.question.target import Target
 
 log = logging.getLogger("edgewise")
@@ -117,6 +118,8 @@ def taken(value: Tensor, of: list[Tensor]) -> tuple[Tensor | None, ...]:
     try:
         return torch.autograd.grad(value, of, allow_unused=True)
     except RuntimeError as reason:
+        if of_writes(reason) is not reason:
+            raise of_writes(reason) from reason
         raise ModelError(
             f"Autograd cannot take gradients through this model: {str(reason).splitlines()[0]} Use method='occlusion', which "
             f"takes none."

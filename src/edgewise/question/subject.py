@@ -99,7 +99,7 @@ class Loan:
                 self._check(error)
                 raise
             except RuntimeError as error:
-                raise _of_writes(error) from error
+                raise of_writes(error) from error
             finally:
                 self._depth = 0
             self._check()
@@ -168,7 +168,7 @@ def _carrying(graph: Data, model: nn.Module, tables: tuple[NodeParameter, ...], 
     return with_tables(graph, model, tables, None if part is None else part.node_id)
 
 
-def _of_writes(error: RuntimeError) -> RuntimeError:
+def of_writes(error: RuntimeError) -> RuntimeError:
     """The error of a model that overwrites what its own gradient needs, in words of ours; any other stays what it is."""
     if "modified by an inplace operation" not in str(error):
         return error
