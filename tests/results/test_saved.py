@@ -12,6 +12,8 @@ from torch_geometric.nn import GCN
 
 import edgewise as ew
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* was written by Edgewise:edgewise.errors.VersionWarning")
+
 FOLDER = Path(__file__).resolve().parent / "saved"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
 FILES = sorted(path.name for path in FOLDER.iterdir() if path.suffix in {".npz", ".parquet"})

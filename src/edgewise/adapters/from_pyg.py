@@ -63,7 +63,7 @@ def from_pyg(algorithm: ExplainerAlgorithm, *, train: Any = None) -> Method:
 
     def outside(question: PosedQuestion, *, seed: int) -> Iterator[tuple[int, SparseScores]]:
         question = question.uncut()  # PyG's random starts depend on the number of nodes and edges
-        own: Any = copy.deepcopy(algorithm)
+        own: Any = _copied(algorithm)
         if coefficients:
             own.coeffs = dict(coefficients)
         if isinstance(own, PGExplainer) and question.types is None:
@@ -156,7 +156,7 @@ class ExplainerRun:
         if not isinstance(self.algorithm, AttentionExplainer):
             with suppress(ValueError):
                 config = ExplainerConfig(explanation_type="phenomenon", edge_mask_type="object")
-                copy.deepcopy(self.algorithm).connect(config, self._config)
+                _copied(self.algorithm).connect(config, self._config)
                 kind = "phenomenon"
         asked = kind == "model" and target.mode != "regression"
         if asked and not torch.equal(predicted_classes(target.truth, target.mode), target.column):
@@ -192,7 +192,7 @@ class ExplainerRun:
         of_node = self.question.task == "node"
         column = int(self.question.target.column[position])
         target = self._targets(graph, index if of_node else 0, column)
-        explainer = self._explainer(graph, copy.deepcopy(self.algorithm), column)
+        explainer = self._explainer(graph, _copied(self.algorithm), column)
         given = target if self._kind == "phenomenon" else None
         found = explainer(graph.x, graph.edge_index, target=given, index=index if of_node else None).get("edge_mask")
         if found is None or found.numel() != len(order):

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from edgewise.api.show_versions import version_lines
 from edgewise.cli import (
     counterfactual_command,
     demo_command,
@@ -79,6 +78,8 @@ app = typer.Typer(name="edgewise", cls=_Commands, no_args_is_help=True, pretty_e
 def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it
     """Print the version and end, if `--version` was given."""
     if value:
+        from edgewise.api.show_versions import version_lines
+
         typer.echo("\n".join(version_lines()))
         raise typer.Exit
 
