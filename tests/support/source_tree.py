@@ -1,6 +1,12 @@
-"""The files of `src/` as the guards of the house read them: their names, imports and public classes, without importing them."""
+"""The files of `src/` as the guards of the house read them: their names, imports and sizes, without importing them.
+
+python tests/support/source_tree.py      # lines of code and files of each package, as `test_house.py` lists them
+"""
 
 import ast
+import io
+import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,10 +57,26 @@ class Source:
         return ast.parse(self.path.read_text(encoding="utf-8"))
 
     @cached_property
-    def classes(self) -> list[str]:
-        """The public classes at the top level."""
-        found = [node.name for node in self.tree.body if isinstance(node, ast.ClassDef)]
-        return [name for name in found if not name.startswith("_")]
+    def part(self) -> str:
+        """The package that its lines are counted for: `edgewise/program`, `edgewise` for its root files, `edgewise_paper`."""
+        folders = self.name.split("/")[:-1]
+        return "/".join(folders[:2]) if folders[0] == "edgewise" else folders[0]
+
+    @cached_property
+    def code(self) -> int:
+        """Lines of code: without docstrings, comments and blank lines."""
+        text = self.path.read_text(encoding="utf-8")
+        silent = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        lines = {
+            line for token in tokens if token.type not in silent for line in range(token.start[0], token.end[0] + 1)
+        }
+        said = (
+            node
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        )
+        return len(lines - {line for node in said for line in range(node.lineno, node.end_lineno + 1)})
 
     def imports(self, *, everywhere: bool = False) -> list[Import]:
         """What the file imports when it is loaded, or (`everywhere`) at any time, for types too."""
@@ -81,6 +103,15 @@ def sources() -> list[Source]:
     return [Source(path) for package in PACKAGES for path in sorted((ROOT / "src" / package).rglob("*.py"))]
 
 
+def sizes() -> dict[str, tuple[int, int]]:
+    """Lines of code and files of each package."""
+    lines, files = Counter(), Counter()
+    for file in sources():
+        lines[file.part] += file.code
+        files[file.part] += 1
+    return {part: (lines[part], files[part]) for part in sorted(lines)}
+
+
 def _on_load(body: list[ast.stmt]) -> Iterator[ast.AST]:
     """The statements that run when a file is imported; not those that only type checkers read."""
     for node in body:
@@ -97,3 +128,9 @@ def _read(node: ast.AST) -> Iterator[Import]:
         yield from (Import(alias.name, "") for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         yield from (Import(node.module or "", alias.name) for alias in node.names)
+
+
+if __name__ == "__main__":
+    for part, (lines, files) in sizes().items():
+        print(f'    "{part}": ({lines}, {files}),')
+    print(f"{sum(lines for lines, _ in sizes().values())} lines of code in {len(sources())} files")
