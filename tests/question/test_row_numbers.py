@@ -376,4 +376,4 @@ def test_links_are_scored_as_on_the_whole_graph(name):
         ask = ew.Question(model, data, pairs, task="link")
         assert_close(ask.value, true, 1e-9)
         assert_close(ask.of((3, 44)).value, true[1:2], 1e-9)
-        assert ask.settings["locality"] == expected
+        assert ask.settings["locality"] == expected  # finds out whether neighbourhoods do, which may be warned of
