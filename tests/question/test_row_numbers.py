@@ -372,7 +372,8 @@ def test_links_are_scored_as_on_the_whole_graph(name):
     true = model.decode(model.encode(data.x, data.edge_index), pairs).detach()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ew.LocalityWarning)
+        warnings.simplefilter("ignore", ew.OutputWarning)
         ask = ew.Question(model, data, pairs, task="link")
         assert_close(ask.value, true, 1e-9)
         assert_close(ask.of((3, 44)).value, true[1:2], 1e-9)
-    assert ask.settings["locality"] == expected
+        assert ask.settings["locality"] == expected
