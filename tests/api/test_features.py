@@ -82,7 +82,9 @@ def ask(case, model, data: Data, **options):
 def test_gradients_are_those_of_autograd_on_the_whole_graph(case_name):
     case, model, data, _ = node_problem(case_name, "everything_once" if zoo.BY_NAME[case_name].ties else "everything")
     data = with_zeros(data)
-    slopes, products = (ask(case, model, data, method=method) for method in ("gradient", "gradient_x_input"))
+    with warnings.catch_warnings():  # torch halves the gradient of a maximum that is exactly 0, and that is seen
+        warnings.simplefilter("ignore", ew.KinkWarning)
+        slopes, products = (ask(case, model, data, method=method) for method in ("gradient", "gradient_x_input"))
     for why, product in zip(slopes, products, strict=True):
         expected = by_autograd(case, model, data, why.index, why.target, "x")
         assert_close(why.scores, expected, 1e-9, f"node {why.index}")

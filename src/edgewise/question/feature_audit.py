@@ -48,7 +48,8 @@ Leaves: TypeAlias = dict[Any, Tensor]
 def audit_feature_slopes(question: PosedQuestion, positions: Tensor) -> Audited:
     """The slopes along the features at some targets, both ways.
 
-    Along a random direction first; where that starts at a kink, along the features themselves, too.
+    Along a direction with the signs of the gradient first; where that starts at a kink, along a random one and along the
+    features themselves, too.
     """
     with question.borrowed():
         parts = [positions] if question.types is None else list(positions.split(1))
@@ -77,7 +78,7 @@ def _audited(question: PosedQuestion, positions: Tensor, copies: Copies) -> Audi
     }
     found, left = Audited([None] * len(positions), may_stop), list(range(len(positions)))
     drawn = _random(question, copies, leaves)
-    for along in (_aligned(drawn, gradients), {name: leaf.detach() for name, leaf in leaves.items()}):
+    for along in (_aligned(drawn, gradients), drawn, {name: leaf.detach() for name, leaf in leaves.items()}):
         try:
             values = _values(question, call, copies, leaves, along, target)
         except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
@@ -220,8 +221,8 @@ def kink_of_features(question: PosedQuestion, position: int = 0) -> FeatureKink 
             beside = {name: value + _BESIDE * largest * around[name] for name, value in here.items()}
             graph = replace(copies, data=graph_in_double(copies.data))
             other = {name: part.flip(0) for name, part in around.items()}
-            given = _slope(call, graph, target, here, other)
-            if not math.isfinite(given.gradient) or _is_right(given):
+            given = [_slope(call, graph, target, here, along) for along in (around, other)]
+            if not all(math.isfinite(one.gradient) for one in given) or all(map(_is_right, given)):
                 return None
             if not _is_right(_slope(call, graph, target, beside, other)):
                 return None
