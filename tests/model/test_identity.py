@@ -16,6 +16,7 @@ import edgewise as ew
 from edgewise.errors import ModelError
 from edgewise.model.identity import follow
 from footprint import Footprint
+from pyg_versions import WRAPS_EDGE_INDEX
 
 N = 6
 # 0→1 three times, 1→0 and 2↔3 both ways, an explicit loop on 3 (column 6)
@@ -678,6 +679,7 @@ def test_the_text_says_what_happened_and_what_to_do():
 # --- wrappers, modes, traces ---
 
 
+@pytest.mark.skipif(not WRAPS_EDGE_INDEX, reason="PyG 2.5 cannot cut an EdgeIndex while operations are recorded")
 def test_edge_index_objects_are_followed():
     order = EDGES[1].argsort(stable=True)
     wrapped = EdgeIndex(EDGES[:, order].contiguous(), sparse_size=(N, N), sort_order="col")

@@ -18,6 +18,7 @@ from edgewise.program.layers import attended_rows
 from edgewise.program.layers.attention import AttentionLayer
 from edgewise.program.layers.base import Tables
 from edgewise.program.layers.transformer import TransformerLayer
+from pyg_versions import RESIDUAL
 
 needs_numba = pytest.mark.skipif(
     importlib.util.find_spec("numba") is None, reason="numba is not installed (extra `fast`)"
@@ -180,7 +181,7 @@ def test_methods_that_leave_one_find_the_same_with_and_without_compiled_rows(met
     name, options = method
     convs = [
         GATv2Conv(zoo.FEATURES, 2, heads=2),
-        GATv2Conv(4, 2, heads=2, residual=True),
+        GATv2Conv(4, 2, heads=2, **RESIDUAL),
         GATv2Conv(4, 3, heads=2, concat=False),
     ]
     model = zoo.randomise(zoo.Chain(*convs, act=torch.relu))

@@ -1,7 +1,5 @@
 """Occlusion through attention, where a missing message is taken out of the sum: against runs of the function of weights."""
 
-from inspect import signature
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,8 +10,7 @@ from torch_geometric.nn import GATConv, GATv2Conv, GINEConv, TransformerConv
 
 import edgewise as ew
 from edgewise.program.perturbation_forward import ForwardChange
-
-HAS_RESIDUAL = "residual" in signature(GATConv.__init__).parameters  # from PyG 2.6 on
+from pyg_versions import HAS_RESIDUAL
 
 
 class EdgeRelus(nn.Module):

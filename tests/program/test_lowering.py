@@ -42,6 +42,7 @@ import zoo
 from checks import LEVELS, assert_close, one_in, own_scores_of, quietly, scores_of
 from edgewise.program import layers as lowered_layers
 from edgewise.question import node_model
+from pyg_versions import RESIDUAL
 from zoo import CLASSES, EDGE_FEATURES, FEATURES, WIDTH, Chain, ChainWithAttributes, ChainWithWeights, Residual, mlp
 
 # A gradient of 0 may come out as 1e-17 the other way round; no generic score is that small.
@@ -140,15 +141,15 @@ LAYERS = {
     "gat": _heads(GATConv),
     "gat, attributes": _heads(GATConv, edge_dim=EDGE_FEATURES),
     "gat, attributes, loops get the sum": _heads(GATConv, edge_dim=EDGE_FEATURES, fill_value="add"),
-    "gat, residual": _heads(GATConv, residual=True),
+    "gat, residual": _heads(GATConv, **RESIDUAL),
     "gat, no added loops": _heads(GATConv, add_self_loops=False),
     "gat, no added loops, attributes": _heads(GATConv, add_self_loops=False, edge_dim=EDGE_FEATURES),
     "gatv2": _heads(GATv2Conv),
     "gatv2, shared weights": _heads(GATv2Conv, share_weights=True),
     "gatv2, attributes": _heads(GATv2Conv, edge_dim=EDGE_FEATURES),
-    "gatv2, residual": _heads(GATv2Conv, residual=True),
+    "gatv2, residual": _heads(GATv2Conv, **RESIDUAL),
     "gatv2, no added loops": _heads(GATv2Conv, add_self_loops=False),
-    "gatv2, no added loops, attributes": _heads(GATv2Conv, add_self_loops=False, edge_dim=EDGE_FEATURES, residual=True),
+    "gatv2, no added loops, attributes": _heads(GATv2Conv, add_self_loops=False, edge_dim=EDGE_FEATURES, **RESIDUAL),
     "transformer": _heads(TransformerConv),
     "transformer, attributes": _heads(TransformerConv, edge_dim=EDGE_FEATURES),
     "transformer, no root": _heads(TransformerConv, root_weight=False),

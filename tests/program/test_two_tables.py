@@ -18,12 +18,13 @@ from torch_geometric.nn import (
 import edgewise as ew
 from checks import LEVELS, assert_close
 from hooked_twin import HookedTwin
+from pyg_versions import RESIDUAL
 
 WIDTH, CLASSES = 4, 3
 PLAIN = {"add_self_loops": False}
 KINDS = {
     "gat": lambda ins, out: GATConv(ins, out, heads=2, concat=False, **PLAIN),
-    "gat, residual": lambda ins, out: GATConv(ins, out, heads=2, concat=False, residual=True, **PLAIN),
+    "gat, residual": lambda ins, out: GATConv(ins, out, heads=2, concat=False, **RESIDUAL, **PLAIN),
     "gatv2": lambda ins, out: GATv2Conv(ins, out, heads=2, concat=False, **PLAIN),
     "gatv2, heads side by side": lambda ins, out: GATv2Conv(ins, out // 2 or 1, heads=2, **PLAIN),
     "transformer": lambda ins, out: TransformerConv(ins, out, heads=2, concat=False),

@@ -8,6 +8,8 @@ from torch import nn
 from torch_geometric import nn as pyg
 from torch_geometric.data import Data
 
+from pyg_versions import HAS_RESIDUAL
+
 WIDTH, EDGE_WIDTH, RELATIONS = 4, 3, 3
 
 
@@ -132,7 +134,7 @@ def catalogue() -> list[Conv]:
     c.add(pyg.GraphConv, *w, how="x w", aggr=(*SIMPLE_AGGREGATIONS[:4], "softmax"), bias=BOTH, flow=FLOWS)
     gat = {"heads": (1, 2), "concat": BOTH, "add_self_loops": BOTH, "bias": BOTH}
     for kind in (pyg.GATConv, pyg.GATv2Conv):
-        c.add(kind, *w, width=_heads, residual=BOTH, **gat)
+        c.add(kind, *w, width=_heads, **({"residual": BOTH} if HAS_RESIDUAL else {}), **gat)
         c.add(kind, *w, how="a", width=_heads, edge_dim=(EDGE_WIDTH,), fill_value=("mean", "add", 0.5), **gat)
         c.add(kind, *w, width=_heads, heads=(2,), aggr=("mean", "max"), flow=FLOWS)
     c.add(pyg.GATv2Conv, *w, width=_heads, heads=(1, 2), share_weights=(True,), dropout=(0.5,))

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from pyg_versions import HAS_RESIDUAL
+
 
 @dataclass(frozen=True)
 class Form:
@@ -46,7 +48,9 @@ FORMS = [
     Form("GAT", "pyg.GATConv({i}, {o}, heads=2, concat=False)", "added", pair=True),
     Form("GAT", "pyg.GATConv({i}, {o}, add_self_loops=False)", pair=True),
     Form("GAT", "pyg.GATConv({i}, {half}, heads=2, edge_dim={d})", "added", "attr", pair=True),
-    Form("GAT", "pyg.GATConv({i}, {o}, residual=True)", "added", pair=True),
+    Form(
+        "GAT", "pyg.GATConv({i}, {o}, residual=True)" if HAS_RESIDUAL else "pyg.GATConv({i}, {o})", "added", pair=True
+    ),
     Form("GATv2", "pyg.GATv2Conv({i}, {half}, heads=2)", "added", pair=True),
     Form("GATv2", "pyg.GATv2Conv({i}, {o}, share_weights=True)", "added", pair=True),
     Form("GATv2", "pyg.GATv2Conv({i}, {o}, add_self_loops=False, edge_dim={d})", needs="attr", pair=True),

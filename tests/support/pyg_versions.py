@@ -1,0 +1,13 @@
+"""What the installed PyG can do, where its versions differ."""
+
+from inspect import signature
+
+from torch_geometric import EdgeIndex
+from torch_geometric.nn import GATConv
+
+HAS_RESIDUAL = "residual" in signature(GATConv.__init__).parameters
+"""Whether attention may have a residual; from PyG 2.6 on."""
+RESIDUAL = {"residual": True} if HAS_RESIDUAL else {}
+"""The option of an attention layer with a residual, where there is one."""
+WRAPS_EDGE_INDEX = "__torch_dispatch__" in vars(EdgeIndex)
+"""Whether an `EdgeIndex` can be cut while operations are recorded; from PyG 2.6 on."""
