@@ -28,6 +28,8 @@ class Mentions:
     imports: frozenset[str]
     rebound: frozenset[str]
     """Globals and outer variables that the code itself sets."""
+    texts: frozenset[str]
+    """All strings that stand in it."""
 
     @property
     def looks_up(self) -> bool:
@@ -36,7 +38,7 @@ class Mentions:
 
     @property
     def imports_by_name(self) -> bool:
-        """Whether any module may be read: `import_module(name)`, `sys.modules[name]`."""
+        """Whether modules may be read by a name: `import_module(name)`, `sys.modules[name]`."""
         named = self.globals | self.names
         return bool(_IMPORTS & named) or ("modules" in named and "sys" in self.globals | self.imports)
 
@@ -46,7 +48,7 @@ class Mentions:
         return bool(_EVALUATES & (self.globals | self.names))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2**16)  # more than the functions of a program: going round in a smaller one would find nothing
 def mentions(code: CodeType) -> Mentions:
     """What code mentions, the functions inside it included.
 
@@ -58,8 +60,9 @@ def mentions(code: CodeType) -> Mentions:
     names: set[str] = set()
     imports: set[str] = set()
     rebound: set[str] = set()
+    texts: set[str] = set()
     for part in codes(code):
-        names.update(text for text in part.co_consts if isinstance(text, str) and text.isidentifier())
+        texts.update(text for text in part.co_consts if isinstance(text, str))
         for step in dis.get_instructions(part):
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
                 read.add(step.argval)
@@ -71,7 +74,8 @@ def mentions(code: CodeType) -> Mentions:
                 imports.add(step.argval)
             elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "LOAD_SUPER_ATTR"):
                 names.add(step.argval)
-    return Mentions(frozenset(read), frozenset(names), frozenset(imports), frozenset(rebound))
+    names.update(filter(str.isidentifier, texts))
+    return Mentions(frozenset(read), frozenset(names), frozenset(imports), frozenset(rebound), frozenset(texts))
 
 
 def imported(name: str, package: Any) -> Iterator[tuple[str, Any]]:

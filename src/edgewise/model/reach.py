@@ -89,15 +89,19 @@ class CodeReach:
         """Everything that was found on the way, plain values and tensors left out."""
         self.names: set[str] = set()
         self.has_all_names = False
+        self.named_modules: set[str] = set()
+        """Users' modules whose whole name is a string that can be reached: what `import_module(name)` may mean."""
         self._find_names([*kinds, *(part for module in self._modules.values() for part in state_of(module)), *roots])
 
     def _find_names(self, roots: list[Any]) -> None:
         """Look through all that can be reached until no name is new."""
         size, seen = -1, dict[int, Any]()
-        while size != (size := len(self.names) + self.has_all_names):
+        while size != (size := len(self.names) + self.has_all_names + len(self.named_modules)):
             waiting, seen = list(roots), {}
             while waiting:
                 value = waiting.pop()
+                if type(value) is str:
+                    self._find_modules([value])
                 if type(value) in _DEAD_ENDS or id(value) in seen:
                     continue
                 seen[id(value)] = value
@@ -105,8 +109,12 @@ class CodeReach:
                     found = mentions(value.__code__)
                     self.names |= found.names
                     self.has_all_names |= found.looks_up
+                    self._find_modules(found.texts)
                 waiting.extend((self.parts_of(value) or {}).values())
         self.reached = list(seen.values())
+
+    def _find_modules(self, texts: Iterable[str]) -> None:
+        self.named_modules.update(text for text in texts if text in sys.modules and self.is_users(text))
 
     def is_users(self, module: Any) -> bool:
         """Whether code of a module of this name is a user's."""
@@ -149,7 +157,7 @@ class CodeReach:
 
     def _dict(self, value: Any) -> Parts:
         if value is sys.modules:
-            return {name: module for name, module in list(value.items()) if self.is_users(name)}
+            return {name: value[name] for name in sorted(self.named_modules) if name in value}
         found = dict(value)
         return found | {("key", key): key for key in found if type(key) not in _LEAVES}
 
@@ -288,8 +296,8 @@ _EMPTY = types.CellType()
 
 
 def _imported_by(function: types.FunctionType) -> Parts:
-    """The modules that a function imports as it runs; all of them, if it makes their names."""
-    found: Parts = {"all modules": sys.modules} if mentions(function.__code__).imports_by_name else {}
+    """The modules that a function imports as it runs; those that some string names, if it imports by a name."""
+    found: Parts = {"named modules": sys.modules} if mentions(function.__code__).imports_by_name else {}
     for name in mentions(function.__code__).imports:
         package = function.__globals__.get("__package__")
         found |= {f"module {full}": module for full, module in imported(name, package)}
