@@ -117,6 +117,17 @@ def same(before: Any, now: Any, reach: CodeReach) -> bool:
     return next(differences(before, now, reach), None) is None
 
 
+def same_parts(before: Container, now: Any, reach: CodeReach) -> bool:
+    """`same` for whoever watches each container inside as well: those only have to be the very objects that they were."""
+    parts = reach.parts_of(now) if type(now) is before.kind else None
+    if before.is_loose or parts is None or list(parts) != list(before.parts):
+        return before.is_loose
+    return all(
+        (isinstance(part, Container) and part.live is value) or same(part, value, reach)
+        for part, value in zip(before.parts.values(), parts.values(), strict=True)
+    )
+
+
 def differences(before: Any, now: Any, reach: CodeReach) -> Iterator[Difference]:
     """Where a value is not what it was."""
     return _differences(before, now, reach, (), {})

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from edgewise.model.code_names import mentions
-from edgewise.model.contents import Container, Photographer, is_same_leaf, same
+from edgewise.model.contents import Container, Photographer, is_same_leaf, same_parts
 from edgewise.model.kept_tensors import KeptTensors
 from edgewise.model.module_state import role
 
@@ -136,7 +136,7 @@ class Glance:
             return False
         if not all(is_same_leaf(before, live) for before, live in self.leaves):
             return False
-        return all(same(before, live, self._reach) for before, live in self.contents)
+        return all(same_parts(before, live, self._reach) for before, live in self.contents)
 
     def _sizes_now(self) -> list[int]:
         return list(map(len, chain(self.tables, self.lists, self.classes)))
