@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 _KINDS = (random.Random, np.random.RandomState, np.random.Generator, torch.Generator)
-_STATES = (torch.get_rng_state, torch.random.get_rng_state, torch.random.fork_rng)
-"""Functions with which a pass can put torch's generator back where it was, so that it repeats what it draws."""
+_STATES = frozenset(map(id, (torch.get_rng_state, torch.random.get_rng_state, torch.random.fork_rng)))
+"""Identities of the functions with which a pass can put torch's generator back, so that it repeats what it draws."""
 _SHARED = {"random": random.seed.__self__, "numpy.random": np.random.rand.__self__}  # type: ignore[attr-defined]
 
 
@@ -25,10 +25,13 @@ def generators_among(reached: list[Any]) -> list[Any]:
 
 def _among(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
-        if isinstance(value, types.ModuleType):
+        kind = type(value)
+        if kind is types.FunctionType:  # most of them; those of C have the generator that they draw from
+            if id(value) in _STATES:
+                yield torch.default_generator
+            continue
+        if issubclass(kind, types.ModuleType):
             value = _SHARED.get(value.__name__)
-        if any(value is one for one in _STATES):
-            yield torch.default_generator
         owner = value if isinstance(value, _KINDS) else getattr(value, "__self__", None)
         if isinstance(owner, _KINDS):
             yield owner

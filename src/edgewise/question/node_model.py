@@ -95,6 +95,7 @@ class NodeModel:
         self._set_out()
         program = self._proved_mirror() if self.trace.flow is None else None
         self.lowering = self._proved_lowering()
+        self.subject.check_repeated(is_proved=self.lowering is not None)
         if self.lowering is None and self.trace.picks_rows == "messages":
             self._give_up_copies(PICKS_ROWS)
         self._products = None

@@ -74,13 +74,13 @@ class NodeQuestion(PosedQuestion):
         if tiny is not None:
             check_values(tiny.data)
             try:
-                return Subject.asked_about(model, self.asked, tiny.data, known, tiny)
+                return Subject.asked_about(model, self.asked, tiny.data, known, tiny, may_be_proved=True)
             except ModelError:
                 if self._graph.edge_index.size(1) > LARGEST_UNKNOWN:
                     raise
         self._cuts = tiny is None
         check_values(self._graph)
-        found = Subject.asked_about(model, self.asked, self._graph, known)
+        found = Subject.asked_about(model, self.asked, self._graph, known, may_be_proved=True)
         if tiny is not None:
             warn_not_local("it does not run on a part of the graph", "target is explained on the whole graph")
         return found

@@ -9,10 +9,35 @@ from torch import Tensor
 from edgewise.errors import ModelError
 from edgewise.model.generators import states_of, torch_states
 from edgewise.model.random_draws import reaches_output, run_seen
+from edgewise.model.trace import Trace
 from edgewise.question.equality import NOT_REPEATABLE, close
 
 _TIMES = 3
 _STAYS = " What was drawn from a generator that the whole process shares stays drawn."
+
+
+class Repetition:
+    """Whether a model gives the same once more, asked when it has to be.
+
+    A pass that moved no generator needs no second one where the model is proved to be a program: a program draws nothing, and
+    two passes of the model have been compared with it.
+    """
+
+    def __init__(self, record: Callable[[], Trace], run: Callable[[], Tensor], generators: list[Any]) -> None:
+        before = torch_states(), states_of(generators)
+        self.first = record()
+        """What the first pass has recorded."""
+        moved = before != (torch_states(), states_of(generators))
+        self.is_quiet = not moved and not any(one is torch.default_generator for one in generators)
+        self._run, self._generators = run, generators
+
+    def check(self) -> None:
+        """Run the model once more.
+
+        Raises:
+            ModelError: If the output is another one, or if something drawn can reach it.
+        """
+        check_repeatable(self._run, self.first.output, self._generators)
 
 
 @torch.no_grad()

@@ -34,7 +34,7 @@ from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, make_twin, unwrapped, usable_model
 from edgewise.model.typed_call import TypedForward
 from edgewise.question.joined_tensors import JoinedTensors
-from edgewise.question.repetition import check_repeatable
+from edgewise.question.repetition import Repetition
 
 _LARGE = 2**22
 """Numbers of a tensor that is remembered by a checksum instead of a copy."""
@@ -191,8 +191,9 @@ class Subject:
         each_graph: bool = False,
         held: bool = True,
         part: Cut | None = None,
+        may_be_proved: bool = False,
     ) -> None:
-        """`part` says which part of a larger graph the example is."""
+        """`part` says which part of a larger graph the example is; `may_be_proved` who asks `check_repeated` otherwise."""
         self.user_model = model
         check_kind(model)
         self._mark = Fingerprint(model, forward, whole=held)
@@ -204,12 +205,17 @@ class Subject:
             self.tables = () if part is None else _tables_of(call, self.layers, example, part)
             self.example = example if part is None else _carrying(example, ours, self.tables, forward, part)
             call = replace(call, node_tables=self.tables)
-            trace = record(call, self.layers, self.example)
-            call = replace(call, changes_input=trace.changes_input)
             reached = CodeReach(modules_of(ours), own_function(forward)).reached
             self.is_scripted = may_hide(ours, reached)
-            check_repeatable(lambda: call.own_output(self.example), trace.output, generators_among(reached))
-            return trace
+            once = Repetition(
+                lambda: record(call, self.layers, self.example),
+                lambda: replace(call, changes_input=once.first.changes_input).own_output(self.example),
+                generators_among(reached),
+            )
+            self._unrepeated = once if may_be_proved and once.is_quiet else None
+            if self._unrepeated is None:
+                once.check()
+            return once.first
 
         try:
             self.twin, self.first = usable_model(moved, run, tensors=forward is not None)
@@ -231,12 +237,30 @@ class Subject:
 
     @staticmethod
     def asked_about(
-        model: nn.Module, asked: Any, example: Data, known: "Subject | None", part: Cut | None = None
+        model: nn.Module,
+        asked: Any,
+        example: Data,
+        known: "Subject | None",
+        part: Cut | None = None,
+        *,
+        may_be_proved: bool = False,
     ) -> "Subject":
         """The subject of a question; `known` is what another question has of the same model, called as this one asks."""
         if known is not None:
             return known.called_as(asked.forward, known.carrying(example, part))
-        return Subject(model, asked.forward, asked.device, example, held=asked.held, part=part)
+        options = {"held": asked.held, "part": part, "may_be_proved": may_be_proved}
+        return Subject(model, asked.forward, asked.device, example, **options)
+
+    def check_repeated(self, *, is_proved: bool) -> None:
+        """Run the model on the example once more, unless it is proved to be a program or has been run twice before.
+
+        Raises:
+            ModelError: If it does not give the same.
+        """
+        once, self._unrepeated = self._unrepeated, None
+        if once is not None and not is_proved:
+            with self.loan.taken():
+                once.check()
 
     def carrying(self, graph: Data, part: Cut | None = None) -> Data:
         """The graph (or a part of it) with the rows of its nodes in the parameters that have one for each."""
