@@ -18,10 +18,12 @@ from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
 from edgewise.errors import ModelError
+from edgewise.model.module_tree import modules_of
 
 _PYG = str(Path(torch_geometric.__file__).parent)
 NAMES = frozenset({"detach", "detach_", "data", "no_grad", "checkpoint", "item", "tolist", "numpy", "register_hook"})
 """Operations that stop gradients, as a recorded pass names them."""
+_SCRIPTED = (torch.jit.ScriptModule, torch.jit.ScriptFunction)
 _TAKEN = (torch.autograd.grad, torch.autograd.backward, Tensor.backward)
 """Gradients being taken: what they are is no longer on its way."""
 
@@ -72,9 +74,7 @@ def _is_foreign(function: Any) -> bool:
 
 def may_hide(model: nn.Module, reached: Iterable[Any]) -> bool:
     """Whether a part of a model, or of what its code reaches, runs where operations cannot be watched."""
-    return any(
-        isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in (*model.modules(), *reached)
-    )
+    return any(issubclass(kind, _SCRIPTED) for kind in {*map(type, modules_of(model)), *map(type, reached)})
 
 
 def _stops(name: str, given: tuple[Any, ...], result: Any) -> bool:

@@ -79,12 +79,15 @@ def copied_module(model: nn.Module) -> nn.Module:
         ModelError: If a part gives itself where a copy is asked for. What else copying raises comes from the user's objects.
     """
     originals = modules_of(model)
+    theirs = _parts(originals)
     twin: nn.Module = _Copier(originals).copy(model)
-    if not _parts(originals).isdisjoint(_parts(modules_of(twin))):  # a class of the user's gave itself
+    copies = modules_of(twin)
+    if not theirs.isdisjoint(_parts(copies)):  # a class of the user's gave itself
         twin = _Copier(originals, foreign=False).copy(model)
-    if not _parts(originals).isdisjoint(_parts(modules_of(twin))):
-        raise ModelError(f"{_shared_names(model, twin)} gives itself where a copy is asked for")
-    for module in modules_of(twin):
+        copies = modules_of(twin)
+        if not theirs.isdisjoint(_parts(copies)):
+            raise ModelError(f"{_shared_names(model, twin)} gives itself where a copy is asked for")
+    for module in copies:
         module.__dict__["training"] = False
         _drop_cache(module)
         for parameter in module._parameters.values():

@@ -91,7 +91,8 @@ class CodeReach:
         self.has_all_names = False
         self.named_modules: set[str] = set()
         """Users' modules whose whole name is a string that can be reached: what `import_module(name)` may mean."""
-        self._find_names([*kinds, *(part for module in self._modules.values() for part in state_of(module)), *roots])
+        parts = (part for module in self._modules.values() for part in state_of(module) if part)
+        self._find_names([*kinds, *parts, *roots])
 
     def _find_names(self, roots: list[Any]) -> None:
         """Look through all that can be reached until no name is new."""
@@ -100,12 +101,15 @@ class CodeReach:
             waiting, seen = list(roots), {}
             while waiting:
                 value = waiting.pop()
-                if type(value) is str:
-                    self._find_modules([value])
-                if type(value) in _DEAD_ENDS or id(value) in seen:
+                kind = type(value)
+                if kind in _DEAD_ENDS:
+                    if kind is str and value in sys.modules:
+                        self._find_modules([value])
+                    continue
+                if id(value) in seen:
                     continue
                 seen[id(value)] = value
-                if type(value) is types.FunctionType and self.is_users(value.__globals__.get("__name__")):
+                if kind is types.FunctionType and self.is_users(value.__globals__.get("__name__")):
                     found = mentions(value.__code__)
                     self.names |= found.names
                     self.has_all_names |= found.looks_up
@@ -159,6 +163,8 @@ class CodeReach:
         if value is sys.modules:
             return {name: value[name] for name in sorted(self.named_modules) if name in value}
         found = dict(value)
+        if set(map(type, found)) <= _LEAVES:  # names, nearly always
+            return found
         return found | {("key", key): key for key in found if type(key) not in _LEAVES}
 
     def _set(self, value: Any) -> Parts | None:
