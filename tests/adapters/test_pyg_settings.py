@@ -319,6 +319,28 @@ def test_typed_masks_are_slopes_of_what_the_model_returns(task):
             assert_close(found[name].node_mask, of_nodes[name], 1e-9)
 
 
+def test_own_messages_of_typed_models_are_refused_and_degrees_are_not():
+    class Own(TypedNet):
+        def forward(self, x_dict, edge_index_dict, weight_dict=None):
+            (ends, paper), rows = (edge_index_dict[KINDS[1]], x_dict["paper"]), x_dict["author"].sum(1)
+            received = torch.zeros_like(paper[:, 0]).index_add(
+                0, ends[1], rows[ends[0]] if self.sends else rows.new_ones(12)
+            )
+            return super().forward({**x_dict, "paper": paper * received.view(-1, 1)}, edge_index_dict, weight_dict)
+
+    x, edges = typed_graph()
+    extras = {"weight_dict": {name: torch.rand(len(one), 1).double() for name, one in x.items()}}
+    for sends in (True, False):
+        model = trained(Own("node"))
+        model.sends = sends
+        inside = explainer(model, ew.EdgewiseExplainer(), "node", "multiclass_classification", "raw", edges=None)
+        if sends:
+            with pytest.raises(ew.ModelError, match="by code of its own, at test_pyg_settings"):
+                inside(x, edges, index=2, **extras)
+        else:
+            assert inside(x, edges, index=2, **extras)["paper"].node_mask.any()
+
+
 def test_more_rows_than_nodes_are_explained_in_parts():
     model, (x, edges) = trained(TypedNet("edge")), typed_graph()
     extras = {"pairs": torch.randint(0, COUNTS["paper"], (2, 23))}

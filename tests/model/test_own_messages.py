@@ -247,6 +247,44 @@ def test_own_code_inside_a_layer_is_seen():
     assert ew.explain(OneLayer(Beside(scatters=False)).eval(), graph(), index=1).scores.any()
 
 
+class Attends(MessagePassing):
+    """A layer with attention of its own, which may be made of own messages, or be added up beside `propagate`."""
+
+    def __init__(self, how):
+        super().__init__(aggr="add", node_dim=0)
+        self.lin, self.how = nn.Linear(4, 1), how
+
+    def forward(self, x, edge_index):
+        alpha = self.lin(x + added(x, edge_index) if self.how == "of messages" else x)
+        alpha = self.edge_updater(edge_index, alpha=alpha)
+        out = self.propagate(edge_index, x=x, alpha=alpha)
+        return out + utils.scatter(alpha, edge_index[1], dim_size=len(x)) if self.how == "added up" else out
+
+    def edge_update(self, alpha_j, alpha_i, index, dim_size):
+        alpha = (alpha_j + alpha_i).tanh()
+        return alpha if self.how == "added up" else utils.softmax(alpha, index, num_nodes=dim_size)
+
+    def message(self, x_j, alpha):
+        return alpha * x_j
+
+
+@pytest.mark.parametrize("make", [graph, star])
+def test_attention_of_an_own_layer_is_none_but_what_it_is_made_of_may_be_one(make):
+    assert ew.explain(OneLayer(Attends("plainly")).eval(), make(), index=0).scores.any()
+    for how in ("of messages", "added up"):
+        with pytest.raises(ModelError, match=REFUSED):
+            ew.explain(OneLayer(Attends(how)).eval(), make(), index=0)
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm1d(4), pyg.DiffGroupNorm(4, 2), pyg.GraphNorm(4)])
+def test_means_of_all_nodes_beside_degrees_are_none_where_there_is_one_column(norm):
+    data = graph(2, 1)
+    data.edge_index = torch.tensor([[0], [1]])
+    assert ew.explain(Net(lambda h, e, a, w: norm(h * degrees(h, e) + h.mean(0)), "between").eval(), data, index=1)
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(Net(lambda h, e, a, w: norm(added(h, e) + h.mean(0)), "between").eval(), data, index=1)
+
+
 class Held(nn.Module):
     """A model that keeps what it multiplies with."""
 

@@ -6,7 +6,8 @@ the nodes of all types in one table, as wide as the widest type, from which the 
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -159,7 +160,7 @@ def typed_node_scores(question: PyGQuestion, options: Mapping[str, Any]) -> dict
     """Feature scores by node type, places node · F + feature of that type."""
     table = TypeTable.of(typed_data(question), next(iter(question.x)))
     copies = numbered(_copies(question, table), question)
-    asked = {**question.number, "task": "graph", "forward": _union_forward(question, table)}
+    asked = {**question.number, "task": "graph", "forward": _UnionForward(question, table)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LocalityWarning)  # every row has the whole graph anyway
         found = features(question.model, copies, question.rows, **asked, **options)
@@ -194,26 +195,33 @@ def _copies(question: PyGQuestion, table: TypeTable) -> list[Data]:
     return [Data(x=x, edge_index=union.edge_index, asked_row=row) for row in question.rows.to(x.device).view(-1, 1)]
 
 
-def _union_forward(question: PyGQuestion, table: TypeTable) -> Callable[[nn.Module, Data], Tensor]:
+@dataclass(frozen=True)
+class _UnionForward:
     """The model on copies of the union side by side: nodes of one type stand copy by copy, as do columns."""
-    size, of_types = len(question.output), typed_data(question)
 
-    def forward(model: nn.Module, data: Data) -> Tensor:
-        count = len(data.asked_row)
+    question: PyGQuestion
+    table: TypeTable
+
+    def __call__(self, model: nn.Module, data: Data) -> Tensor:
+        question, count = self.question, len(data.asked_row)
         given, place = HeteroData(), torch.empty(len(data.x), dtype=torch.long, device=data.x.device)
         for name, x in question.x.items():
-            rows = _spread(table.node_range(name), len(data.x) // count, count, place)
+            rows = _spread(self.table.node_range(name), len(data.x) // count, count, place)
             place[rows] = torch.arange(len(rows), device=place.device)
             given[name].x = data.x[rows][:, : x.size(1)].to(data.x.dtype)
-        for kind in question.edge_index:
-            columns = _spread(table.edge_range(kind), data.edge_index.size(1) // count, count, place)
+        for kind, columns in zip(question.edge_index, self.column_groups(data), strict=True):
             given[kind].edge_index = place[data.edge_index[:, columns]]
+        of_types = typed_data(question)
         for name in _tables(question):
             for kind, value in question.extras[name].items():
                 given[kind][name] = _repeated(of_types, kind, name, value, count).to(_like(value, data.x))
-        return question.logits(picked_rows(_called(question, model, given), data.asked_row, size))
+        return question.logits(picked_rows(_called(question, model, given), data.asked_row, len(question.output)))
 
-    return forward
+    def column_groups(self, data: Data) -> list[Tensor]:
+        """The columns of each edge type: no other column may take the place of one."""
+        count = len(data.asked_row)
+        ranges = map(self.table.edge_range, self.question.edge_index)
+        return [_spread(one, data.edge_index.size(1) // count, count, data.edge_index) for one in ranges]
 
 
 def _spread(numbers: range, size: int, count: int, like: Tensor) -> Tensor:

@@ -107,6 +107,16 @@ class ModelCall:
             raise ModelError(f"The model ended without {self.head.function}, which it had in its first run.")
         return self.spread(self.head.logits(_as_rows(seen.rows, self.describe(data))), data)
 
+    @property
+    def has_types(self) -> bool:
+        """Whether `forward` makes tables of several types of the graph, and says which columns are those of each."""
+        return hasattr(self.forward, "column_groups")
+
+    def column_groups(self, data: Data) -> list[Tensor]:
+        """The columns of each type, if there are types."""
+        found: Callable[[Data], list[Tensor]] | None = getattr(self.forward, "column_groups", None)
+        return [] if found is None else found(data)
+
     def spread(self, rows: Tensor, data: Data) -> Tensor:
         """A row for each node (or graph) that is run, from what the model gives."""
         return self.forward.spread(rows, data) if isinstance(self.forward, GraphForward) else rows

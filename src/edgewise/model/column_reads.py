@@ -58,6 +58,8 @@ class PassStep(NamedTuple):
     result: Any
     line: str = ""
     """Of the user's code, if somebody asked for it."""
+    of_edges: bool = False
+    """Whether a layer gave a row for each edge: attention, which `edge_updater` makes for `propagate`."""
 
 
 def is_foreign(module: MessagePassing) -> bool:
@@ -139,7 +141,7 @@ class ColumnReads:
 
     def _layer(self, step: PassStep) -> None:
         for number, tensor in enumerate(tensors(step.result)):
-            beside = number and isinstance(step.result, (tuple, list))  # attention weights, and whose they are
+            beside = step.of_edges or (number and isinstance(step.result, (tuple, list)))  # attention, and whose it is
             self.known[place_of(tensor)] = DATA | ENDS | ROWS if beside else DATA
 
     def _operation(self, step: PassStep) -> None:

@@ -18,11 +18,12 @@ from edgewise.model.global_state import ThreadState, pop_mode, push_mode
 from edgewise.model.hooks import Layers
 
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_MESSAGES = ("message", "message_and_aggregate")
 _LIBRARIES = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (torch, torch_geometric))
 
 
 class LayerSteps(TorchFunctionMode):
-    """Notes operations around `propagate`, and calls of layers: of PyG's whole, of any other each `propagate`.
+    """Notes operations around `propagate`, and calls of layers: of PyG's whole, of any other `propagate` and `edge_updater`.
 
     `everywhere=False` sees only what happens inside layers that are not PyG's.
     """
@@ -43,6 +44,10 @@ class LayerSteps(TorchFunctionMode):
     def end(self, module: MessagePassing, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
         """It ends; what is returned, if not None, takes the place of its result."""
         self.steps.append(PassStep(module, args, kwargs, result))
+
+    def attend(self, module: MessagePassing, tables: tuple[Any, ...], result: Any) -> None:
+        """`edge_updater` of a layer that is not PyG's has made attention of tables of nodes."""
+        self.steps.append(PassStep(module, tables, {}, result, of_edges=True))
 
     def _switch(self) -> None:
         wanted = not self._blind and (self._everywhere or self._foreign > 0)
@@ -75,11 +80,11 @@ class LayerSteps(TorchFunctionMode):
         return changed
 
     def _before(self, module: MessagePassing, inputs: Any) -> None:
-        self._start(module, _tables(module, inputs[2]), {})
+        self._start(module, _tables(module, inputs[2], _MESSAGES), {})
         self._switch()
 
     def _after(self, module: MessagePassing, inputs: Any, output: Any) -> Any:
-        changed = self._finish(module, _tables(module, inputs[2]), {}, output)
+        changed = self._finish(module, _tables(module, inputs[2], _MESSAGES), {}, output)
         self._switch()
         return changed
 
@@ -95,6 +100,24 @@ class LayerSteps(TorchFunctionMode):
         self._blind -= 1
         return self.end(module, args, kwargs, output) if self._counts else None
 
+    def _attending(self, module: MessagePassing) -> Any:
+        """`edge_updater`, seen as a whole: the softmax in it sums up over columns, and sends nothing."""
+        original = module.edge_updater
+
+        def edge_updater(*args: Any, **given: Any) -> Any:
+            self._blind += 1
+            self._switch()
+            try:
+                result = original(*args, **given)
+            finally:
+                self._blind -= 1
+            if self._counts:
+                self.attend(module, _tables(module, given, ("edge_update",)), result)
+            self._switch()
+            return result
+
+        return edge_updater
+
     @contextmanager
     def watching(self) -> Iterator["LayerSteps"]:
         """Active while the model runs."""
@@ -102,6 +125,9 @@ class LayerSteps(TorchFunctionMode):
         with ExitStack() as stack:
             for handle in self._hooks():
                 stack.callback(handle.remove)
+            for module in {module: None for _, module in self._layers if _attends(module)}:
+                module.__dict__["edge_updater"] = self._attending(module)
+                stack.callback(module.__dict__.pop, "edge_updater")
             try:
                 self._switch()
                 yield self
@@ -117,17 +143,25 @@ class LayerSteps(TorchFunctionMode):
                 yield module.register_propagate_forward_hook(self._after)
 
 
-def _tables(module: MessagePassing, given: dict[str, Any]) -> tuple[Any, ...]:
-    """What `propagate` was given of nodes: what messages read at an end of a column, and what `update` reads."""
-    read = module.inspector.get_flat_param_names(["message", "edge_update", "message_and_aggregate"])
+def _attends(module: MessagePassing) -> bool:
+    """Whether attention of a layer is made by code of its own around PyG's `edge_updater`."""
+    return is_foreign(module) and "edge_updater" not in module.__dict__
+
+
+def _tables(module: MessagePassing, given: dict[str, Any], readers: tuple[str, ...]) -> tuple[Any, ...]:
+    """What `propagate` or `edge_updater` was given of nodes: what is read at an end of a column, and what `update` reads."""
+    read = module.inspector.get_flat_param_names(list(readers))
     of_nodes = {name[:-2] for name in read if name.endswith(("_i", "_j"))}
-    of_nodes.update(set(module.inspector.get_flat_param_names(["update"])) - set(read))
+    if readers == _MESSAGES:
+        of_nodes.update(set(module.inspector.get_flat_param_names(["update"])) - set(read))
     return tuple(value for name, value in given.items() if name in of_nodes)
 
 
 def own_line() -> str:
-    """Where the code that is neither torch's nor PyG's nor ours stands now: `model.py, line 12: out = …`."""
-    frame: FrameType | None = sys._getframe(1)
+    """Where the code that is neither torch's nor PyG's nor ours stands now: `model.py, line 12: out = …`; ours has no line."""
+    frame: FrameType | None = sys._getframe(2)
+    if frame is not None and frame.f_code.co_filename.startswith(_OURS):
+        return ""
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
     first = frame

@@ -4,7 +4,7 @@ import copy
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from edgewise.graph.pair_copies import with_pairs
 from edgewise.model.call import GraphForward, ModelCall
@@ -12,6 +12,7 @@ from edgewise.model.shadow import EDGE, NODE
 from edgewise.pyg_internals import plain
 
 _TRIES = 8
+_OF_BATCHES = ("batch", "ptr", "num_graphs", "link_pairs")
 
 
 def with_unequal_rows(call: ModelCall, data: Data, seed: int) -> Data:
@@ -31,6 +32,30 @@ def with_all_nodes_asked(call: ModelCall, data: Data) -> Data:
         return data
     everyone = torch.arange(data.num_nodes)
     return with_pairs(data, torch.stack([everyone, everyone.roll(1)], dim=1))
+
+
+def doubled(call: ModelCall, data: Data, seed: int) -> Data | None:
+    """The graph and a copy of it as one graph, in which columns may swap ends with those of the copy; None if it cannot be.
+
+    The copy has other features, so that it matters where they come from.
+    """
+    batch = data.get("batch")
+    if call.has_types or (isinstance(batch, Tensor) and bool((batch != 0).any())):
+        return None
+    first = Data.from_dict({key: value for key, value in data.to_dict().items() if key not in _OF_BATCHES})
+    second = copy.copy(first)
+    for key, value in _attributes(first, NODE):
+        second[key] = value.roll(1, 0)
+    second.x = shaken(second.x, seed)
+    twice = {
+        key: value for key, value in Batch.from_data_list([first, second]).to_dict().items() if key not in _OF_BATCHES
+    }
+    kept = {key: data[key] for key in ("num_graphs", "link_pairs") if key in data}
+    both = Data.from_dict({**twice, **kept, "num_nodes": 2 * int(data.num_nodes or 0)})
+    if batch is not None:
+        both.batch = torch.cat([batch, batch])
+        both.ptr = torch.tensor([0, both.num_nodes], device=batch.device)
+    return both
 
 
 def with_shaken_rows(call: ModelCall, data: Data, seed: int, by: float) -> Data:
@@ -130,9 +155,8 @@ def _codes(ends: Tensor, group: Tensor, num_nodes: int) -> Tensor:
 def _groups(call: ModelCall, data: Data) -> Tensor:
     """`[edges]`: columns that may swap what they start from."""
     group = torch.zeros_like(data.edge_index[0])
-    if isinstance(call.forward, GraphForward):
-        for number, columns in enumerate(call.forward.column_groups(data)):
-            group[columns] = number
+    for number, columns in enumerate(call.column_groups(data)):
+        group[columns] = number
     batch = data.get("batch")
     if isinstance(batch, Tensor) and len(batch) == data.num_nodes:
         group = group * (int(batch.max()) + 1) + batch[data.edge_index[0]]

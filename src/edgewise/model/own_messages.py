@@ -24,6 +24,7 @@ from edgewise.model.hooks import Layers
 from edgewise.model.layer_steps import LayerSteps
 from edgewise.model.module_tree import modules_of
 from edgewise.model.other_graphs import (
+    doubled,
     shaken,
     swapped,
     with_all_nodes_asked,
@@ -66,22 +67,34 @@ def refuse_own_messages(
     if not reads.reach(steps, output):
         return
     reads.fixed |= strangers
-    data = with_unequal_rows(call, data, _SEED)
-    everyone, first = with_all_nodes_asked(call, data), _Pass(layers)
-    try:
-        first.run(call, everyone)
-        data = everyone
-    except ModelError:  # a model that takes these pairs alone
-        first = _Pass(layers)
-        first.run(call, data)
+    data, first = _first_pass(call, layers, with_unequal_rows(call, data, _SEED))
     closely = _lines(call, data, first)
     used = closely.used(first.steps, first.output)
     first.readouts = closely.readouts(first.steps, used, data.num_nodes)
-    ends = plain(data.edge_index)
-    if any(closely.puts_together(first.steps[number], ends) for number in used) or _sends(
+    given = _columns_given(call, data)
+    if any(closely.puts_together(first.steps[number], ends) for number in used for ends in given) or _sends(
         call, layers, data, reads, first
     ):
         _refuse(call, data, first)
+
+
+def _first_pass(call: ModelCall, layers: Layers, data: Data) -> tuple[Data, "_Pass"]:
+    """A pass, and the graph that it is of: every node is asked about and most columns may swap ends, if that can be."""
+    graphs = [with_all_nodes_asked(call, data), data]
+    if with_other_edges(call, data, _SEED)[1] < _ENOUGH:
+        twice = doubled(call, data, _SEED)
+        if twice is not None and with_other_edges(call, twice, _SEED)[1] >= _ENOUGH:
+            graphs.insert(0, with_all_nodes_asked(call, twice))
+    for graph in graphs[:-1]:
+        try:
+            first = _Pass(layers)
+            first.run(call, graph)
+            return graph, first
+        except ModelError:  # a model that takes these pairs, or this number of nodes, alone
+            continue
+    first = _Pass(layers)
+    first.run(call, data)
+    return data, first
 
 
 def _columns_read(
@@ -103,8 +116,17 @@ def _columns_read(
                 strangers |= id(leaf) not in seen and may_hold_columns(leaf)
         made = [id(leaf) for leaf in leaves_of(step.result) if isinstance(leaf, Tensor)]
         seen.update(made)
-        columns.update(made[1:] if is_layer else ())  # attention weights, and whose they are
+        if is_layer:
+            columns.update(made if step.of_edges else made[1:])  # attention weights, and whose they are
     return found or id(output) not in seen, strangers
+
+
+def _columns_given(call: ModelCall, data: Data) -> list[Tensor]:
+    """The columns that the model gets: those of the graph, or of each type."""
+    typed = call.typed_tensors(data)
+    if typed is None:
+        return [plain(data.edge_index)]
+    return [plain(tensor) for key, tensor in typed.tensors if key in typed.ends and tensor.size(1)]
 
 
 def _pairs(data: Data) -> list[Tensor]:
@@ -129,7 +151,13 @@ def _columns_of(call: ModelCall, data: Data) -> set[int]:
 def _reads(call: ModelCall, data: Data) -> ColumnReads:
     typed = isinstance(call.forward, GraphForward)
     given: Iterator[tuple[Tensor, Mark]] = call.marks(data) if typed else origins(data)
-    return ColumnReads.of(given, chain(call.model.parameters(), _pairs(data)))
+    return ColumnReads.of(given, chain(call.model.parameters(), _statistics(call), _pairs(data)))
+
+
+def _statistics(call: ModelCall) -> Iterator[Tensor]:
+    """What norms keep of rows that they saw: a number for each feature, which comes from no columns."""
+    held = (buffer for module in modules_of(call.model) for buffer in module._buffers.values() if buffer is not None)
+    return (buffer for buffer in held if buffer.dim() < 2 and not may_hold_columns(buffer))
 
 
 class _Pass(LayerSteps):
@@ -165,6 +193,12 @@ class _Pass(LayerSteps):
         self.gave.append([tensor.clone() for tensor in _of_nodes(result)])
         super().end(module, args, kwargs, result)
         return result
+
+    def attend(self, module: MessagePassing, tables: tuple[Any, ...], result: Any) -> None:
+        """Keep what attention was made of; it is made anew in each pass."""
+        self.got.append([tensor.clone() for tensor in tensors(tables)])
+        self.gave.append([])
+        super().attend(module, tables, result)
 
     @classmethod
     def like(
@@ -254,7 +288,7 @@ def _sends_here(call: ModelCall, layers: Layers, data: Data, reads: ColumnReads,
         return True
     if not second.is_as(first):
         # with numbers of Python's, something of each node may have been found by other means
-        is_certain = not (reads.escaped or reads.unseen) or isinstance(call.forward, GraphForward)
+        is_certain = not (reads.escaped or reads.unseen) or call.has_types
         by_nodes = all(len(table) == data.num_nodes for table in second.differing(first) if table.dim())
         if is_certain or not by_nodes or not second.got:
             return True
@@ -262,7 +296,7 @@ def _sends_here(call: ModelCall, layers: Layers, data: Data, reads: ColumnReads,
     if share >= _ENOUGH:
         return False
     as_shuffled = _is_as_shuffled(call, layers, data, first)
-    if as_shuffled or (as_shuffled is False and isinstance(call.forward, GraphForward)):
+    if as_shuffled or (as_shuffled is False and call.has_types):
         return not as_shuffled
     if bool((data.edge_index[0] == data.edge_index[1]).all()):
         return True  # loops alone: nobody can tell a message from a number of the node's own
@@ -315,7 +349,7 @@ def _apart(ends: Tensor, data: Data) -> tuple[Tensor, Tensor]:
 def _travels(call: ModelCall, layers: Layers, data: Data, first: _Pass, others: Tensor, rows: Tensor) -> bool:
     if not len(others) or not len(rows):
         return False
-    if isinstance(call.forward, GraphForward):
+    if call.has_types:
         return False  # features of types are not swapped
 
     def change(table: Tensor) -> Tensor:
@@ -336,7 +370,7 @@ def _is_as_shuffled(call: ModelCall, layers: Layers, data: Data, first: _Pass) -
 
 def _one_attribute_travels(call: ModelCall, layers: Layers, data: Data, first: _Pass) -> bool:
     """Whether the attributes of a column reach its nodes, but not all nodes as a mean over all columns does."""
-    if isinstance(call.forward, GraphForward):
+    if call.has_types:
         return False
     second = _Pass.like(first, call, layers, with_another_attribute(data))
     own = torch.zeros(data.num_nodes, dtype=torch.bool, device=data.edge_index.device)

@@ -267,11 +267,15 @@ class Subject:
         return _carrying(graph, self.twin.model, self.tables, self.call.forward, part) if self.tables else graph
 
     def recorded(self, graph: Data) -> Trace:
-        """A pass on a graph, written down; the first one is not made again."""
+        """A pass on a graph, written down; the first one is not made again.
+
+        Where there are no columns, nobody can tell what the model makes of them: that is known from the first pass.
+        """
         if graph is self.example:
             return self.first
         with self.loan.taken():
-            return record(self.call, self.layers, graph)
+            trace = record(self.call, self.layers, graph)
+        return replace(trace, is_followed=trace.is_followed or self.first.is_followed)
 
     def check_fresh(self) -> None:
         """Refuse if the model has changed since."""
