@@ -5,6 +5,7 @@ for every target that it can reach (`graph/copies.py`). Ranks within groups are 
 first, second, …".
 """
 
+import operator
 from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
@@ -123,10 +124,18 @@ def is_position(item: Any) -> bool:
     [True, False, True, False, False, False]
     """
     if isinstance(item, Tensor):
-        return item.dim() == 0 and not item.is_floating_point() and item.dtype != torch.bool
+        return _is_one(item)
     if isinstance(item, np.ndarray):
         return item.ndim == 0 and item.dtype.kind in "iu"
-    return isinstance(item, SupportsIndex) and not isinstance(item, bool)
+    return isinstance(item, SupportsIndex) and not isinstance(item, bool) and _gives_a_number(item)
+
+
+def _gives_a_number(item: SupportsIndex) -> bool:
+    try:
+        operator.index(item)
+    except Exception:  # whatever a stranger's `__index__` raises
+        return False
+    return True
 
 
 def _is_one(asked: Any) -> bool:

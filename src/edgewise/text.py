@@ -172,6 +172,14 @@ def short_name(value: Any, longest: int = LONGEST) -> str:
     return line if len(line) <= longest else f"{line[:head]}…{line[head + 1 - longest :]}"
 
 
+def _listed(given: Any) -> Any:
+    """A tensor or an array as a list, anything else itself; None for one that cannot be read (quantised, on no device)."""
+    try:
+        return given.tolist() if hasattr(given, "tolist") else given
+    except Exception:  # each kind of tensor raises its own
+        return None
+
+
 def _pairs(name: str, given: Any, num_nodes: int) -> list[tuple[int, Any]]:
     """(node, value) of a mapping, or of a sequence with an entry for every node; nothing for None."""
     if given is None:
@@ -182,7 +190,7 @@ def _pairs(name: str, given: Any, num_nodes: int) -> list[tuple[int, Any]]:
                 f"`{name}` must be a mapping {{node: text}} with the numbers of nodes, such as {{0: 'a'}}."
             )
         return [(int(node), value) for node, value in given.items()]
-    values = given.tolist() if hasattr(given, "tolist") else given
+    values = _listed(given)
     if not isinstance(values, Collection) or isinstance(values, (str, bytes)):
         raise InputError(
             f"`{name}` must be a mapping {{node: text}} or have one entry for each of the {num_nodes} nodes, got "
@@ -204,7 +212,7 @@ def text_of(given: Any, key: Any, count: int, name: str, noun: str) -> Any:
     """
     if given is None or isinstance(given, Mapping):
         return None if given is None else given.get(key)
-    values = given.tolist() if hasattr(given, "tolist") else given
+    values = _listed(given)
     if not isinstance(values, Sequence) or isinstance(values, (str, bytes)) or len(values) != count:
         raise InputError(
             f"`{name}` must be a mapping {{{noun}: text}}, or have one text for each of the {count} "

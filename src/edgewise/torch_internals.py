@@ -6,6 +6,7 @@ anywhere: they have no twin, and have been the same since torch 1. `edgewise.tre
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,8 +18,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = [
+    "HooksOfAll",
+    "OwnHook",
     "TorchDispatchMode",
     "TreeSpec",
+    "base_of",
     "dispatch_depth",
     "dispatch_mode",
     "function_modes",
@@ -100,8 +104,26 @@ no_functions: Callable[[], AbstractContextManager[Any]] = _C.DisableTorchFunctio
 """Inside, no function mode of this thread sees what torch does."""
 
 
+class OwnHook:
+    """Marks our own hook among those of all modules: it looks on for a moment, changes nothing, and counts as no hook."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HooksOfAll:
+    """The user's hooks in one of torch's tables of hooks that every module runs, in every thread."""
+
+    table: str
+
+    def now(self) -> dict[int, Any]:
+        """By torch's number of each hook; other threads may add and remove hooks meanwhile."""
+        found = getattr(module_file, self.table, {})
+        return {key: hook for key, hook in list(found.items()) if not isinstance(hook, OwnHook)}
+
+
 def has_hooks(module: nn.Module) -> bool:
-    """Whether somebody looks into what a module gets or gives: hooks of its own, or hooks of every module.
+    """Whether a user looks into what a module gets or gives: hooks of its own, or hooks of every module.
 
     >>> layer = nn.Linear(1, 1)
     >>> has_hooks(layer)
@@ -111,13 +133,13 @@ def has_hooks(module: nn.Module) -> bool:
     True
     """
     return bool(module._forward_hooks or module._forward_pre_hooks) or any(
-        getattr(module_file, name, None) for name in _GLOBAL_HOOKS
+        HooksOfAll(name).now() for name in _GLOBAL_HOOKS
     )
 
 
 def remove_global_pre_hook(hook: Callable[..., Any]) -> None:
     """Take away a hook that `register_module_forward_pre_hook` was given, wherever an interrupt has left its handle."""
-    hooks = module_file._global_forward_pre_hooks
+    hooks = getattr(module_file, "_global_forward_pre_hooks", {})
     for key in [key for key, found in list(hooks.items()) if found is hook]:
         hooks.pop(key, None)
 
@@ -125,6 +147,16 @@ def remove_global_pre_hook(hook: Callable[..., Any]) -> None:
 def storage_key(tensor: Tensor) -> int:
     """A number for the memory of a tensor, which its views share; it is given again once nothing holds that memory."""
     return tensor.untyped_storage()._cdata
+
+
+def base_of(tensor: Tensor) -> Tensor | None:
+    """The tensor whose memory a view looks at; None for what is no view.
+
+    >>> x = torch.zeros(4)
+    >>> base_of(x[1:]) is x, base_of(x)
+    (True, None)
+    """
+    return getattr(tensor, "_base", None)
 
 
 def schema_of(operation: Any) -> Any:

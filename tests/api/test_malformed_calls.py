@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import edgewise as ew
 from edgewise import datasets
-from malformed import JUNK, WRAPPINGS, Problem, parameters
+from malformed import JUNK, WRAPPINGS, Problem, junk, parameters
 
 EXAMPLES = int(os.environ.get("EDGEWISE_FUZZ", "60"))
 HOW = ["as it is"] * 3 + sorted(WRAPPINGS)
@@ -50,6 +50,8 @@ ONCE_FOREIGN = (
     ("sign_flips", "values", "as it is", "an empty typed graph"),
     ("molecule", "data", "as it is", "a mask"),
     ("molecule", "size", "after a number", "1.5"),
+    ("[] of graphs", "item", "as it is", "an int that is none"),
+    ("plot of types", "labels", "under a name", "a quantised tensor"),
 )
 
 
@@ -98,16 +100,16 @@ def test_a_malformed_call_is_refused_by_an_exception_of_ours(problem, data):
         parameters(function, arguments) if "[]" in name else [*parameters(function, arguments), "no_such_argument"]
     )
     wrong = {key, *data.draw(st.lists(more, max_size=1), label="another one")}
-    junk = {key: data.draw(st.tuples(st.sampled_from(HOW), st.sampled_from(sorted(JUNK))), label=key) for key in wrong}
-    text = refusal(function, {**arguments, **{key: WRAPPINGS[how](JUNK[kind]()) for key, (how, kind) in junk.items()}})
-    assert text is None or (text and len(text) < 1500), (name, junk, text)
+    drawn = {key: data.draw(st.tuples(st.sampled_from(HOW), st.sampled_from(sorted(JUNK))), label=key) for key in wrong}
+    text = refusal(function, {**arguments, **{key: junk(kind, how) for key, (how, kind) in drawn.items()}})
+    assert text is None or (text and len(text) < 1500), (name, drawn, text)
 
 
 def test_calls_that_once_raised_foreign_errors_are_refused(problem):
     calls = problem.calls()
     for name, argument, how, kind in ONCE_FOREIGN:
         function, arguments = calls[name]
-        assert refusal(function, {**arguments, argument: WRAPPINGS[how](JUNK[kind]())}), (name, argument)
+        assert refusal(function, {**arguments, argument: junk(kind, how)}), (name, argument)
 
 
 def test_a_refusal_names_the_method_by_the_class_that_the_user_holds(problem):
@@ -135,7 +137,7 @@ def test_every_argument_with_every_kind_of_junk_is_refused_or_answered(problem):
     for name, key, kind in every[shard::shards]:
         function, arguments = problem.calls()[name]
         try:
-            text = refusal(function, {**arguments, key: JUNK[kind]()})
+            text = refusal(function, {**arguments, key: junk(kind)})
         except Exception as error:
             foreign.append((name, key, kind, repr(error)[:200]))
         else:

@@ -12,6 +12,7 @@ from torch_geometric.nn import GCN, GCNConv, TransformerConv
 
 import zoo
 from edgewise.model.fingerprint import Fingerprint
+from edgewise.model.twin import Watch
 
 
 @dataclasses.dataclass
@@ -81,6 +82,29 @@ def test_what_a_prediction_in_eval_mode_leaves_behind_is_no_change():
     assert model.convs[0]._cached_edge_index is not None
     model.train()
     model.convs[1].bias.requires_grad_(False)
+    assert before.changed(model) == ""
+
+
+def test_a_watch_of_ours_on_all_modules_is_no_change_and_a_hook_of_a_user_is():
+    model = nn.Sequential(nn.Linear(2, 2))
+    watch, register = Watch(nn.Linear(1, 1)), nn.modules.module.register_module_forward_pre_hook
+    before = Fingerprint(model)
+    assert before.changed(model) == ""  # the quick look is ready now
+    watch.start()
+    try:
+        assert before.differences(model) == []
+        assert before.changed(model) == ""
+        during = Fingerprint(model)
+    finally:
+        watch.stop()
+    assert during.changed(model) == ""
+    assert before.changed(model) == ""
+    handle = register(lambda module, given: None)
+    try:
+        assert "hooks in front of all modules" in before.changed(model)
+        assert "hooks in front of all modules" in during.changed(model)
+    finally:
+        handle.remove()
     assert before.changed(model) == ""
 
 

@@ -122,6 +122,39 @@ def test_hooks_of_one_module_and_of_all_are_noticed():
     assert not torch_internals.has_hooks(layer)
 
 
+@pytest.mark.parametrize("table", ["_global_forward_hooks", "_global_forward_pre_hooks"])
+def test_hooks_of_all_modules_are_those_of_users(table, monkeypatch):
+    class Ours(torch_internals.OwnHook):
+        def __call__(self, *_):
+            """Looks on."""
+
+    def theirs(*_):
+        """A user's."""
+
+    register = getattr(nn.modules.module, f"register_module{table.removeprefix('_global').removesuffix('s')}")
+    handles = [register(Ours())]
+    try:
+        assert torch_internals.HooksOfAll(table).now() == {}
+        assert not torch_internals.has_hooks(nn.Linear(1, 1))
+        handles.append(register(theirs))
+        assert list(torch_internals.HooksOfAll(table).now().values()) == [theirs]
+        assert torch_internals.has_hooks(nn.Linear(1, 1))
+    finally:
+        for handle in handles:
+            handle.remove()
+    monkeypatch.delattr(nn.modules.module, table)
+    assert torch_internals.HooksOfAll(table).now() == {}
+    assert not torch_internals.has_hooks(nn.Linear(1, 1))
+    torch_internals.remove_global_pre_hook(theirs)
+
+
+def test_a_view_has_the_tensor_that_it_looks_at():
+    x = torch.zeros(4)
+    assert torch_internals.base_of(x[1:]) is x
+    assert torch_internals.base_of(x) is None
+    assert torch_internals.base_of(object()) is None
+
+
 def test_views_share_the_key_of_their_memory_and_copies_do_not():
     x = torch.zeros(4)
     assert torch_internals.storage_key(x[1:]) == torch_internals.storage_key(x)

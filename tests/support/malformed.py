@@ -3,6 +3,7 @@
 import inspect
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -145,6 +146,15 @@ JUNK: dict[str, Callable[[], Any]] = {
     "data of texts": lambda: Data(x=["a"] * 6, edge_index="no ends"),
     "an empty typed graph": HeteroData,
 }
+
+
+def junk(kind: str, how: str = "as it is") -> Any:
+    """A malformed argument; what torch warns of as it makes one is not the library's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return WRAPPINGS[how](JUNK[kind]())
+
+
 ENDS = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2], [1, 2, 3, 4, 5, 0, 3, 0]])
 WRAPPINGS: dict[str, Callable[[Any], Any]] = {
     "as it is": lambda junk: junk,

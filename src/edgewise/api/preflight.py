@@ -76,7 +76,10 @@ def preflight(question: PosedQuestion, way: str) -> str:
 
 
 def _refusal(question: PosedQuestion, name: str, level: str, seconds: float) -> str:
-    """Why a method refuses this model, found out on one target; empty if it does not, or if a trial takes too long."""
+    """Why a method refuses this model, found out on one target; empty if it does not, or if a trial takes too long.
+
+    A reason that names how far gradients are off is that of all targets, as an explanation of them would say it.
+    """
     from edgewise.api.explain import explain_question
 
     if name not in _SMALLEST or seconds > _TRIAL or not len(question.index):
@@ -85,7 +88,8 @@ def _refusal(question: PosedQuestion, name: str, level: str, seconds: float) -> 
     try:
         explain_question(one, method=name, level=level, **_SMALLEST[name])
     except EdgewiseError as error:
-        return str(error)
+        is_slope = one.is_slope_refused and str(error) == one.slope_problem()
+        return question.slope_problem() if is_slope else str(error)
     return ""
 
 

@@ -4,7 +4,7 @@ import platform
 import re
 from importlib.metadata import PackageNotFoundError, requires, version
 
-import edgewise
+from edgewise import __version__
 from edgewise.contract import checked
 
 _REQUIREMENT = re.compile(r"^([\w.-]+).*?(?:extra == ['\"](\w+)['\"])?\s*$")
@@ -25,7 +25,7 @@ def show_versions() -> None:
 
 def version_lines() -> list[str]:
     """A line for each package: its version, or the extra that would install it."""
-    lines = [f"edgewise {edgewise.__version__}", f"python {platform.python_version()} ({platform.platform()})"]
+    lines = [f"edgewise {__version__}", f"python {platform.python_version()} ({platform.platform()})"]
     for name, extra in _requirements().items():
         try:
             lines.append(f"{name} {version(name)}")

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 from torch import nn
-from torch.nn.modules import module as module_hooks
 
 from edgewise.model.contents import Difference, Photographer, differences, forgive, is_same_leaf, same
 from edgewise.model.glance import Glance
@@ -18,6 +17,7 @@ from edgewise.model.module_state import state_of
 from edgewise.model.module_tree import named_modules
 from edgewise.model.reach import CodeReach
 from edgewise.model.twin import model_lock, unwrapped
+from edgewise.torch_internals import HooksOfAll
 
 
 class Fingerprint:
@@ -156,8 +156,8 @@ class Fingerprint:
 _WORDS = ("parameter", "buffer", "attribute")
 _ABSENT = object()
 _HOOKS_OF_ALL = {
-    "hooks of all modules": module_hooks._global_forward_hooks,
-    "hooks in front of all modules": module_hooks._global_forward_pre_hooks,
+    "hooks of all modules": HooksOfAll("_global_forward_hooks"),
+    "hooks in front of all modules": HooksOfAll("_global_forward_pre_hooks"),
 }
 
 

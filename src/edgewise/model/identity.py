@@ -68,6 +68,7 @@ def follow(
 
     `marks` are further tensors that the model gets, with what is known of them.
 
+    >>> import torch
     >>> from torch_geometric.nn import GCNConv
     >>> data = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1], [1, 2, 1]]))       # 0→1, 1→2, a loop on 1
     >>> conv = GCNConv(3, 2)

@@ -20,6 +20,7 @@ from torch_geometric.data import Data, HeteroData
 
 from edgewise.model.code_names import imported, mentions
 from edgewise.model.module_state import state_of
+from edgewise.torch_internals import HooksOfAll
 
 _INSTALLED = frozenset(("torch", "torch_geometric", "numpy", "edgewise"))
 _STDLIB = sysconfig.get_paths()["stdlib"]
@@ -209,6 +210,9 @@ class CodeReach:
     def _partial(self, value: Any) -> Parts:
         return {"func": value.func, "args": value.args, "keywords": value.keywords}
 
+    def _hooks(self, value: HooksOfAll) -> Parts:
+        return dict(value.now())
+
     def _method(self, value: types.MethodType) -> Parts:
         return {"function": value.__func__, "self": value.__self__}
 
@@ -355,6 +359,7 @@ _BY_KIND: dict[Any, Callable[[CodeReach, Any], Parts | None]] = {
     types.ModuleType: CodeReach._python_module,
     types.MethodType: CodeReach._method,
     partial: CodeReach._partial,
+    HooksOfAll: CodeReach._hooks,
     property: CodeReach._wrapper,
     staticmethod: CodeReach._wrapper,
     classmethod: CodeReach._wrapper,

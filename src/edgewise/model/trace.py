@@ -38,6 +38,7 @@ from edgewise.model.layer_steps import LayerSteps
 from edgewise.model.messages import Owners, followed_owners, own_term, plain_owners
 from edgewise.model.module_tree import modules_of
 from edgewise.model.own_messages import refuse_own_messages
+from edgewise.torch_internals import base_of
 from edgewise.trees import tree_leaves
 
 
@@ -237,8 +238,8 @@ class _Recorder(OperationMode):
         if name == "__setitem__":
             func, result = written, args[0]
         outputs = keys_of(result)
-        if before is not args and args[0]._base is not None:
-            outputs += keys_of(args[0]._base)  # written through a view of it: a second result
+        if before is not args and base_of(args[0]) is not None:
+            outputs += keys_of(base_of(args[0]))  # written through a view of it: a second result
         if not any(key is not None for key in outputs):
             self.reads_values |= name not in ABOUT_SHAPES
             self.reads_sizes |= _asks_for_rows(func, name, args, kwargs or {})

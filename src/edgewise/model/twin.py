@@ -24,7 +24,7 @@ from edgewise.model.forks import renewed_in_forks
 from edgewise.model.global_state import ThreadState, push_mode, thread_kept
 from edgewise.model.module_copy import copied_module, unwrapped
 from edgewise.model.module_tree import holds_functions, modules_of, named_modules
-from edgewise.torch_internals import remove_global_pre_hook
+from edgewise.torch_internals import OwnHook, remove_global_pre_hook
 
 __all__ = ["Twin", "Watch", "lent", "make_twin", "model_lock", "unwrapped", "usable_model", "watch_originals"]
 
@@ -113,7 +113,7 @@ def _refuse_lazy(model: nn.Module) -> None:
                 )
 
 
-class Watch(TorchFunctionMode):
+class Watch(OwnHook, TorchFunctionMode):
     """Notices modules that are called and tensors that are used (as in `lambda x: x @ self.weight`), in one thread.
 
     `seen` lists the names, each once. `on_seen` is called with the name before the module or the operation runs; what it raises

@@ -59,6 +59,11 @@ class SlopeChecks:
                 self._slope = self._found(audit_slopes, "slope")
         return self._slope
 
+    @property
+    def is_slope_refused(self) -> bool:
+        """Whether gradients were looked at and cannot be trusted."""
+        return bool(self._slope)
+
     def check_feature_slopes(self) -> None:
         """Refuse gradients by features that are not the derivative of what the model computes; looked at once."""
         from edgewise.question.feature_audit import audit_feature_slopes
