@@ -18,6 +18,7 @@ ONCE_WRONG = {
     500146: "a maximum over all nodes that another node takes over",
     500207: "a small part of a gradient stops",
     500780: "a gradient stops at one node",
+    1075: "a part of a product stops, and is taken for a kink of the features",
 }
 """Seeds of models that were answered wrong without a word."""
 ONCE_REFUSED = {

@@ -7,6 +7,8 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GCNConv, HeteroConv, SAGEConv
 
 import edgewise as ew
+from edgewise.question import pose
+from edgewise.question.feature_audit import kink_of_features
 
 STRETCHED = {
     "log1p": lambda x: x.sign() * x.abs().log1p(),
@@ -100,3 +102,51 @@ def test_typed_features_at_a_kink_are_told_apart_too():
     with pytest.warns(ew.KinkWarning):
         ew.features(Typed().eval(), data, ("a", 1), forward=forward, method="gradient")
     assert ew.features(Typed().eval(), data, ("a", 1), forward=forward).settings["audit"]["undecided"] != "detach"
+
+
+class Gated(nn.Module):
+    """A product with a gate that hands on no gradient, out of many features."""
+
+    def __init__(self):
+        super().__init__()
+        self.mixed, self.conv = nn.Linear(97, 4), GCNConv(4, 3)
+
+    def forward(self, x, edge_index):
+        h = self.mixed(x).relu()
+        with torch.no_grad():
+            gate = h.sigmoid()
+        return self.conv(h * gate, edge_index)
+
+
+@pytest.mark.parametrize("seed", [1, 5, 6, 7, 10])
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_part_of_a_product_that_stops_is_no_kink_though_random_directions_hide_it(seed, node):
+    torch.manual_seed(seed)
+    model = Gated().double().eval()
+    data = Data(x=torch.randn(300, 97, dtype=torch.double), edge_index=torch.randint(300, (2, 900)))
+    assert kink_of_features(pose(model, data, [node])) is None  # 6 of these 10 were taken for one
+
+
+class StopsAtOne(nn.Module):
+    """Every node is at a kink, and behind one of them gradients stop in part."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = GCNConv(3, 2)
+
+    def forward(self, x, edge_index):
+        h = STRETCHED["log1p"](x)
+        h = torch.where(x[:, :1] > 4, h.detach() * 0.5 + h * 0.5, h)
+        return self.last(h, edge_index)
+
+
+@pytest.mark.parametrize("stopped", range(8))
+def test_a_stop_behind_one_of_many_targets_at_kinks_is_found(stopped):
+    torch.manual_seed(1)
+    model, x = StopsAtOne().double().eval(), torch.randn(8, 3, dtype=torch.double)
+    x[:, 2], x[stopped, 0] = 0, 5
+    data = Data(x=x, edge_index=torch.arange(8).repeat(2, 1))
+    with pytest.raises(ew.ModelError, match="detach in forward stops them"):
+        ew.features(model, data)
+    others = [node for node in range(8) if node != stopped]
+    assert len(ew.features(model, data, others)) == len(others)

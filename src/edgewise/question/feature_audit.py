@@ -41,6 +41,8 @@ from edgewise.question.target import Target
 _SEED = 20261116
 _AT_ONCE = 2**18
 """Numbers that are drawn or multiplied together: features may be all of a call's memory."""
+_SHORTER = (1.0, 2.0**-5, 2.0**-10)
+"""Shares of a direction: large models have kinks (of relu, of a maximum) on any way that is not short."""
 Leaves: TypeAlias = dict[Any, Tensor]
 """What is moved, by name; of a typed graph by type and name."""
 
@@ -49,7 +51,7 @@ def audit_feature_slopes(question: PosedQuestion, positions: Tensor) -> Audited:
     """The slopes along the features at some targets, both ways.
 
     Along a direction with the signs of the gradient first; where that starts at a kink, along a random one and along the
-    features themselves, too.
+    features themselves, too; where gradients may stop, at last a shorter way, on which there are fewer kinks to hide behind.
     """
     with question.borrowed():
         parts = [positions] if question.types is None else list(positions.split(1))
@@ -78,7 +80,10 @@ def _audited(question: PosedQuestion, positions: Tensor, copies: Copies) -> Audi
     }
     found, left = Audited([None] * len(positions), may_stop), list(range(len(positions)))
     drawn = _random(question, copies, leaves)
-    for along in (_aligned(drawn, gradients), drawn, {name: leaf.detach() for name, leaf in leaves.items()}):
+    aligned = _aligned(drawn, gradients)
+    ways = [aligned, drawn, {name: leaf.detach() for name, leaf in leaves.items()}]
+    ways += [_times(aligned, share) for share in _SHORTER[1:]] if may_stop else []
+    for along in ways:
         try:
             values = _values(question, call, copies, leaves, along, target)
         except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
@@ -156,6 +161,10 @@ def _aligned(along: Leaves, gradients: Leaves) -> Leaves:
     return found
 
 
+def _times(along: Leaves, share: float) -> Leaves:
+    return {name: part * share for name, part in along.items()}
+
+
 def _stepped(leaves: dict[Any, Tensor], along: dict[Any, Tensor], step: float) -> dict[Any, Tensor]:
     return {
         name: leaf.detach().to(torch.double, copy=True).add_(along[name], alpha=step) for name, leaf in leaves.items()
@@ -184,7 +193,8 @@ def _run(call: ModelCall, graph: Data, values: dict[Any, Tensor]) -> Tensor:
 # --- Features at a kink -------------------------------------------------------------------------------------------------
 
 _BESIDE = 1e-2  # of the largest feature: how far off is looked
-_RIGHT = 1e-2  # by which share of its parts a slope may be off
+_RIGHT = 1e-5
+"""By which share of its parts a slope may be off: what stops in part may add up to little along a random direction."""
 
 
 @dataclass(frozen=True)
@@ -214,41 +224,73 @@ def kink_of_features(question: PosedQuestion, position: int = 0) -> FeatureKink 
             if twin.borrowed:
                 return None
             call = replace(question.call, changes_input=False).in_double(twin.model.double())
-            target = as_logit(sub_target(question, positions))
             here = {name: value.detach().double() for name, value in _features(question.call, copies.data).items()}
             around = _random(question, copies, here)
-            largest = max((float(value.abs().max()) for value in here.values()), default=0.0) or 1.0
-            beside = {name: value + _BESIDE * largest * around[name] for name, value in here.items()}
             graph = replace(copies, data=graph_in_double(copies.data))
-            other = {name: part.flip(0) for name, part in around.items()}
-            given = [_slope(call, graph, target, here, along) for along in (around, other)]
-            if not all(math.isfinite(one.gradient) for one in given) or all(map(_is_right, given)):
-                return None
-            if not _is_right(_slope(call, graph, target, beside, other)):
-                return None
-            products = {name: part * here[name] for name, part in around.items()}
-            return FeatureKink(_is_right(_slope(call, graph, target, here, products)))
+            return _Surroundings(call, graph, as_logit(sub_target(question, positions)), around).kink(here)
     except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
         return None
 
 
+@dataclass(frozen=True)
+class _Surroundings:
+    """The model in float64 near one target's features, along a few directions.
+
+    One has the signs of the gradient, two are random: what stops in part may add up to little along one, not along all.
+    """
+
+    call: ModelCall
+    copies: Copies
+    target: Target
+    around: Leaves
+
+    def kink(self, here: Leaves) -> FeatureKink | None:
+        """What there is at the features themselves."""
+        given = self._slopes(here)
+        if not all(math.isfinite(one.gradient) for one in given) or all(map(_is_right, given)):
+            return None
+        largest = max((float(value.abs().max()) for value in here.values()), default=0.0) or 1.0
+        beside = {name: value + _BESIDE * largest * self.around[name] for name, value in here.items()}
+        if not all(map(_is_right, self._slopes(beside))):
+            return None
+        sizes = {name: value.abs() for name, value in here.items()}
+        return FeatureKink(all(map(_is_right, self._slopes(here, sizes))))
+
+    def _slopes(self, at: Leaves, sizes: Leaves | None = None) -> list[AuditedSlope]:
+        """The slopes at some features, by autograd and by differences; `sizes`: by how much each one moves."""
+        gradients = self._gradients(at)
+        other = {name: part.flip(0) for name, part in self.around.items()}
+        ways = [_aligned(self.around, gradients), self.around, other]
+        if sizes is not None:
+            ways = [{name: part * sizes[name] for name, part in along.items()} for along in ways]
+        return [self._slope(at, gradients, along) for along in ways]
+
+    def _gradients(self, at: Leaves) -> Leaves:
+        leaves = {name: value.clone().requires_grad_() for name, value in at.items()}
+        with torch.enable_grad():
+            value = self.target.value(_run(self.call, self.copies.data, leaves)[self.copies.rows]).sum()
+        found: tuple[Tensor | None, ...] = (None,) * len(leaves)
+        if value.requires_grad:
+            found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
+        return {
+            name: torch.zeros_like(leaf) if g is None else g
+            for (name, leaf), g in zip(leaves.items(), found, strict=True)
+        }
+
+    def _slope(self, at: Leaves, gradients: Leaves, along: Leaves) -> AuditedSlope:
+        """Along one direction, or a part of it where other kinks lie on the way."""
+        for share in _SHORTER:
+            way = _times(along, share)
+            with torch.no_grad():
+                rows = [_run(self.call, self.copies.data, _stepped(at, way, t))[self.copies.rows] for t in STEPS]
+            values = [float(self.target.value(row)[0]) for row in rows]
+            parts = [gradients[name] * part for name, part in way.items()]
+            total, size = (sum(float(part.sum()) for part in some) for some in (parts, [part.abs() for part in parts]))
+            found = compared(total, size, values, torch.double)
+            if not is_bent(found):
+                break
+        return found
+
+
 def _is_right(slope: AuditedSlope) -> bool:
     return not slope.undecided and slope.error <= _RIGHT
-
-
-def _slope(
-    call: ModelCall, copies: Copies, target: Target, at: dict[Any, Tensor], along: dict[Any, Tensor]
-) -> AuditedSlope:
-    """The slope of the model in float64, at some features along a direction, by autograd and by differences."""
-    leaves = {name: value.clone().requires_grad_() for name, value in at.items()}
-    with torch.enable_grad():
-        value = target.value(_run(call, copies.data, leaves)[copies.rows]).sum()
-    found: tuple[Tensor | None, ...] = (None,) * len(leaves)
-    if value.requires_grad:
-        found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
-    parts = [g * d for g, d in zip(found, along.values(), strict=True) if g is not None]
-    with torch.no_grad():
-        rows = [_run(call, copies.data, _stepped(at, along, step))[copies.rows] for step in STEPS]
-    values = [float(target.value(row)[0]) for row in rows]
-    size = sum(float(part.abs().sum()) for part in parts)
-    return compared(sum(float(part.sum()) for part in parts), size, values, torch.double)

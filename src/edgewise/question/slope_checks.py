@@ -11,7 +11,7 @@ from edgewise.question.audit_sample import audited_positions
 from edgewise.question.equality import Audit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from edgewise.model.trace import Trace
     from edgewise.question.feature_audit import FeatureKink
@@ -80,10 +80,7 @@ class SlopeChecks:
 
         if self._feature_kink is None:
             with torch.inference_mode(mode=False):
-                kinks = [kink_of_features(self._itself, position) for position in self._failed or (0,)]
-            known = [kink for kink in kinks if kink is not None]
-            worst = next((kink for kink in known if not kink.products_hold), known[0] if known else None)
-            self._feature_kink = (worst if len(known) == len(kinks) else None,)  # a stop elsewhere is no kink
+                self._feature_kink = (_the_worst(kink_of_features(self._itself, at) for at in self._failed or (0,)),)
             if self._feature_kink[0] is not None:
                 self.audit.undecided.append("the slope at a kink: some features are at one")
         return self._feature_kink[0]
@@ -105,20 +102,33 @@ class SlopeChecks:
         self._feature_kink, self._failed = None, ()
 
     def _found(self, look: "Callable[[PosedQuestion, Tensor], Audited]", what: str) -> str:
-        """Why gradients cannot be trusted: by a sample of the targets, or by all of them where gradients may stop."""
+        """Why gradients cannot be trusted: by a sample of the targets, or by all of them where gradients may stop.
+
+        Where one is at a kink of its features the others are looked at, too: a gradient may stop at another.
+        """
         some = audited_positions(self._itself)
         found = look(self._itself, some)
         problem = self._judged(found, some, what)
-        if problem or not found.may_stop:
+        if not found.may_stop or (problem and not self._at_kink(what)):
             return problem
         from edgewise.question.memory import estimated_blocks
 
+        failed = self._failed
         for block in estimated_blocks(self._itself, _MEMORY, None):
             left = block[~torch.isin(block, some)]
-            problem = self._judged(look(self._itself, left), left, what) if len(left) else ""
-            if problem:
+            if len(left):
+                problem = self._judged(look(self._itself, left), left, what) or problem
+                failed += self._failed
+            if problem and not self._at_kink(what):
                 break
+        self._failed = failed
         return problem
+
+    def _at_kink(self, what: str) -> bool:
+        """Whether the first target that failed is at a kink of its features."""
+        from edgewise.question.feature_audit import kink_of_features
+
+        return what == "features" and (not self._failed or kink_of_features(self._itself, self._failed[0]) is not None)
 
     def _judged(self, found: "Audited", positions: Tensor, what: str) -> str:
         """Why gradients cannot be trusted, by slopes that were found in two ways; empty if they can."""
@@ -148,6 +158,16 @@ class SlopeChecks:
             f"Gradients of this model are not the derivative of what it computes: {named} in forward stops them (off by "
             f"{worst:.2g} of its parts). Use method='occlusion', or stopped='keep' for autograd's number."
         )
+
+
+def _the_worst(kinks: "Iterable[FeatureKink | None]") -> "FeatureKink | None":
+    """The kink that says the least; None if one target is at none: a stop elsewhere is no kink."""
+    worst = None
+    for kink in kinks:
+        if kink is None:
+            return None
+        worst = kink if worst is None or not kink.products_hold else worst
+    return worst
 
 
 def _error(slope: "AuditedSlope") -> float:
