@@ -16,6 +16,8 @@ from edgewise.graph.copies import Copies
 from edgewise.graph.cut import Cut, columns_into, cut_out, cut_tiny, first_strangers, whole, worth_cutting
 from edgewise.graph.inputs import check_one_graph, check_values, read_structure, with_count
 from edgewise.graph.sample import seeds
+from edgewise.model.contents import same_tensor
+from edgewise.pyg_internals import plain
 from edgewise.question.equality import warn_not_local
 from edgewise.question.known_model import Carried, Known, rim_of
 from edgewise.question.labels import read_labels, sample
@@ -30,7 +32,7 @@ from edgewise.question.locality import (
 )
 from edgewise.question.node_model import OTHER_NODES, NodeModel
 from edgewise.question.posed_question import Asked, PosedQuestion
-from edgewise.question.subject import DataMark, Subject, on_device
+from edgewise.question.subject import DataMark, EdgeCount, Subject, on_device
 from edgewise.question.target import choose_target, read_index
 
 _FEW = 16
@@ -44,6 +46,8 @@ class NodeQuestion(PosedQuestion):
     in_one_graph = True
     _engine: tuple[int, Engine] | None = None
     _counts: tuple[Tensor, Tensor] | None = None
+    _edges: EdgeCount | None = None
+    """The user's edges, if they are in memory."""
     _cuts = True
     """Whether the model runs on a part of the graph."""
     _both_ways = False
@@ -58,8 +62,10 @@ class NodeQuestion(PosedQuestion):
         self.index, self.single = read_index(index, self._num_targets(structure.num_nodes), "node")
         (self._graph,) = on_device([structure], asked.device)
         self._kept = {}
-        self._edges = (data.edge_index, _version(data.edge_index))
+        self._edges = EdgeCount(data.edge_index)
         self._sources = [data.edge_index if type(data.edge_index) is Tensor else structure.edge_index]
+        if asked.held and worth_cutting(self._graph):
+            self._copied(0)
         graph = self._graph
         self._grouped: list[InEdges] = []  # shared by all questions that `of` makes of this one, as is the output
         self._true_output: list[Tensor] = []
@@ -155,13 +161,18 @@ class NodeQuestion(PosedQuestion):
             )
 
     def check_basis(self) -> None:
-        """The model, and of a graph that is cut its edges by torch's own count: features are read anew with the next cut."""
+        """The model, and of a graph that is cut its edges: features are read anew with the next cut."""
         if self.cut.is_whole or self.types is not None:
             self.check_fresh()
             return
         self.subject.check_fresh()
-        edges = self._data.edge_index
-        if edges is not self._edges[0] or _version(edges) != self._edges[1]:
+        self.check_edges(self._data.edge_index)
+
+    def check_edges(self, edge_index: Any) -> None:
+        """Refuse if the edges have changed, by torch's own count, and where results have a copy of them by what they are."""
+        copied = self._kept.get(0)
+        is_same = self._edges is None or self._edges.is_same(edge_index)
+        if not is_same or (copied is not None and not same_tensor(copied, plain(edge_index))):
             raise StaleQuestionError(
                 "The data have changed since the question was asked: data.edge_index. Ask again: ew.Question(model, data, …)."
             )
@@ -377,8 +388,3 @@ def labels_of_nodes(store: Any, count: int, index: Tensor | None) -> Tensor | No
     """The labels of some of so many nodes; None: of all, or from everywhere."""
     y = read_labels(store.get("y"), count)
     return None if y is None else y[(sample(count) if index is None else index).to(y.device)].cpu()
-
-
-def _version(tensor: Tensor) -> int:
-    """Torch's count of changes in place; tensors of inference mode have none."""
-    return 0 if tensor.is_inference() else tensor._version
