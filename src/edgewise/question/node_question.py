@@ -35,6 +35,7 @@ from edgewise.question.posed_question import Asked, PosedQuestion
 from edgewise.question.subject import DataMark, EdgeCount, Subject, on_device
 from edgewise.question.target import choose_target, read_index
 
+_NOT_ON_A_PART = "it does not run on a part of the graph"
 _FEW = 16
 """Targets of a whole graph for which only what they depend on is run."""
 
@@ -88,7 +89,7 @@ class NodeQuestion(PosedQuestion):
         check_values(self._graph)
         found = Subject.asked_about(model, self.asked, self._graph, known, may_be_proved=True)
         if tiny is not None:
-            warn_not_local("it does not run on a part of the graph", "target is explained on the whole graph")
+            warn_not_local(_NOT_ON_A_PART, "target is explained on the whole graph")
         return found
 
     def of(self, index: Any, target: Any = None) -> "NodeQuestion":
@@ -191,7 +192,14 @@ class NodeQuestion(PosedQuestion):
         asked = (self.asked.output, self.asked.mode)
         few = not self.cut.is_whole or self.index.numel() <= _FEW
         targets = self.cut.places(self.index.to(self.cut.data.edge_index.device)).unique() if few else None
-        self.node_model = NodeModel(self.subject, self.cut.data, asked, known, targets, is_part=not self.cut.is_whole)
+        try:
+            self.node_model = NodeModel(
+                self.subject, self.cut.data, asked, known, targets, is_part=not self.cut.is_whole
+            )
+        except ModelError:  # perhaps only because a row is not there
+            if self.cut.is_whole or not self._is_affordable():
+                raise
+            self._run_whole(_NOT_ON_A_PART)
         if self.cut.is_whole:
             self.locality = "whole graph"
         elif known is None:
@@ -264,14 +272,20 @@ class NodeQuestion(PosedQuestion):
         else:
             self.locality = confirmed(self.node_model, graph, self.cut, self.index, self._true_output)
         if not self.locality:
-            warn_not_local(
-                "what lies outside a neighbourhood changes the output", "target is explained on the whole graph"
-            )
-            check_values(self._graph)
-            self.cut = whole(self._graph)
-            self._mark = self._marked()
-            self.node_model = NodeModel(self.subject, self._graph, (self.asked.output, self.asked.mode))
-            self.locality = "whole graph"
+            self._run_whole("what lies outside a neighbourhood changes the output")
+
+    def _is_affordable(self) -> bool:
+        """Whether a model may be run on the whole graph although nothing is known of it."""
+        return self._graph.edge_index.size(1) <= LARGEST_UNKNOWN
+
+    def _run_whole(self, why: str) -> None:
+        """On the whole graph instead of the cut."""
+        check_values(self._graph)
+        found = whole(self._graph)
+        model = NodeModel(self.subject, self._graph, (self.asked.output, self.asked.mode))
+        warn_not_local(why, "target is explained on the whole graph")
+        self.cut, self.node_model, self.locality = found, model, "whole graph"
+        self._mark = self._marked()
 
     def confirming_graph(self, *, proved: bool) -> Data | None:
         """The whole graph for a pass that confirms; too large a one is None where all else is proved, and refused otherwise."""
