@@ -509,6 +509,18 @@ def test_a_module_of_constants_that_is_looked_up_by_a_made_name(helpers):
     assert_stale(*problem(place["between"]), lambda: place.update(SIZE=3.0))
 
 
+def test_where_every_global_counts_questions_and_results_do_not():
+    place = {"__name__": "__main__", "SIZE": 2.0}
+    exec("def between(model, x):\n    return x * globals().get('SI' + 'ZE') * globals().get('MORE', 1.0)\n", place)
+    model, data = problem(place["between"])
+    ask = place["ask"] = ew.Question(model, data, [2, 5])
+    for _ in range(3):
+        place["found"] = ask.explain()
+    place["MORE"] = 2.0
+    with pytest.raises(ew.StaleQuestionError, match=r"between \(.*every global counts"):
+        ask.explain()
+
+
 def test_other_things_in_the_data_that_forward_reads():
     model, data = problem()
     data.scales = {"a": [1.0]}
