@@ -253,6 +253,38 @@ def test_an_encoder_in_front_of_lowered_layers_is_gone_through(method):
         assert_close(why.scores, expected, 1e-9)
 
 
+class ByCount(InFront):
+    """An encoder that does something else with few rows, or with many, as a norm that wants a batch of some size."""
+
+    def __init__(self, does_more):
+        super().__init__()
+        self.does_more, self.norm = does_more, nn.Linear(4, 4)
+
+    def forward(self, x, edge_index):
+        hidden = self.mlp(x)
+        if self.does_more(len(x)):
+            hidden = self.norm(hidden)
+        return self.second(self.first(hidden, edge_index).relu(), edge_index)
+
+
+@pytest.mark.parametrize("method", METHODS[:3])
+@pytest.mark.parametrize("does_more", [lambda n: n > 7, lambda n: n < 7, lambda n: n < 40, lambda n: n % 2 == 0])
+def test_an_encoder_gets_as_many_rows_as_there_are_nodes(does_more, method):
+    torch.manual_seed(0)
+    model, data = zoo.randomise(ByCount(does_more)), zoo.GRAPHS["everything"]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ew.LocalityWarning)
+        every = ew.features(model, data, method=method)
+    assert every.settings["way"] == "lowered"
+    for why in every:
+        if method == "occlusion":
+            expected = by_runs(Plain, model, data, why.index, why.target, "x")
+        else:
+            expected = by_autograd(Plain, model, data, why.index, why.target, "x")
+            expected = expected if method == "gradient" else expected * data.x
+        assert_close(why.scores, expected, 1e-9)
+
+
 def test_an_encoder_that_mixes_rows_is_run_as_it_is():
     model, data = zoo.randomise(InFront(centre=True)), zoo.GRAPHS["everything"]()
     with warnings.catch_warnings():

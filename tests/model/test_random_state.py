@@ -167,23 +167,35 @@ def graph(nodes=8):
 def test_a_model_that_is_random_is_refused(name, where):
     model = Noisy(BENDS[name], where).eval()
     for call in CALLS.values():
-        with pytest.raises(ew.ModelError, match=r"another output on the same input each time.*stays drawn"):
+        with pytest.raises(
+            ew.ModelError, match=r"(another output on the same input each|draws .* in each).*stays drawn"
+        ):
             call(model, graph())
 
 
 @pytest.mark.parametrize("name", ["little dropout", "tiny noise", "python, rarely", "a generator of its own"])
 def test_a_large_graph_a_graph_task_and_links_are_refused_too(name):
     model = Noisy(BENDS[name]).eval()
-    with pytest.raises(ew.ModelError, match="each time"):
+    with pytest.raises(ew.ModelError, match=r"each time|in each pass"):
         ew.explain(model, graph(60_000), [5])
-    with pytest.raises(ew.ModelError, match="each time"):
+    with pytest.raises(ew.ModelError, match=r"each time|in each pass"):
         ew.explain(
             model, [graph(4), graph(5)], task="graph", forward=lambda m, d: m(d.x, d.edge_index).mean(0, keepdim=True)
         )
-    with pytest.raises(ew.ModelError, match="each time"):
+    with pytest.raises(ew.ModelError, match=r"each time|in each pass"):
         ew.explain(
             model, graph(), (0, 1), task="link", forward=lambda m, d, pairs: m(d.x, d.edge_index)[pairs].prod(0).sum(1)
         )
+
+
+@pytest.mark.parametrize("name", ["python", "numpy"])
+def test_what_is_drawn_in_each_pass_and_perhaps_used_in_training_alone_is_refused_by_what_is_known(name):
+    def drops(model, x):
+        drawn = random.random() if name == "python" else np.random.uniform()
+        return x * 0 if model.training and drawn < 0.5 else x
+
+    with pytest.raises(ew.ModelError, match=r"cannot be seen\. Draw only in training"):
+        ew.explain(Noisy(drops, "output", GATConv).eval(), graph(), 0)
 
 
 def test_a_layer_that_is_random_inside_is_refused():
@@ -194,7 +206,7 @@ def test_a_layer_that_is_random_inside_is_refused():
         def message(self, x_j):
             return F.dropout(x_j, 0.001)
 
-    with pytest.raises(ew.ModelError, match="each time"):
+    with pytest.raises(ew.ModelError, match=r"each time|in each pass"):
         ew.explain(
             Noisy(None, "", conv=lambda *_: Dropped()), graph(), 1, forward=lambda m, d: m.one(d.x, d.edge_index)
         )

@@ -377,3 +377,22 @@ def test_links_are_scored_as_on_the_whole_graph(name):
         assert_close(ask.value, true, 1e-9)
         assert_close(ask.of((3, 44)).value, true[1:2], 1e-9)
         assert ask.settings["locality"] == expected  # finds out whether neighbourhoods do, which may be warned of
+
+
+@pytest.mark.parametrize("row", [*range(6, 20), 80])
+def test_a_row_that_a_part_of_the_graph_does_not_have(row, monkeypatch):
+    """The model runs on some parts and not on others; the whole graph always has that row."""
+    model, data = Net(lambda m, x, e: (h := m.lin(x)) + h[row]).double().eval(), ring()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ew.LocalityWarning)
+        ask = ew.Question(model, data, index=INDEX)
+        found = [ask.of(node) for node in INDEX] + [ask.of(3)] + [ew.Question(model, data, index=3)]
+        found = [one.explain(method="gradient") for one in found]
+    monkeypatch.setattr(cut, "_SMALL", 10**9)
+    for one in found:
+        assert_close(one.edge_scores(), ew.explain(model, data, one.index, method="gradient").edge_scores(), 1e-9)
+
+
+def test_a_model_that_runs_nowhere_says_why():
+    with pytest.raises(ew.ModelError, match="IndexError"):
+        ew.Question(Net(lambda m, x, e: (h := m.lin(x)) + h[NODES]).double().eval(), ring(), index=INDEX)

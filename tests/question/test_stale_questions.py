@@ -23,6 +23,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, MessagePassing, SAGEConv
 
 import edgewise as ew
+from edgewise.graph import cut
+from edgewise.question import subject
 
 HELPERS = """
 import torch
@@ -507,6 +509,18 @@ def test_a_module_of_constants_that_is_looked_up_by_a_made_name(helpers):
     assert_stale(*problem(place["between"]), lambda: place.update(SIZE=3.0))
 
 
+def test_where_every_global_counts_questions_and_results_do_not():
+    place = {"__name__": "__main__", "SIZE": 2.0}
+    exec("def between(model, x):\n    return x * globals().get('SI' + 'ZE') * globals().get('MORE', 1.0)\n", place)
+    model, data = problem(place["between"])
+    ask = place["ask"] = ew.Question(model, data, [2, 5])
+    for _ in range(3):
+        place["found"] = ask.explain()
+    place["MORE"] = 2.0
+    with pytest.raises(ew.StaleQuestionError, match=r"between \(.*every global counts"):
+        ask.explain()
+
+
 def test_other_things_in_the_data_that_forward_reads():
     model, data = problem()
     data.scales = {"a": [1.0]}
@@ -615,3 +629,120 @@ def test_other_objects_of_the_same_class_do_not_matter():
         SAGEConv(3, 4)
 
     assert_fresh(model, data, change)
+
+
+def large_problem(monkeypatch):
+    """A graph that is cut: 0 → 1 → … → 59, of which a question about 5 sees 3, 4 and 5, and the rim 2."""
+    monkeypatch.setattr(cut, "_SMALL", 0)
+    model, _ = problem()
+    ends = torch.stack([torch.arange(59), torch.arange(1, 60)])
+    return model, Data(x=torch.randn(60, 4, dtype=torch.float64), edge_index=ends)
+
+
+def point_to(node):
+    def change(data):
+        data.edge_index[1, -1] = node
+
+    return change
+
+
+def point_to_unseen(node):
+    """Through `.data`, which torch does not count."""
+
+    def change(data):
+        data.edge_index.data[1, -1] = node
+
+    return change
+
+
+def append(node):
+    def change(data):
+        data.edge_index = torch.cat([data.edge_index, torch.tensor([[40], [node]])], dim=1)
+
+    return change
+
+
+def put_in_front(node):
+    def change(data):
+        data.edge_index = torch.cat([torch.tensor([[40], [node]]), data.edge_index], dim=1)
+
+    return change
+
+
+@pytest.mark.parametrize("node", [5, 4, 0])
+@pytest.mark.parametrize("change", [point_to, point_to_unseen, append, put_in_front])
+def test_columns_that_come_to_a_cut(change, node, monkeypatch):
+    """Of node 0, which had no column, too: its degree is read where it is in the cut."""
+    model, data = large_problem(monkeypatch)
+    target = max(node, 1)
+    ask = ew.Question(model, data, index=target)
+    asks = [ask, ask.of(target)]
+    for one in asks:
+        one.explain()
+    before = model(data.x, data.edge_index)[target]
+    change(node)(data)
+    assert not torch.allclose(model(data.x, data.edge_index)[target], before)
+    for ask in asks:
+        for answer in (ask.explain, ask.features, ask.walks, lambda ask=ask: ask.of(5), lambda ask=ask: ask.of(9)):
+            with pytest.raises(ew.StaleQuestionError, match=r"data\.edge_index"):
+                answer()
+
+
+def test_columns_that_come_to_both_ends_of_a_cut_that_goes_both_ways(monkeypatch):
+    _, data = large_problem(monkeypatch)
+    found = cut.cut_out(data, torch.tensor([5]), 2, flow=None)
+    for end in ([40, 4], [4, 40], [40, 41]):
+        ends = torch.cat([data.edge_index, torch.tensor([end]).t()], dim=1)
+        assert found.has_all(ends) == (4 not in end)
+    assert not found.has_all(data.edge_index[:, 1:])
+    assert not found.has_all(data.edge_index + 1)
+
+
+@pytest.mark.parametrize("change", [point_to(30), append(30)])
+def test_columns_that_stay_away_from_a_cut_are_no_change(change, monkeypatch):
+    model, data = large_problem(monkeypatch)
+    ask = ew.Question(model, data, index=5)
+    before = ask.explain().edge_scores()
+    change(data)
+    assert torch.equal(ask.explain().edge_scores(), before)
+
+
+@pytest.mark.parametrize("change", [point_to, append])
+def test_columns_that_come_to_the_cut_of_a_pair(change, monkeypatch):
+    """Of other pairs, too, after the edges have been sorted for them."""
+    model, data = large_problem(monkeypatch)
+    ask = ew.Question(PairNet(model).double(), data, index=(5, 20), task="link")
+    ask.of((9, 20)).explain()
+    change(30)(data)
+    with pytest.raises(ew.StaleQuestionError, match=r"data\.edge_index"):
+        ask.of((30, 20))
+    change(4)(data)
+    with pytest.raises(ew.StaleQuestionError, match=r"data\.edge_index"):
+        ask.explain()
+
+
+class PairNet(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def encode(self, x, edge_index):
+        return self.net(x, edge_index)
+
+    def decode(self, z, edge_label_index):
+        first, second = edge_label_index
+        return (z[first] * z[second]).sum(-1)
+
+
+def test_a_graph_that_is_too_large_to_look_through_is_known_by_the_count_of_torch(monkeypatch):
+    model, data = large_problem(monkeypatch)
+    monkeypatch.setattr(subject, "_LOOKED_THROUGH", 0)
+    ask = ew.Question(model, data, index=5)
+    looks = []
+    monkeypatch.setattr(cut.Cut, "has_all", lambda self, ends: bool(looks.append(ends)))
+    ask.explain()
+    assert not looks
+    point_to(4)(data)
+    with pytest.raises(ew.StaleQuestionError):
+        ask.explain()
+    assert len(looks) == 1

@@ -91,20 +91,31 @@ class FeatureProgram:
         if not RowOrigins.of(question.subject.first, question.subject.example).is_apart:
             return False
         self.front = FeatureFront(replace(question.call, changes_input=False, head=None), question.node_model.graph)
-        everyone = torch.arange(len(x), device=x.device)
-        some = everyone.flip(0)[::2]  # other rows, in another order: each by itself
+        some = torch.arange(len(x), device=x.device).flip(0)[::2]  # other rows, in another order: each by itself
+        some = torch.cat([some, some])[: len(x)]
         try:
             with torch.no_grad():
-                made, apart = self.front(x, everyone), self.front(x[some], some)
+                made, apart = self._made(x), self._made(x[some], some)
         except ModelError:
             return False
         return made.shape == constants[0].shape and close(made, constants[0]) and close(apart, made[some])
 
     def _made(self, x: Tensor, node: Tensor | None = None) -> Tensor:
-        """What the first layer reads of rows of features, of all nodes or of some."""
+        """What the first layer reads of rows of features, of all nodes or of some `node` `[n]`.
+
+        The encoder always gets as many rows as there are nodes: it may do something else with few of them (`if len(x) > 20`).
+        """
         if self.front is None:
             return x
-        return self.front(x, torch.arange(len(x), device=x.device) if node is None else node)
+        everyone, size = torch.arange(len(self.x), device=x.device), len(self.x)
+        if node is None:
+            return self.front(x, everyone)
+        made = []
+        for rows, of in zip(x.split(size), node.split(size), strict=True):
+            lacking = size - len(of)
+            rows, of = torch.cat([rows, self.x[:lacking]]), torch.cat([of, everyone[:lacking]])
+            made.append(self.front(rows, of)[: size - lacking])
+        return torch.cat(made)
 
     def _is_true(self) -> bool:
         """Whether the program has the model's output at other features, and its gradients at these."""
@@ -174,7 +185,7 @@ class FeatureProgram:
             return found
         with torch.enable_grad():
             leaf = (self.x.index_select(0, node) * place).detach().requires_grad_()
-            made = self.front(leaf, node)
+            made = self._made(leaf, node)
             if not made.requires_grad:
                 return PulledBack(torch.zeros_like(leaf), None)
             (slope,) = torch.autograd.grad(made, leaf, found.dense().view(made.shape), allow_unused=True)

@@ -37,11 +37,34 @@ class Cut:
     """`[m]`: the column of the whole graph, ascending."""
     left_out: int = 0
     """Edges that a sample does not have."""
+    inner: Tensor | None = None
+    """The nodes of the whole graph that have all their columns in the cut, where that is known."""
+    flow: str | None = None
+    """The direction in which those were followed; None: both."""
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing was cut off."""
         return self.node_id is None
+
+    def has_all(self, ends: Tensor) -> bool:
+        """Whether the columns of its inner nodes are those of the cut, in another `edge_index` of the whole graph.
+
+        >>> path = Data(x=torch.eye(8), edge_index=torch.tensor([range(7), range(1, 8)]))
+        >>> cut = cut_out(path, torch.tensor([5]), 2, flow="source_to_target")
+        >>> [cut.has_all(torch.cat([path.edge_index, torch.tensor([[0], [node]])], dim=1)) for node in (2, 4)]
+        [True, False]
+        """
+        if self.inner is None or self.edge_id is None:
+            return True
+        if ends.dim() != 2 or len(ends) != 2 or not is_within(ends, self.num_nodes):
+            return False
+        marked = torch.zeros(self.num_nodes, dtype=torch.bool, device=ends.device)
+        marked[self.inner.to(ends.device)] = True
+        rows = {"source_to_target": (1,), "target_to_source": (0,)}.get(str(self.flow), (0, 1))
+        found = torch.cat([columns_into(marked, ends[row]) for row in rows])
+        found = found if len(rows) == 1 else found.unique()
+        return torch.equal(found, self.edge_id.to(found.device))
 
     def columns(self, local: Tensor) -> Tensor:
         """Columns of the whole graph, from columns of the cut."""
@@ -54,6 +77,12 @@ class Cut:
     def places(self, nodes: Tensor) -> Tensor:
         """Nodes of the cut, from nodes of the whole graph that are known to be in it."""
         return nodes if self.node_id is None else torch.searchsorted(self.node_id, nodes.contiguous())
+
+
+def is_within(ends: Tensor, num_nodes: int) -> bool:
+    """Whether all are numbers of nodes."""
+    low, high = ends.aminmax() if ends.numel() else (0, 0)
+    return int(low) >= 0 and int(high) < max(num_nodes, 1)
 
 
 def whole(graph: Data) -> Cut:
@@ -105,7 +134,8 @@ def cut_out(
         far = near.nodes[-1].min()
         node_id = torch.cat([*near.nodes[:-1], far.view(1)]).sort().values
     part = part_of(graph, node_id, edge_id, far)
-    return Cut(part, graph.num_nodes, graph.edge_index.size(1), node_id, edge_id)
+    inner = torch.cat([targets[:0], *near.nodes[:hops]])
+    return Cut(part, graph.num_nodes, graph.edge_index.size(1), node_id, edge_id, inner=inner, flow=flow)
 
 
 @dataclass(frozen=True)

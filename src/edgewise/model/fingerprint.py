@@ -6,11 +6,13 @@ modules, and of all that `forward` can reach from there (`reach.py`): classes, f
 
 from collections.abc import Iterator
 from functools import cached_property
+from types import FunctionType
 from typing import Any
 
 from torch import nn
 
-from edgewise.model.contents import Difference, Photographer, differences, forgive, is_same_leaf, same
+from edgewise.model.code_names import mentions
+from edgewise.model.contents import Container, Difference, Photographer, differences, forgive, is_same_leaf, same
 from edgewise.model.glance import Glance
 from edgewise.model.kept_tensors import KeptTensors
 from edgewise.model.module_state import state_of
@@ -128,7 +130,7 @@ class Fingerprint:
             if name in self._modules and self._modules[name] is module:
                 yield from self._differences_of(name, module)
         for (word, root), before in zip(self._roots.items(), self._code, strict=True):
-            yield from (_in_words(word, found) for found in differences(before, root, self._reach))
+            yield from (_in_words(word, found, before) for found in differences(before, root, self._reach))
 
     def _replaced(self, modules: dict[str, nn.Module]) -> Iterator[str]:
         for name, module in self._modules.items():
@@ -150,11 +152,13 @@ class Fingerprint:
                 if then is _ABSENT and isinstance(getattr(type(module), key, None), cached_property):
                     continue  # it was looked up meanwhile, and follows from the rest
                 if not same(then, value, self._reach):
-                    yield f"{word} {place}{key}"
+                    found = next(differences(then, value, self._reach), Difference(()))
+                    yield _explained(f"{word} {place}{key}", found, then)
 
 
 _WORDS = ("parameter", "buffer", "attribute")
 _ABSENT = object()
+_EVERY_GLOBAL = "code of the model names globals(), eval, exec or an import by name, so that every global counts"
 _HOOKS_OF_ALL = {
     "hooks of all modules": HooksOfAll("_global_forward_hooks"),
     "hooks in front of all modules": HooksOfAll("_global_forward_pre_hooks"),
@@ -165,9 +169,27 @@ def _detached(value: Any) -> Any:
     return None if value is None else value.detach().clone()
 
 
-def _in_words(root: Any, found: Difference) -> str:
+def _in_words(root: Any, found: Difference, before: Any) -> str:
     word = root if isinstance(root, str) else f"class {root.__name__}"
-    return ": ".join([word, *(" ".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in found.way)])
+    text = ": ".join([word, *(" ".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in found.way)])
+    return _explained(text, found, before)
+
+
+def _explained(text: str, found: Difference, before: Any) -> str:
+    """With why a global counts that the code does not name."""
+    return f"{text} ({_EVERY_GLOBAL})" if _is_any_global(before, found.way) else text
+
+
+def _is_any_global(before: Any, way: tuple[Any, ...]) -> bool:
+    """Whether a way leads through a function that may read any global."""
+    for key in way:
+        if not isinstance(before, Container):
+            return False
+        is_global = isinstance(before.live, FunctionType) and str(key).startswith("global ")
+        if is_global and mentions(before.live.__code__).evaluates:
+            return True
+        before = before.parts.get(key)
+    return False
 
 
 def own_function(forward: Any) -> Any:

@@ -96,6 +96,8 @@ class Glance:
         self.cells += live.__closure__ or ()
         read = {key.removeprefix("global ") for key in container.parts if str(key).startswith("global ")}
         found = mentions(live.__code__)
+        if found.evaluates:  # a global that is new counts, too
+            self.contents.append((container, live))
         read |= found.globals - found.rebound  # builtins, too: a global of the same name would hide them
         globals_read.setdefault(id(live.__globals__), (live.__globals__, set()))[1].update(read)
 

@@ -239,9 +239,11 @@ class CodeReach:
         return found | _imported_by(value)
 
     def _globals_of(self, function: types.FunctionType) -> list[str]:
-        """The globals that a function reads and does not set."""
+        """The globals that a function reads and does not set; one that evaluates names may read any but our own objects."""
         found, table = mentions(function.__code__), function.__globals__
-        read = {key for key in table if not key.startswith("__")} if found.evaluates else found.globals
+        read = set(found.globals)
+        if found.evaluates:
+            read |= {key for key, value in list(table.items()) if not key.startswith("__") and not _is_ours(value)}
         return sorted(name for name in read - found.rebound if name in table)
 
     def _python_module(self, value: types.ModuleType) -> Parts:
@@ -294,6 +296,11 @@ class CodeReach:
             return own
         kinds = (Tensor, np.ndarray)
         return {key: part for key, part in own.items() if isinstance(part, kinds) or self.is_mentioned(key)} or None
+
+
+def _is_ours(value: Any) -> bool:
+    """Whether a value is a question or a result."""
+    return type(value).__module__.partition(".")[0] == "edgewise"
 
 
 def _file_of(module: str) -> str | None:

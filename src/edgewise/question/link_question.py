@@ -81,6 +81,12 @@ class LinkQuestion(PosedQuestion):
                 f"The data have changed since the question was asked: {what}. Ask again: ew.Question(model, data, …)."
             )
 
+    def check_basis(self) -> None:
+        """The same, and all edges of a graph that is cut: other pairs see other columns."""
+        self.check_fresh()
+        if self.encoder is not None and not self.cut.is_whole:
+            self.encoder.check_edges(self._data.get("edge_index"))
+
     # --- what is run ----------------------------------------------------------------------------------------------------
 
     def _recorded(self, model: Any) -> Subject:

@@ -16,6 +16,8 @@ from edgewise.graph.copies import Copies
 from edgewise.graph.cut import Cut, columns_into, cut_out, cut_tiny, first_strangers, whole, worth_cutting
 from edgewise.graph.inputs import check_one_graph, check_values, read_structure, with_count
 from edgewise.graph.sample import seeds
+from edgewise.model.contents import same_tensor
+from edgewise.pyg_internals import plain
 from edgewise.question.equality import warn_not_local
 from edgewise.question.known_model import Carried, Known, rim_of
 from edgewise.question.labels import read_labels, sample
@@ -30,9 +32,10 @@ from edgewise.question.locality import (
 )
 from edgewise.question.node_model import OTHER_NODES, NodeModel
 from edgewise.question.posed_question import Asked, PosedQuestion
-from edgewise.question.subject import DataMark, Subject, on_device
+from edgewise.question.subject import DataMark, EdgeCount, Subject, on_device
 from edgewise.question.target import choose_target, read_index
 
+_NOT_ON_A_PART = "it does not run on a part of the graph"
 _FEW = 16
 """Targets of a whole graph for which only what they depend on is run."""
 
@@ -44,6 +47,8 @@ class NodeQuestion(PosedQuestion):
     in_one_graph = True
     _engine: tuple[int, Engine] | None = None
     _counts: tuple[Tensor, Tensor] | None = None
+    _edges: EdgeCount | None = None
+    """The user's edges, if they are in memory."""
     _cuts = True
     """Whether the model runs on a part of the graph."""
     _both_ways = False
@@ -58,8 +63,10 @@ class NodeQuestion(PosedQuestion):
         self.index, self.single = read_index(index, self._num_targets(structure.num_nodes), "node")
         (self._graph,) = on_device([structure], asked.device)
         self._kept = {}
-        self._edges = (data.edge_index, _version(data.edge_index))
+        self._edges = EdgeCount(data.edge_index)
         self._sources = [data.edge_index if type(data.edge_index) is Tensor else structure.edge_index]
+        if asked.held and worth_cutting(self._graph):
+            self._copied(0)
         graph = self._graph
         self._grouped: list[InEdges] = []  # shared by all questions that `of` makes of this one, as is the output
         self._true_output: list[Tensor] = []
@@ -82,7 +89,7 @@ class NodeQuestion(PosedQuestion):
         check_values(self._graph)
         found = Subject.asked_about(model, self.asked, self._graph, known, may_be_proved=True)
         if tiny is not None:
-            warn_not_local("it does not run on a part of the graph", "target is explained on the whole graph")
+            warn_not_local(_NOT_ON_A_PART, "target is explained on the whole graph")
         return found
 
     def of(self, index: Any, target: Any = None) -> "NodeQuestion":
@@ -155,13 +162,18 @@ class NodeQuestion(PosedQuestion):
             )
 
     def check_basis(self) -> None:
-        """The model, and of a graph that is cut its edges by torch's own count: features are read anew with the next cut."""
+        """The model, and of a graph that is cut its edges: features are read anew with the next cut."""
         if self.cut.is_whole or self.types is not None:
             self.check_fresh()
             return
         self.subject.check_fresh()
-        edges = self._data.edge_index
-        if edges is not self._edges[0] or _version(edges) != self._edges[1]:
+        self.check_edges(self._data.edge_index)
+
+    def check_edges(self, edge_index: Any) -> None:
+        """Refuse if the edges have changed, by torch's own count, and where results have a copy of them by what they are."""
+        copied = self._kept.get(0)
+        is_same = self._edges is None or self._edges.is_same(edge_index)
+        if not is_same or (copied is not None and not same_tensor(copied, plain(edge_index))):
             raise StaleQuestionError(
                 "The data have changed since the question was asked: data.edge_index. Ask again: ew.Question(model, data, …)."
             )
@@ -180,7 +192,14 @@ class NodeQuestion(PosedQuestion):
         asked = (self.asked.output, self.asked.mode)
         few = not self.cut.is_whole or self.index.numel() <= _FEW
         targets = self.cut.places(self.index.to(self.cut.data.edge_index.device)).unique() if few else None
-        self.node_model = NodeModel(self.subject, self.cut.data, asked, known, targets, is_part=not self.cut.is_whole)
+        try:
+            self.node_model = NodeModel(
+                self.subject, self.cut.data, asked, known, targets, is_part=not self.cut.is_whole
+            )
+        except ModelError:  # perhaps only because a row is not there
+            if self.cut.is_whole or not self._is_affordable():
+                raise
+            self._run_whole(_NOT_ON_A_PART)
         if self.cut.is_whole:
             self.locality = "whole graph"
         elif known is None:
@@ -253,14 +272,20 @@ class NodeQuestion(PosedQuestion):
         else:
             self.locality = confirmed(self.node_model, graph, self.cut, self.index, self._true_output)
         if not self.locality:
-            warn_not_local(
-                "what lies outside a neighbourhood changes the output", "target is explained on the whole graph"
-            )
-            check_values(self._graph)
-            self.cut = whole(self._graph)
-            self._mark = self._marked()
-            self.node_model = NodeModel(self.subject, self._graph, (self.asked.output, self.asked.mode))
-            self.locality = "whole graph"
+            self._run_whole("what lies outside a neighbourhood changes the output")
+
+    def _is_affordable(self) -> bool:
+        """Whether a model may be run on the whole graph although nothing is known of it."""
+        return self._graph.edge_index.size(1) <= LARGEST_UNKNOWN
+
+    def _run_whole(self, why: str) -> None:
+        """On the whole graph instead of the cut."""
+        check_values(self._graph)
+        found = whole(self._graph)
+        model = NodeModel(self.subject, self._graph, (self.asked.output, self.asked.mode))
+        warn_not_local(why, "target is explained on the whole graph")
+        self.cut, self.node_model, self.locality = found, model, "whole graph"
+        self._mark = self._marked()
 
     def confirming_graph(self, *, proved: bool) -> Data | None:
         """The whole graph for a pass that confirms; too large a one is None where all else is proved, and refused otherwise."""
@@ -377,8 +402,3 @@ def labels_of_nodes(store: Any, count: int, index: Tensor | None) -> Tensor | No
     """The labels of some of so many nodes; None: of all, or from everywhere."""
     y = read_labels(store.get("y"), count)
     return None if y is None else y[(sample(count) if index is None else index).to(y.device)].cpu()
-
-
-def _version(tensor: Tensor) -> int:
-    """Torch's count of changes in place; tensors of inference mode have none."""
-    return 0 if tensor.is_inference() else tensor._version

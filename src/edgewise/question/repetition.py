@@ -13,6 +13,10 @@ from edgewise.model.trace import Trace
 from edgewise.question.equality import NOT_REPEATABLE, close
 
 _TIMES = 3
+_UNSEEN = (
+    "forward draws numbers from a generator of Python or numpy in each pass, although the model is in eval mode. Whether they "
+    "reach the output cannot be seen. Draw only in training: if self.training: p = random.random()."
+)
 _STAYS = " What was drawn from a generator that the whole process shares stays drawn."
 
 
@@ -49,7 +53,7 @@ def check_repeatable(run: Callable[[], Tensor], first: Tensor, generators: list[
     Python and numpy that the code names must move in every pass. None is ever set back: other threads draw from them, too.
 
     Raises:
-        ModelError: If the output is another one, or if something drawn can reach it.
+        ModelError: If the output is another one, or if something drawn can reach it or is not seen to stay away from it.
     """
     if any(one is torch.default_generator for one in generators):
         torch.rand(())  # a pass that puts it back draws the same each time, until anybody else draws
@@ -57,8 +61,10 @@ def check_repeatable(run: Callable[[], Tensor], first: Tensor, generators: list[
     again = run()
     moved = [a != b for a, b in zip(own, states_of(generators), strict=True)]
     is_same = again.shape == first.shape and (not len(first) or close(again, first, torch.zeros_like(first[0])))
-    if not is_same or _draws_with_torch(run, shared, generators, moved) or _draws_otherwise(run, generators, moved):
+    if not is_same or _draws_with_torch(run, shared, generators, moved):
         raise ModelError(NOT_REPEATABLE + _STAYS)
+    if _draws_otherwise(run, generators, moved):
+        raise ModelError(_UNSEEN + _STAYS)
 
 
 def _draws_with_torch(run: Callable[[], Tensor], before: list[bytes], generators: list[Any], moved: list[bool]) -> bool:

@@ -214,6 +214,12 @@ class SourceQuestion(StoredResults, NodeQuestion):
         self._graph = self._whole()
         return super().confirming_graph(proved=proved)
 
+    def _is_affordable(self) -> bool:
+        if self.source.num_bytes > (_SMALL if self.asked.memory is None else self.asked.memory):
+            return False
+        self._graph = self._whole()
+        return super()._is_affordable()
+
     def _whole(self) -> Data:
         (graph,) = on_device([self.source.whole()], self.asked.device)
         return self.subject.carrying(graph)

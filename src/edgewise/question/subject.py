@@ -33,11 +33,15 @@ from edgewise.model.reach import CodeReach
 from edgewise.model.trace import Trace, record
 from edgewise.model.twin import Twin, lent, make_twin, unwrapped, usable_model
 from edgewise.model.typed_call import TypedForward
+from edgewise.pyg_internals import plain
 from edgewise.question.joined_tensors import JoinedTensors
 from edgewise.question.repetition import Repetition
 
 _LARGE = 2**22
 """Numbers of a tensor that is remembered by a checksum instead of a copy."""
+
+_LOOKED_THROUGH = 2**23
+"""Numbers of an `edge_index` in which columns that came to a cut are looked for each time."""
 
 
 class _Taken(local):
@@ -323,6 +327,22 @@ def on_device(graphs: list[Data], device: Any) -> list[Data]:
         ) from error
 
 
+class EdgeCount:
+    """An `edge_index` with torch's count of changes in place: it does not see edits through `.data`, and costs nothing."""
+
+    def __init__(self, edge_index: Tensor) -> None:
+        self._seen, self._version = edge_index, _version(edge_index)
+
+    def is_same(self, edge_index: Any) -> bool:
+        """Whether this is the very tensor, and torch has counted no change."""
+        return edge_index is self._seen and _version(edge_index) == self._version
+
+
+def _version(tensor: Tensor) -> int:
+    """Torch's count of changes in place; tensors of inference mode have none."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
 class DataMark:
     """What the data of a question was: the tensors of some graphs, or of the cut of one, compared by content.
 
@@ -335,6 +355,7 @@ class DataMark:
             return
         self._photographer = Photographer(CodeReach([]))
         self._cut = None if cut is None or cut.is_whole else cut
+        self._edges = EdgeCount(graphs[0].edge_index) if self._cut is not None else None
         watched = [_watched(graph) for graph in graphs]
         self._is_long = len(graphs) > 1 and sum(map(_nbytes, watched)) > MOST_KEPT
         self._number = len(graphs)
@@ -381,10 +402,19 @@ class DataMark:
     def _is_same(self, before: Any, graph: Data, key: str, value: Any) -> bool:
         if not isinstance(value, Tensor):
             return same(before, value, self._photographer.reach)
+        if key == "edge_index" and not self._has_same_columns(value):
+            return False
         part = self._part(graph, key, value)
         if isinstance(before, Tensor):
             return same_tensor(before, part)
         return part.layout == torch.strided and before == _checksum(part)
+
+    def _has_same_columns(self, edge_index: Tensor) -> bool:
+        """Whether no column has come to the cut; a very large graph is looked through only if torch has counted a change."""
+        if self._cut is None or self._edges is None:
+            return True
+        is_counted = edge_index.numel() > _LOOKED_THROUGH and self._edges.is_same(edge_index)
+        return is_counted or self._cut.has_all(plain(edge_index))
 
     def _part(self, graph: Data, key: str, value: Tensor) -> Tensor:
         """What of a tensor belongs to the cut."""
