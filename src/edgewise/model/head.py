@@ -267,17 +267,21 @@ class ModelOutput:
     """Whether `name` was given, and no operation that says so was seen."""
     is_doubted: bool = False
     """Whether a warning asked what it is."""
+    is_widened: bool = False
+    """Whether some messages of the model are not in float64, as its output is: it is then explained in float32."""
 
     def apply(self, call: ModelCall) -> ModelCall:
         """The call that gives logits."""
-        return replace(call, head=self.head, stated=self.name if self.stated else "")
+        return replace(call, head=self.head, stated=self.name if self.stated else "", is_widened=self.is_widened)
 
     def shorten(self, trace: Trace) -> Trace:
         """A recorded pass of the same model, as far as its logits."""
         if self.head is not None:
             found = find_head(trace)
-            return trace if found is None else found[1]
-        return replace(trace, output=logits_of(trace.output, self.name)) if self.stated else trace
+            trace = trace if found is None else found[1]
+        elif self.stated:
+            trace = replace(trace, output=logits_of(trace.output, self.name))
+        return _narrowed(trace) if self.is_widened else trace
 
     @property
     def several(self) -> bool:
@@ -297,6 +301,24 @@ def check_output(output: str | None) -> str | None:
 
 def read_output(trace: Trace, given: str | None, mode: str | None) -> tuple[ModelOutput, Trace]:
     """What the model returns, and the recorded pass as far as the logits."""
+    output, trace = _as_returned(trace, given, mode)
+    is_widened = trace.output.dtype == torch.float64 and any(call.dtype != torch.float64 for call in trace.calls)
+    return (replace(output, is_widened=True), _narrowed(trace)) if is_widened else (output, trace)
+
+
+def _narrowed(trace: Trace) -> Trace:
+    """A recorded pass whose output is in float32, like what it is made of."""
+    like = torch.zeros((), dtype=torch.float32, device=trace.output.device)  # float64 where a program is run in that
+    made = trace.output.type_as(like)
+    last = Operation(
+        "type_as", [trace.output_key, None], keys_of(made), function=Tensor.type_as, args=(trace.output, like), kwargs={},
+        shapes=[tuple(made.shape)], result=made,
+    )  # fmt: skip
+    return replace(trace, operations=(*trace.operations, last), output=made, output_key=last.outputs[0])
+
+
+def _as_returned(trace: Trace, given: str | None, mode: str | None) -> tuple[ModelOutput, Trace]:
+    """The same in the model's own precision."""
     if given == "value" or (given is None and mode == "regression"):
         return ModelOutput("value"), trace
     found = None if given == "logit" else find_head(trace)
