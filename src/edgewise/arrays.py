@@ -57,6 +57,11 @@ def narrowed(numbers: Tensor, end: int) -> Tensor:
     return numbers.to(torch.int32) if end <= 2**31 else numbers
 
 
+def with_digits(numbers: Tensor) -> Tensor:
+    """The same numbers in float32, where they are in float16 or bfloat16: their gradients and shares would be rounded."""
+    return numbers.float() if numbers.dtype in (torch.float16, torch.bfloat16) else numbers
+
+
 def rank_in_group(group: Tensor) -> Tensor:
     """`[n]`: how many entries of the same group stand before each one; the entries of a group must stand together.
 

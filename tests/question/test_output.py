@@ -146,6 +146,90 @@ def test_a_regression_keeps_its_last_operation():
     assert_close(found.scores, ew.explain(model, data, 3, output="value").scores, 0.0)
 
 
+def halved_after(z):
+    p = torch.sigmoid(z)
+    z.mul_(0.5)
+    return p
+
+
+def written_through_a_view(z):
+    p = torch.sigmoid(z.view(-1))
+    z.neg_()
+    return p
+
+
+def shifted_after(z):
+    p = z.softmax(1)
+    z -= 5 * torch.arange(3.0)
+    return p
+
+
+def rectified_after(z):
+    p = functional.log_softmax(input=z, dim=1)
+    functional.relu(z, inplace=True)
+    return p
+
+
+IN_PLACE = {
+    "sigmoid_": (lambda z: z.sigmoid_(), torch.sigmoid, 1),
+    "torch.sigmoid_": (torch.sigmoid_, torch.sigmoid, 1),
+    "halved after": (halved_after, torch.sigmoid, 1),
+    "through a view": (written_through_a_view, torch.sigmoid, 1),
+    "shifted after": (shifted_after, lambda z: z.softmax(1), 3),
+    "rectified after": (rectified_after, lambda z: z.log_softmax(1), 3),
+}
+
+
+@pytest.mark.parametrize("method", ["gradient", "occlusion"])
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_logits_are_those_that_the_head_read_whatever_is_written_later(name, method):
+    in_place, plain, width = IN_PLACE[name]
+    data = graph()
+    for of in ("logit", "prob"):
+        mine, theirs = (ew.explain(Net(head, width), data, method=method, of=of) for head in (in_place, plain))
+        for a, b in zip(mine, theirs, strict=True):
+            assert (a.target, a.value) == (b.target, pytest.approx(b.value, abs=1e-10))
+            assert_close(a.scores, b.scores, 1e-10)
+
+
+def test_logits_of_links_and_graphs_under_a_sigmoid_in_place_are_those_that_it_read():
+    class Links(nn.Module):
+        def __init__(self, head):
+            super().__init__()
+            torch.manual_seed(0)
+            self.conv, self.head = GCNConv(4, 5), head
+
+        def encode(self, x, edge_index):
+            return self.conv(x, edge_index)
+
+        def decode(self, z, pairs):
+            return self.head((z[pairs[0]] * z[pairs[1]]).sum(-1))
+
+    class Graphs(Links):
+        def forward(self, x, edge_index, batch):
+            return self.head(global_mean_pool(self.conv(x, edge_index), batch)[:, 0])
+
+    heads = (torch.sigmoid_, torch.sigmoid)
+    pairs, graphs = torch.tensor([[0, 2, 5], [1, 3, 6]]), [graph(6, 12, seed) for seed in range(3)]
+    for mine, theirs in (
+        (ew.explain(Links(head).double().eval(), graph(), pairs, task="link") for head in heads),
+        (ew.explain(Graphs(head).double().eval(), graphs, task="graph") for head in heads),
+    ):
+        for a, b in zip(mine, theirs, strict=True):
+            assert a.value == pytest.approx(b.value, abs=1e-10)
+            assert_close(a.scores, b.scores, 1e-10)
+
+
+def test_a_sigmoid_written_into_one_column_is_no_head_of_all():
+    def one_column(z):
+        z[:, 0].sigmoid_()
+        return z
+
+    with pytest.warns(ew.OutputWarning, match="sigmoid"):
+        found = ew.explain(Net(one_column, 3), graph(), 3, target=2)
+    assert found.settings["output"] == "logit"
+
+
 def test_graph_tasks_too():
     class Pooled(nn.Module):
         def __init__(self, head):

@@ -98,7 +98,23 @@ WARNED = {
     "gathered": (lambda z: z.log_softmax(1).gather(1, PERMUTED.expand(len(z), 3)), 3),
     "turned twice": (lambda z: z.log_softmax(1).t()[PERMUTED].t(), 3),
     "written": (written, 2),
+    "hardtanh to 0 and 1": (lambda z: functional.hardtanh(z / 4 + 0.5, 0, 1), 1),
+    "two clamps": (lambda z: z.relu().clamp(max=1), 1),
+    "least and most": (lambda z: torch.minimum(torch.maximum(z, torch.zeros_like(z)), torch.ones_like(z)), 1),
+    "a step": (lambda z: (z > 0).double(), 1),
+    "a chosen step": (lambda z: torch.where(z > 0, 1.0, 0.0).double(), 1),
+    "by sign": (lambda z: (z.sign() + 1) / 2, 1),
+    "cross entropy of one": (
+        lambda z: -functional.binary_cross_entropy_with_logits(z, torch.ones_like(z), reduction="none"),
+        1,
+    ),
+    "some cross entropies": (lambda z: cross_entropies(z, 2), 3),
 }
+
+
+def cross_entropies(z, columns):
+    each = [functional.cross_entropy(z, torch.full((len(z),), k), reduction="none") for k in range(columns)]
+    return -torch.stack(each, dim=1)
 
 
 @pytest.mark.parametrize("nodes", [6, 40])
@@ -114,6 +130,22 @@ def test_probabilities_whose_logits_cannot_be_read_are_warned_of_however_many_ro
         ew.Question(model, data, 3, mode="regression", target=0)
 
 
+LOGARITHMS = {
+    "logaddexp": lambda z: z - torch.logaddexp(torch.logaddexp(z[:, 0], z[:, 1]), z[:, 2]).view(-1, 1),
+    "logcumsumexp": lambda z: z - z.logcumsumexp(1)[:, -1:],
+    "cross entropies": lambda z: cross_entropies(z, 3),
+    "outside torch": lambda z: torch.from_numpy(z.detach().log_softmax(1).numpy()),
+}
+
+
+@pytest.mark.parametrize("nodes", [6, 40])
+@pytest.mark.parametrize("name", LOGARITHMS)
+def test_logarithms_of_numbers_that_add_up_to_one_are_warned_of(name, nodes):
+    data, model = graph(nodes), Net(lambda z, _: LOGARITHMS[name](z), 3)
+    with pytest.warns(ew.OutputWarning, match="log_prob'"):
+        ew.Question(model, data, 3)
+
+
 SILENT = {
     "nothing": lambda z, lin: z,
     "gate": lambda z, lin: z * z.sigmoid(),
@@ -127,6 +159,10 @@ SILENT = {
     "logit": lambda z, lin: torch.logit(z.sigmoid()),
     "tanh": lambda z, lin: 5 * z.tanh(),
     "softplus": lambda z, lin: functional.softplus(z),
+    "mask": lambda z, lin: z.abs() * (z > 0) / 100,
+    "choice": lambda z, lin: torch.where(z > 0, z, 0.1 * z).abs() / 100,
+    "the largest": lambda z, lin: z.abs().gather(1, z.argsort(1)) / 100,
+    "rectified": lambda z, lin: z.relu().clamp(max=9) / 100,
     "centred": lambda z, lin: z - z.mean(1, keepdim=True),
 }
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from edgewise.arrays import with_digits
 from edgewise.graph.copies import Copies
 from edgewise.question import KEPT, PosedQuestion, sub_target
 from edgewise.question.equality import close
@@ -96,7 +97,9 @@ class FeatureCopies:
     def _slopes_of(
         self, copies: Copies, target: Target, start: int, path: FeaturePath
     ) -> tuple[FeatureSlopes, FeatureSlopes | None]:
-        x, attributes = copies.data.x, copies.data.get("edge_attr") if self.reads_attributes else None
+        x, attributes = with_digits(copies.data.x), None
+        if self.reads_attributes:
+            attributes = with_digits(copies.data.edge_attr)
         of_x = torch.zeros_like(plain_features(x))
         of_attributes = None if attributes is None else torch.zeros_like(plain_features(attributes))
         for place, share in path:

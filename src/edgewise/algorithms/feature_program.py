@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from edgewise.algorithms.feature_copies import FeatureLosses, FeaturePath, FeatureSlopes, with_features
-from edgewise.arrays import enumerated
+from edgewise.arrays import enumerated, with_digits
 from edgewise.errors import ModelError
 from edgewise.model.front_call import FeatureFront
 from edgewise.program.execution import prepare, run
@@ -45,7 +45,7 @@ class FeatureProgram:
     def __init__(self, question: NodeQuestion, memory: int) -> None:
         assert question.lowering is not None
         self.question, self.memory, self.lowering = question, memory, question.lowering
-        self.x = self.lowering.data.x
+        self.x = with_digits(self.lowering.data.x)
         self.front: FeatureFront | None = None
         """What stands before the first layer; None if that reads the features themselves."""
         known = self.lowering.known_everywhere()
@@ -83,7 +83,7 @@ class FeatureProgram:
     def _reads_features(self) -> bool:
         """Whether the constants are the features, or all of them what one encoder makes of each row of the features."""
         constants, x = _constants(self.lowering.program), self.x
-        if all(c.shape == x.shape and torch.equal(c, x) for c in constants):
+        if all(c.shape == x.shape and c.dtype == x.dtype and torch.equal(c, x) for c in constants):
             return True
         question = self.question
         if any(c.shape != constants[0].shape or not torch.equal(c, constants[0]) for c in constants):
@@ -146,7 +146,8 @@ class FeatureProgram:
         if true is None:
             return not bool(pulled.any())
         size = max(float(true.abs().max()), 1e-30) if true.numel() else 1.0
-        return bool((pulled.sub_(true).abs_() <= tolerance(true.dtype) * size).all())
+        allowed = max(tolerance(true.dtype), tolerance(self.lowering.dtype))
+        return bool((pulled.sub_(true).abs_() <= allowed * size).all())
 
     # --- gradients ----------------------------------------------------------------------------------------------------
 
@@ -196,7 +197,7 @@ class FeatureProgram:
         with torch.no_grad():
             program = with_rows(self.lowering.program, self._made(x))
             prepared = prepare(program)
-            ones = torch.ones(1, dtype=x.dtype, device=x.device)
+            ones = torch.ones(1, dtype=self.lowering.dtype, device=x.device)
             weight = ones.expand(program.num_calls, len(self.lowering.in_edges.edge))
             known = run(program, self._everything(), prepared, weight, None)
         return program, prepared, known, find_slopes(program, known)

@@ -18,6 +18,7 @@ from edgewise.algorithms.feature_copies import (
     FeatureSlopes,
     plain_features,
 )
+from edgewise.arrays import with_digits
 from edgewise.graph.copies import Copies
 from edgewise.model.typed_call import TypedForward
 from edgewise.question import PosedQuestion, sub_target
@@ -115,7 +116,7 @@ class TypedFeatureCopies(FeatureCopies):
     def _sums(
         self, copies: Copies, target: Target, start: int, path: FeaturePath, *, of_edges: bool
     ) -> list[FeatureSlopes]:
-        values = self._variables(copies, of_edges=of_edges)
+        values = {key: with_digits(value) for key, value in self._variables(copies, of_edges=of_edges).items()}
         total = {key: torch.zeros_like(value) for key, value in values.items()}
         for place, share in path:
             leaves = {key: (value * place).detach().clone().requires_grad_() for key, value in values.items()}

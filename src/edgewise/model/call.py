@@ -93,19 +93,26 @@ class ModelCall:
     """The last operation, if it makes probabilities: what goes into it is what the call gives."""
     stated: str = ""
     """`"prob"` or `"log_prob"`: what the model is said to return where its head cannot be seen."""
+    is_widened: bool = False
+    """Whether the output is in float64, and not all messages are: the call then gives float32."""
     node_tables: tuple[NodeParameter, ...] = ()
     """Parameters with a row for each node, in whose places the rows of the nodes that are run are put."""
 
     def __call__(self, data: Data) -> Tensor:
         """The logits (or values), `[rows, columns]`."""
+        rows = self._logits(data)
+        return self.spread(rows.float() if self.is_widened else rows, data)
+
+    def _logits(self, data: Data) -> Tensor:
+        """The same as the model gives them."""
         if self.head is None:
             rows = self.own_output(data)
-            return self.spread(logits_of(rows, self.stated) if self.stated else rows, data)
+            return logits_of(rows, self.stated) if self.stated else rows
         with HeadInput(self.head) as seen:
             self.own_output(data)
         if seen.rows is None:
             raise ModelError(f"The model ended without {self.head.function}, which it had in its first run.")
-        return self.spread(self.head.logits(_as_rows(seen.rows, self.describe(data))), data)
+        return self.head.logits(_as_rows(seen.rows, self.describe(data)))
 
     @property
     def has_types(self) -> bool:
@@ -138,7 +145,7 @@ class ModelCall:
     def in_double(self, model: nn.Module) -> "ModelCall":
         """The same call of a model in float64."""
         forward = self.forward.in_double() if isinstance(self.forward, GraphForward) else self.forward
-        return replace(self, model=model, forward=forward)
+        return replace(self, model=model, forward=forward, is_widened=False)
 
     def own_output(self, data: Data) -> Tensor:
         """What the model itself returns, `[rows, columns]`."""

@@ -79,6 +79,8 @@ class Operation:
     shapes: list[tuple[int, ...]] = field(default_factory=list)
     """Of the tensors that came out."""
     result: Any = None
+    logits: Tensor | None = None
+    """What a function that makes probabilities was given, as it was then."""
 
     @property
     def is_layer(self) -> bool:

@@ -23,6 +23,7 @@ from edgewise.errors import OutputWarning, SettingError
 from edgewise.model.data_flow import Operation, keys_of
 from edgewise.model.probability_trail import trail_of
 from edgewise.program.operations import Kind, kind_of, moves_columns, plain_name
+from edgewise.torch_internals import no_functions
 
 if TYPE_CHECKING:
     from edgewise.model.call import ModelCall
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 _MANY = 16
 """Rows of one column that say something when they all lie in [0, 1]."""
+_DIGITS = 1e-2
+"""How far a probability may be from the one that a head makes: layers may round to few digits in between."""
 OUTPUTS = ("logit", "log_prob", "prob", "value")
 _NAMES = {
     "softmax": "prob",
@@ -83,6 +86,29 @@ class Head:
             rows = chosen
         return rows.neg() if self.is_flipped else rows
 
+    def makes(self, output: Tensor, rows: Tensor) -> bool:
+        """Whether it makes what the model returned of what goes into it, up to the digits of float16.
+
+        >>> head = Head("sigmoid", "prob")
+        >>> head.makes(torch.tensor([[0.5]]), torch.zeros(1, 1)), head.makes(torch.tensor([[0.5, 3.0]]), torch.zeros(1, 1))
+        (True, False)
+        """
+        prob = rows.sigmoid() if self.is_sigmoid else rows.softmax(dim=1)
+        prob = prob if self.columns is None else prob[:, list(self.columns)]
+        prob, given = 1 - prob if self.is_flipped else prob, output.exp() if self.output == "log_prob" else output
+        if prob.shape != given.shape:
+            return False
+        return torch.allclose(prob.to(given.dtype), given, rtol=0, atol=_DIGITS, equal_nan=True)
+
+
+def logits_given(function: Any, args: Any, kwargs: Any) -> Tensor | None:
+    """A copy of what goes into a function that makes probabilities, which may be changed in place later; None of others."""
+    if plain_name(function) not in _NAMES:
+        return None
+    given = args[0] if args else kwargs.get("input")
+    with no_functions():  # who numbers the operations of a pass must not count this one
+        return given.clone() if isinstance(given, Tensor) else None
+
 
 def find_head(trace: Trace) -> tuple[Head, Trace] | None:
     """The head of a recorded model, and the pass as it would have been without it; None if it has none that can be seen."""
@@ -90,16 +116,16 @@ def find_head(trace: Trace) -> tuple[Head, Trace] | None:
     if found is None:
         return None
     operation, behind = found
-    logits = operation.args[0] if operation.args else operation.kwargs.get("input")
-    if not isinstance(logits, Tensor) or logits.dim() not in (1, 2) or len(logits) != len(trace.output):
+    logits = operation.logits
+    if logits is None or logits.dim() not in (1, 2) or len(logits) != len(trace.output):
         return None
     if "softmax" in _name(operation) and not _over_columns(operation, logits):
         return None
     later = sum(_name(one) == _name(operation) for one in trace.operations[trace.operations.index(operation) + 1 :])
     head = _followed(Head(_name(operation), _NAMES[_name(operation)], later), behind, logits)
-    if head is None:
-        return None
     rows = logits.view(-1, 1) if logits.dim() == 1 else logits
+    if head is None or not head.makes(trace.output, rows):
+        return None
     if head.columns is None and not head.is_flipped:
         return head, replace(trace, output=rows, output_key=operation.inputs[0])
     made = head.logits(rows)
@@ -188,22 +214,31 @@ class HeadInput(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if str(getattr(func, "__name__", "")).strip("_") == self.head.function:
-            self._seen.append(args[0] if args else kwargs.get("input"))
+        if plain_name(func) == self.head.function:
+            self._seen.append(logits_given(func, args, kwargs))
         return func(*args, **kwargs)
 
 
-def looks_like_probabilities(rows: Tensor) -> bool:
+def looks_like_probabilities(rows: Tensor, *, is_seen: bool = True) -> bool:
     """Whether all numbers lie in [0, 1], and rows of several columns add up to 1: then `output=` was perhaps forgotten.
+
+    One column needs many rows where it `is_seen` what made them, and nothing that makes probabilities.
 
     >>> looks_like_probabilities(torch.tensor([[0.2, 0.8], [0.5, 0.5]])), looks_like_probabilities(torch.tensor([[0.2, 0.9]]))
     (True, False)
+    >>> looks_like_probabilities(torch.tensor([[0.2]])), looks_like_probabilities(torch.tensor([[0.2]]), is_seen=False)
+    (False, True)
     """
     if len(rows) == 0 or bool((rows < 0).any()) or bool((rows > 1).any()):
         return False
     if rows.size(1) == 1:
-        return len(rows) >= _MANY  # a few logits may well lie there by chance
+        return not is_seen or len(rows) >= _MANY  # a few logits may well lie there by chance
     return bool(((rows.sum(dim=1) - 1).abs() < 1e-4).all())
+
+
+def _look_like_logarithms(rows: Tensor) -> bool:
+    """Whether rows of several columns are logarithms of numbers that add up to 1."""
+    return rows.size(1) > 1 and bool((rows <= 1e-5).all()) and looks_like_probabilities(rows.exp().clamp(max=1))
 
 
 def logits_of(rows: Tensor, output: str) -> Tensor:
@@ -232,17 +267,21 @@ class ModelOutput:
     """Whether `name` was given, and no operation that says so was seen."""
     is_doubted: bool = False
     """Whether a warning asked what it is."""
+    is_widened: bool = False
+    """Whether some messages of the model are not in float64, as its output is: it is then explained in float32."""
 
     def apply(self, call: ModelCall) -> ModelCall:
         """The call that gives logits."""
-        return replace(call, head=self.head, stated=self.name if self.stated else "")
+        return replace(call, head=self.head, stated=self.name if self.stated else "", is_widened=self.is_widened)
 
     def shorten(self, trace: Trace) -> Trace:
         """A recorded pass of the same model, as far as its logits."""
         if self.head is not None:
             found = find_head(trace)
-            return trace if found is None else found[1]
-        return replace(trace, output=logits_of(trace.output, self.name)) if self.stated else trace
+            trace = trace if found is None else found[1]
+        elif self.stated:
+            trace = replace(trace, output=logits_of(trace.output, self.name))
+        return _narrowed(trace) if self.is_widened else trace
 
     @property
     def several(self) -> bool:
@@ -262,6 +301,24 @@ def check_output(output: str | None) -> str | None:
 
 def read_output(trace: Trace, given: str | None, mode: str | None) -> tuple[ModelOutput, Trace]:
     """What the model returns, and the recorded pass as far as the logits."""
+    output, trace = _as_returned(trace, given, mode)
+    is_widened = trace.output.dtype == torch.float64 and any(call.dtype != torch.float64 for call in trace.calls)
+    return (replace(output, is_widened=True), _narrowed(trace)) if is_widened else (output, trace)
+
+
+def _narrowed(trace: Trace) -> Trace:
+    """A recorded pass whose output is in float32, like what it is made of."""
+    like = torch.zeros((), dtype=torch.float32, device=trace.output.device)  # float64 where a program is run in that
+    made = trace.output.type_as(like)
+    last = Operation(
+        "type_as", [trace.output_key, None], keys_of(made), function=Tensor.type_as, args=(trace.output, like), kwargs={},
+        shapes=[tuple(made.shape)], result=made,
+    )  # fmt: skip
+    return replace(trace, operations=(*trace.operations, last), output=made, output_key=last.outputs[0])
+
+
+def _as_returned(trace: Trace, given: str | None, mode: str | None) -> tuple[ModelOutput, Trace]:
+    """The same in the model's own precision."""
     if given == "value" or (given is None and mode == "regression"):
         return ModelOutput("value"), trace
     found = None if given == "logit" else find_head(trace)
@@ -282,16 +339,21 @@ def read_output(trace: Trace, given: str | None, mode: str | None) -> tuple[Mode
 
 def _doubt(trace: Trace) -> str:
     """Why what is read as logits may be none; empty if nothing speaks against it."""
-    if made_by := trail_of(trace):
+    made_by, is_seen = trail_of(trace)
+    if made_by:
         return (
             f"The model's output comes from {made_by}, and its logits cannot be read off, so it is explained as if it were "
             f"logits itself. Use output='prob' or 'log_prob' if it is that, 'logit' or 'value' if not."
         )
-    if looks_like_probabilities(trace.output):
-        return (
-            "The model's output looks like probabilities, but the operation that makes them cannot be seen, so it is "
-            "explained as logits. Use output='prob' (or output='logit' if these are logits)."
-        )
+    for looks, what, name in (
+        (looks_like_probabilities(trace.output, is_seen=is_seen), "probabilities", "prob"),
+        (_look_like_logarithms(trace.output), "logarithms of probabilities", "log_prob"),
+    ):
+        if looks:
+            return (
+                f"The model's output looks like {what}, but the operation that makes them cannot be seen, so it is "
+                f"explained as logits. Use output={name!r} (or output='logit' if these are logits)."
+            )
     return ""
 
 

@@ -3,7 +3,8 @@
 The recorded operations are gone through once, and each tensor gets the `_Trail` that leads to it. It goes on through sums,
 columns moved, clamps, logarithms and means; it ends at layers, at linear maps with learned weights, at norms, and at a product
 with anything that is no probability itself: so gates and attention leave none. Where a trail is uncertain, because other
-functions of numbers look the same (`exp`, `tanh`), the output must have such values, too.
+functions of numbers look the same (`exp`, `tanh`, a comparison), the output must have such values, too. Masks and numbers of
+rows that pick other numbers lead nowhere.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from edgewise.model.data_flow import leaves_of
 from edgewise.program.operations import PRODUCTS, QUOTIENTS, Kind, kind_of, plain_name
 from edgewise.trees import tree_leaves
 
@@ -25,9 +27,10 @@ _NONE, _BOUNDED, _PERHAPS, _SURE = range(4)
 _CERTAINTY = {
     _SURE: "softmax log_softmax softmin gumbel_softmax sigmoid logsigmoid log_sigmoid hardsigmoid expit special_expit ndtr "
     "special_ndtr log_ndtr special_log_ndtr special_softmax special_log_softmax",
-    _PERHAPS: "exp exp2 special_exp2 relu6",
-    _BOUNDED: "tanh erf special_erf atan arctan softsign sin cos hardtanh clamp clip softplus logsumexp special_logsumexp "
-    "logaddexp",
+    _PERHAPS: "exp exp2 special_exp2 relu6 gt ge lt le eq ne greater greater_equal less less_equal not_equal isclose "
+    "logical_not heaviside argmax cross_entropy binary_cross_entropy_with_logits",
+    _BOUNDED: "tanh erf special_erf atan arctan softsign sin cos sign sgn hardtanh clamp clip softplus logsumexp "
+    "special_logsumexp logaddexp logaddexp2 logcumsumexp",
 }
 _MAKERS = {name: certainty for certainty, names in _CERTAINTY.items() for name in names.split()}
 _TABLES = ("mm", "bmm", "addmm", "baddbmm", "einsum", "tensordot", "mv", "inner", "conv1d", "bilinear", "embedding")
@@ -39,27 +42,27 @@ _ENDS: tuple[str, ...] = (
     "rms_norm",
     "logit",
     "special_logit",
-    "argmax",
-    "sign",
 )
 _ENDS += ("multi_head_attention_forward", "scaled_dot_product_attention")
 _DIFFERENCES = ("sub", "subtract", "isub", "rsub")
+_LIMITS = ("clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "maximum", "minimum")
 _ROUNDING = 1e-5
 
 
-def trail_of(trace: Trace) -> str:
-    """The name of the operation that made probabilities of which the output is made; empty if there is none.
+def trail_of(trace: Trace) -> tuple[str, bool]:
+    """The name of the operation that made probabilities of which the output is made, empty if there is none; is it seen?
 
-    Where nothing says how the output was made (it was written into, say), any that ends in sight will do.
+    Where nothing says how the output was made (a part is scripted, say), any that ends in sight will do.
     """
     trails = _Trails(trace)
     found = trails.at(trace.output_key)
+    is_seen = found is not None
     if found is None:
         found = max(trails.open_ends(), key=lambda trail: trail.certainty, default=_Trail())
         found = replace(found, certainty=min(found.certainty, _PERHAPS))
     if found.certainty == _SURE or (found.certainty == _PERHAPS and _may_be_probabilities(trace.output)):
-        return found.maker
-    return ""
+        return found.maker, is_seen
+    return "", is_seen
 
 
 def _may_be_probabilities(rows: Tensor) -> bool:
@@ -76,6 +79,8 @@ class _Trail:
     maker: str = ""
     sums: frozenset[Key] = frozenset()
     """The tensors of which this is a sum over columns, or the logarithm of the sum of exponentials."""
+    limits: frozenset[float] = frozenset()
+    """The numbers at which it was just cut off; those in between 0 and 1 may be probabilities."""
 
 
 @dataclass
@@ -123,21 +128,43 @@ class _Trails:
 
     def _next(self, operation: Operation) -> _Trail:
         """The trail behind an operation that reads some tensors with trails."""
-        name, inputs = plain_name(operation.function), [key for key in operation.inputs if key in self.found]
+        name, inputs = plain_name(operation.function), self._numbers(operation)
         before = [self.found[key] for key in inputs]
-        maker = _made_by(operation, name)
+        limits = self._limits(operation, name, before[0])
+        maker = _SURE if limits >= {0.0, 1.0} else _made_by(operation, name)
         if maker == _SURE:
             return _Trail(_SURE, name)
         if name in _ENDS or (self._is_learned(operation) and (name in _TABLES or _is_map(operation))):
             return _Trail()
+        one = before[0] if len(before) == 1 else self._joined(operation, name, before, inputs)
+        one = replace(one, limits=limits)
         if len(before) > 1:
-            return self._joined(operation, name, before, inputs)
-        (one,) = before
+            return one if one.certainty >= maker else replace(one, certainty=maker, maker=name)
         if _shifts(name) and one.certainty == _BOUNDED:
             one = replace(one, certainty=_PERHAPS)
         if name in ("sum", "logsumexp", "special_logsumexp"):
             one = replace(one, sums=frozenset(inputs))
         return one if one.certainty >= maker else replace(one, certainty=maker, maker=name)
+
+    def _numbers(self, operation: Operation) -> list[Key]:
+        """The tensors with trails that it reads; without masks and places, where it reads numbers, too."""
+        leaves = zip(leaves_of((operation.args, operation.kwargs or {})), operation.inputs, strict=True)
+        moving = [(leaf, key) for leaf, key in leaves if key in self.found]
+        numbers = [key for leaf, key in moving if leaf.is_floating_point()]
+        return numbers or [key for _, key in moving]
+
+    def _limits(self, operation: Operation, name: str, before: _Trail) -> frozenset[float]:
+        """The numbers at which its result is cut off, above or below."""
+        if name == "relu":
+            return before.limits | {0.0}
+        if name not in _LIMITS:
+            same = kind_of(operation.function) in (Kind.UNCHANGED, Kind.SHAPE) or name == "getitem"
+            return before.limits if same else frozenset()
+        leaves = zip(leaves_of((operation.args, operation.kwargs or {})), operation.inputs, strict=True)
+        given = [leaf for leaf, key in leaves if key not in self.found]
+        numbers = [float(leaf) for leaf in given if isinstance(leaf, (int, float)) and not isinstance(leaf, bool)]
+        tables = [leaf for leaf in given if isinstance(leaf, Tensor) and leaf.numel()]
+        return before.limits.union(numbers, [float(t.min()) for t in tables if bool(t.min() == t.max())])
 
     def _joined(self, operation: Operation, name: str, before: list[_Trail], inputs: list[Key]) -> _Trail:
         """The trail behind an operation on several tensors with trails."""
@@ -157,9 +184,6 @@ class _Trails:
 
 def _made_by(operation: Operation, name: str) -> int:
     """What the operation makes by itself."""
-    if name in ("clamp", "clip", "hardtanh"):
-        bounds = [*operation.args[1:3], *(operation.kwargs or {}).values()]
-        return _SURE if [bound for bound in bounds if isinstance(bound, (int, float))] == [0, 1] else _BOUNDED
     if name == "normalize":
         power: Any = (operation.kwargs or {}).get("p", operation.args[1] if len(operation.args) > 1 else 2.0)
         return _PERHAPS if power == 1 else _NONE

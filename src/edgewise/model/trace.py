@@ -33,6 +33,7 @@ from edgewise.model.data_flow import (
     written,
 )
 from edgewise.model.feature_products import FeatureProducts
+from edgewise.model.head import logits_given
 from edgewise.model.hooks import Layers, OperationMode, edge_update_hooks, message_hooks
 from edgewise.model.layer_steps import LayerSteps
 from edgewise.model.messages import Owners, followed_owners, own_term, plain_owners
@@ -231,7 +232,7 @@ class _Recorder(OperationMode):
 
     def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
         inputs = keys_of((args, kwargs))
-        before = before_change(func, args)
+        before, logits = before_change(func, args), logits_given(func, args, kwargs)
         result = func(*args, **kwargs)
         self.steps.append(PassStep(func, args, kwargs, result))
         name = getattr(func, "__name__", str(func))
@@ -257,6 +258,7 @@ class _Recorder(OperationMode):
                     kwargs=kwargs,
                     shapes=shapes_of(result),
                     result=result,
+                    logits=logits,
                 )
             )
         return result

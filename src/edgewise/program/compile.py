@@ -278,6 +278,9 @@ def compile_program(
         readout: The same, but only behind the last call.
         fallback: Makes layers of modules that have no lowering.
     """
+    others = {call.dtype for call in trace.calls} - {trace.output.dtype}
+    if others:
+        raise Unsupported(f"its layers compute in {others.pop()}, and what it returns is {trace.output.dtype}")
     compiler = Compiler(trace, data, whole, readout, fallback)
     if trace.typed is not None:
         compiler.constants.update(trace.typed.rows)

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise import random_numbers
+from edgewise.arrays import with_digits
 from edgewise.errors import EdgewiseError, ModelError
 from edgewise.graph.copies import Copies
 from edgewise.model.call import ModelCall
@@ -176,8 +177,8 @@ def _features(call: ModelCall, graph: Data) -> dict[Any, Tensor]:
     if isinstance(call.forward, TypedForward):
         data = call.forward.part(graph).data
         keys = [(key, name) for key in (*data.node_types, *data.edge_types) for name in ("x", "edge_attr")]
-        return {key: data[key[0]][key[1]] for key in keys if _moves(data[key[0]].get(key[1]))}
-    return {name: graph[name] for name in ("x", "edge_attr") if _moves(graph.get(name))}
+        return {key: with_digits(data[key[0]][key[1]]) for key in keys if _moves(data[key[0]].get(key[1]))}
+    return {name: with_digits(graph[name]) for name in ("x", "edge_attr") if _moves(graph.get(name))}
 
 
 def _run(call: ModelCall, graph: Data, values: dict[Any, Tensor]) -> Tensor:
