@@ -100,3 +100,21 @@ def test_typed_features_at_a_kink_are_told_apart_too():
     with pytest.warns(ew.KinkWarning):
         ew.features(Typed().eval(), data, ("a", 1), forward=forward, method="gradient")
     assert ew.features(Typed().eval(), data, ("a", 1), forward=forward).settings["audit"]["undecided"] != "detach"
+
+
+def test_a_small_stop_is_not_taken_for_a_kink():
+    class Stopped(torch.autograd.Function):
+        """All but a little of the gradient."""
+
+        @staticmethod
+        def forward(ctx, rows):
+            return rows.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return 0.995 * gradient
+
+    model, data = problem(lambda x: torch.cat([x[:, :1].sin(), Stopped.apply(x[:, 1:].cos())], dim=1), 0, SAGEConv)
+    data.x, model = data.x.double(), model.double()
+    with pytest.raises(ew.ModelError, match="not the derivative"):
+        ew.features(model, data, 4, method="gradient")

@@ -185,6 +185,7 @@ def _run(call: ModelCall, graph: Data, values: dict[Any, Tensor]) -> Tensor:
 
 _BESIDE = 1e-2  # of the largest feature: how far off is looked
 _RIGHT = 1e-2  # by which share of its parts a slope may be off
+_RIGHT_BESIDE = 1e-5  # the same beside a kink, where it is right to the last digits: a stop may be small
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,7 @@ def kink_of_features(question: PosedQuestion, position: int = 0) -> FeatureKink 
             given = [_slope(call, graph, target, here, along) for along in (around, other)]
             if not all(math.isfinite(one.gradient) for one in given) or all(map(_is_right, given)):
                 return None
-            if not _is_right(_slope(call, graph, target, beside, other)):
+            if not all(_is_right(_slope(call, graph, target, beside, d), _RIGHT_BESIDE) for d in (around, other)):
                 return None
             products = {name: part * here[name] for name, part in around.items()}
             return FeatureKink(_is_right(_slope(call, graph, target, here, products)))
@@ -232,8 +233,8 @@ def kink_of_features(question: PosedQuestion, position: int = 0) -> FeatureKink 
         return None
 
 
-def _is_right(slope: AuditedSlope) -> bool:
-    return not slope.undecided and slope.error <= _RIGHT
+def _is_right(slope: AuditedSlope, within: float = _RIGHT) -> bool:
+    return not slope.undecided and slope.error <= within
 
 
 def _slope(
