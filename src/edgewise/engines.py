@@ -12,6 +12,7 @@ from torch import Tensor
 
 from edgewise.arrays import LayerWeight, SelfWeight
 from edgewise.graph.copies import Copies
+from edgewise.model.gradient_stops import GradientStops
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
 
 
@@ -58,6 +59,8 @@ class CopiesEngine:
         self.num_targets = copies.num_targets
         self.edge_id, self.owner = copies.edge_id, copies.owner
         self.self_node, self.self_owner = copies.self_node, copies.self_owner
+        self.may_stop = False
+        """Whether a gradient may have stopped on its way, in a pass that was recorded for one."""
 
     @property
     def edge_hops(self) -> Tensor:
@@ -69,7 +72,12 @@ class CopiesEngine:
         weight = _spread(weight, self._copies.edge_place, self._graph.num_edges)
         if own is not None:
             own = _spread(own, self._copies.self_place, self._copies.data.num_nodes)
-        return self._model(self._graph, weight, own)[self._copies.rows]
+        if not weight.requires_grad or self.may_stop:
+            return self._model(self._graph, weight, own)[self._copies.rows]
+        with GradientStops() as stops:
+            rows = self._model(self._graph, weight, own)[self._copies.rows]
+        self.may_stop = stops.seen
+        return rows
 
 
 def _spread(part: Tensor, place: Tensor, size: int) -> Tensor:

@@ -114,6 +114,11 @@ class Score:
         """`[M]`: fewest edges from the receiver to the target."""
         return self._engine.edge_hops
 
+    @property
+    def may_stop(self) -> bool:
+        """Whether a gradient may have stopped on its way, in a pass that was recorded for one."""
+        return bool(getattr(self._engine, "may_stop", False))
+
     def ones(self) -> LayerWeight:
         """ω = 1, `[L, M]`: the model itself."""
         return self.target.truth.new_ones(self.num_layers, self.edge_id.numel())

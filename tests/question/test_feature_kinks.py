@@ -150,3 +150,21 @@ def test_a_stop_behind_one_of_many_targets_at_kinks_is_found(stopped):
         ew.features(model, data)
     others = [node for node in range(8) if node != stopped]
     assert len(ew.features(model, data, others)) == len(others)
+
+
+def test_a_small_stop_is_not_taken_for_a_kink():
+    class Stopped(torch.autograd.Function):
+        """All but a little of the gradient."""
+
+        @staticmethod
+        def forward(ctx, rows):
+            return rows.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return 0.995 * gradient
+
+    model, data = problem(lambda x: torch.cat([x[:, :1].sin(), Stopped.apply(x[:, 1:].cos())], dim=1), 0, SAGEConv)
+    data.x, model = data.x.double(), model.double()
+    with pytest.raises(ew.ModelError, match="not the derivative"):
+        ew.features(model, data, 4, method="gradient")

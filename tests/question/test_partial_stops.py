@@ -284,3 +284,56 @@ def test_a_stop_of_a_small_part_of_a_gradient_is_refused(share, dtype):
     for ask in (ew.explain, ew.features):
         with pytest.raises(ew.ModelError, match="detach in forward stops them"):
             ask(model, data, [0, 1, 2])
+
+
+def by_detach(o, stop):
+    return torch.where(stop.view(-1, 1), o.detach(), o)
+
+
+def by_numbers(o, stop):
+    return torch.stack(
+        [torch.tensor(row.tolist(), dtype=o.dtype) if bad else row for row, bad in zip(o, stop, strict=True)]
+    )
+
+
+STOPPED_ROWS = {
+    "every second": lambda o: torch.arange(len(o)) % 2 == 0,
+    "every fourth": lambda o: torch.arange(len(o)) % 4 == 1,
+    "of a long table": lambda o: (torch.arange(len(o)) % 2 == 0) & (len(o) > NODES),
+}
+
+
+class StoppedByRow(nn.Module):
+    """Stops gradients by the number of a row, which in copies is another one than in the graph."""
+
+    def __init__(self, stop, which):
+        super().__init__()
+        self.one, self.two = OwnSAGE(4, 6), OwnSAGE(6, CLASSES)
+        self.stop, self.which = stop, which
+
+    def forward(self, x, edge_index):
+        o = self.two(self.one(x, edge_index).tanh(), edge_index)
+        stop = self.which(o)
+        return self.stop(o, stop) if bool(stop.any()) else o
+
+
+@pytest.mark.parametrize("how", [{}, {"batch_size": 2}, {"batch_size": 3, "method": "integrated_gradients"}])
+@pytest.mark.parametrize("which", STOPPED_ROWS)
+@pytest.mark.parametrize("stop", [by_detach, by_numbers])
+def test_a_stop_by_the_number_of_a_row_gives_no_wrong_score_in_any_layout(stop, which, how):
+    torch.manual_seed(0)
+    ring = torch.arange(NODES)
+    edges = torch.cat([torch.stack([ring, ring.roll(1)]), torch.stack([ring, ring.roll(-2)])], dim=1)
+    data = Data(x=torch.rand(NODES, 4, dtype=torch.double), edge_index=edges)
+    model = StoppedByRow(stop, STOPPED_ROWS[which]).double().eval()
+    plain = StoppedByRow(stop, lambda o: torch.zeros(len(o), dtype=torch.bool)).double().eval()
+    plain.load_state_dict(model.state_dict())
+    refused = 0
+    for index in ([3, 8, 5, 0], [0, 5, 8, 3], [9, 1, 2, 6, 4], [7], None):
+        try:
+            found = ew.explain(model, data, index, **how)
+        except ew.ModelError:
+            refused += 1
+            continue
+        assert_close(scores_of(found), scores_of(ew.explain(plain, data, index, **how)), 1e-9)
+    assert refused or how, "all targets side by side are stopped for some"

@@ -146,6 +146,8 @@ def _measure(
     for positions in blocks(question, memory, batch_size):
         score = Score.of_block(question, positions)
         edge, own = gradients_at_one(score)
+        if score.way == "copies":
+            question.check_layout(positions, may_stop=score.may_stop)
         pairs += score.owner.numel()
         balances.append(balance_of(score, edge, own, _HALVES, seed))
         for level in LEVELS:

@@ -189,7 +189,8 @@ def _explained(
             parted = pieces(
                 question, budget, batch_size, alike=chosen.by_edge, by_graph=chosen.by_graph, smallest=chosen.piece
             )
-            run = partial(_run, chosen, question, level=level, settings=own_settings, seed=seed)
+            stops = chosen.differentiates and stopped != "keep"
+            run = partial(_run, chosen, question, level=level, settings=own_settings, seed=seed, stops=stops)
             for positions, scored in _of_blocks(parted, run, question) if chosen.function else ():
                 parts.add(positions, *scored)
                 advance(len(positions))
@@ -309,10 +310,21 @@ def _of_blocks(
 
 
 def _run(
-    method: Method, question: PosedQuestion, positions: Tensor, *, level: str, settings: dict[str, Any], seed: int
+    method: Method,
+    question: PosedQuestion,
+    positions: Tensor,
+    *,
+    level: str,
+    settings: dict[str, Any],
+    seed: int,
+    stops: bool,
 ) -> tuple[Score, CopyScores]:
+    """The scores of some targets; `stops`: gradients that stop on their way are refused."""
     assert method.function is not None
     score = Score.of_block(question, positions)
     log.debug("%s of %d targets: %s", method.name, len(positions), score.way)
     seeded = {"seed": seed} if method.seeded else {}
-    return score, method.function(score, level, **settings, **seeded)
+    found = method.function(score, level, **settings, **seeded)
+    if stops and score.way == "copies":
+        question.check_layout(positions, may_stop=score.may_stop)
+    return score, found

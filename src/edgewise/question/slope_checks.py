@@ -1,6 +1,7 @@
 """Whether the gradients of a question can be trusted: each kind is looked at once, and refused with the reason."""
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -39,6 +40,9 @@ class SlopeChecks:
     _failed: tuple[int, ...] = ()
     """Positions of targets whose gradients are not what differences say."""
     _looked: frozenset[tuple[str, str]] = frozenset()
+    _laid_out: frozenset[bytes] = frozenset()
+    """Positions of targets whose gradients were compared as they lie side by side, where gradients may stop."""
+    _may_stop: bool = False
 
     @property
     def _itself(self) -> "PosedQuestion":
@@ -58,6 +62,27 @@ class SlopeChecks:
             with torch.inference_mode(mode=False), self.borrowed():
                 self._slope = self._found(audit_slopes, "slope")
         return self._slope
+
+    def check_layout(self, positions: Tensor, *, may_stop: bool) -> None:
+        """Refuse gradients of targets that lie side by side, if they stop in this very layout; looked at once.
+
+        A model may stop gradients by the number of a row. In copies that number is another one than in the user's graph, and
+        it depends on what else is asked: what is compared in one layout says nothing about another. `may_stop`: somebody saw
+        an operation that may stop them here.
+        """
+        if (may_stop or self._may_stop) and _key(positions) not in self._laid_out:
+            problem = self._problem_of_layout(positions)
+            if problem:
+                raise ModelError(problem)
+
+    def _problem_of_layout(self, positions: Tensor) -> str:
+        """Why gradients of these targets, as they lie side by side, cannot be trusted; empty if they can."""
+        from edgewise.question.gradient_audit import audit_slopes
+
+        with torch.inference_mode(mode=False), self.borrowed():
+            found = replace(audit_slopes(self._itself, positions), may_stop=True)
+        self._laid_out |= {_key(positions)}
+        return self._judged(found, positions, "slope")
 
     @property
     def is_slope_refused(self) -> bool:
@@ -100,11 +125,13 @@ class SlopeChecks:
         """Other targets are audited anew."""
         self._slope, self._feature_slope, self._looked = None, None, frozenset()
         self._feature_kink, self._failed = None, ()
+        self._laid_out, self._may_stop = frozenset(), False
 
     def _found(self, look: "Callable[[PosedQuestion, Tensor], Audited]", what: str) -> str:
         """Why gradients cannot be trusted: by a sample of the targets, or by all of them where gradients may stop.
 
-        Where one is at a kink of its features the others are looked at, too: a gradient may stop at another.
+        All of them are laid out as an answer lays them out. Where one is at a kink of its features the others are looked at,
+        too: a gradient may stop at another.
         """
         some = audited_positions(self._itself)
         found = look(self._itself, some)
@@ -113,15 +140,18 @@ class SlopeChecks:
             return problem
         from edgewise.question.memory import estimated_blocks
 
-        failed = self._failed
+        done, seen, failed = 0, {_key(some)}, self._failed
         for block in estimated_blocks(self._itself, _MEMORY, None):
-            left = block[~torch.isin(block, some)]
-            if len(left):
-                problem = self._judged(look(self._itself, left), left, what) or problem
+            if _key(block) not in seen:
+                problem = self._judged(look(self._itself, block), block, what, done) or problem
+                seen.add(_key(block))
                 failed += self._failed
             if problem and not self._at_kink(what):
                 break
-        self._failed = failed
+            done += len(block)
+        self._failed = tuple(dict.fromkeys(failed))
+        if what == "slope" and not problem:
+            self._may_stop, self._laid_out = True, self._laid_out | seen
         return problem
 
     def _at_kink(self, what: str) -> bool:
@@ -130,8 +160,11 @@ class SlopeChecks:
 
         return what == "features" and (not self._failed or kink_of_features(self._itself, self._failed[0]) is not None)
 
-    def _judged(self, found: "Audited", positions: Tensor, what: str) -> str:
-        """Why gradients cannot be trusted, by slopes that were found in two ways; empty if they can."""
+    def _judged(self, found: "Audited", positions: Tensor, what: str, done: int = 0) -> str:
+        """Why gradients cannot be trusted, by slopes that were found in two ways; empty if they can.
+
+        `done` is the number of other targets that were looked at before.
+        """
         known: dict[int, AuditedSlope] = {}
         for position, slope in zip(positions.tolist(), found.slopes, strict=True):
             if slope is None or slope.undecided:
@@ -141,7 +174,7 @@ class SlopeChecks:
                 known[position] = slope
         errors = {position: _error(slope) for position, slope in known.items()}
         worst = max(errors.values(), default=0.0)
-        self.audit.note(what, worst, len(errors))
+        self.audit.note(what, worst, done * bool(errors) + len(errors))
         strict = _WHERE_STOPPED.get(self._itself.target.truth.dtype, _IN_FLOAT32)
         allowed = strict if found.may_stop else SLOPE_TOLERANCE
         self._failed = tuple(position for position, error in errors.items() if error > allowed)
@@ -168,6 +201,11 @@ def _the_worst(kinks: "Iterable[FeatureKink | None]") -> "FeatureKink | None":
             return None
         worst = kink if worst is None or not kink.products_hold else worst
     return worst
+
+
+def _key(positions: Tensor) -> bytes:
+    """Targets in their order."""
+    return positions.numpy().tobytes()
 
 
 def _error(slope: "AuditedSlope") -> float:
