@@ -57,9 +57,14 @@ def narrowed(numbers: Tensor, end: int) -> Tensor:
     return numbers.to(torch.int32) if end <= 2**31 else numbers
 
 
+def has_few_digits(numbers: Any) -> bool:
+    """Whether it is a tensor in float16 or bfloat16."""
+    return isinstance(numbers, Tensor) and numbers.dtype in (torch.float16, torch.bfloat16)
+
+
 def with_digits(numbers: Tensor) -> Tensor:
-    """The same numbers in float32, where they are in float16 or bfloat16: their gradients and shares would be rounded."""
-    return numbers.float() if numbers.dtype in (torch.float16, torch.bfloat16) else numbers
+    """The same numbers in float32, where they have few digits: their gradients and shares would be rounded."""
+    return numbers.float() if has_few_digits(numbers) else numbers
 
 
 def rank_in_group(group: Tensor) -> Tensor:

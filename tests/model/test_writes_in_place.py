@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import GCNConv, SAGEConv
 
 import edgewise as ew
 from edgewise.errors import ModelError
@@ -77,6 +77,48 @@ def test_writing_in_place_is_explained_as_making_new_rows(title, method):
     found, expected = (ew.explain(Net(step).eval(), graph(), index=2, method=method) for step in WRITES[title])
     assert expected.scores.any()
     torch.testing.assert_close(found.scores, expected.scores, rtol=1e-4, atol=1e-6)
+
+
+def doubled_into_itself(h):
+    if not h.requires_grad:
+        torch.mul(h, 2, out=h)
+        return h
+    return 2 * h
+
+
+def into_another(h):
+    out = torch.empty_like(h)
+    torch.clamp(h, max=0.2, out=out)
+    return out
+
+
+def test_writing_with_out_is_explained_as_making_new_rows():
+    steps = ((doubled_into_itself, lambda h: 2 * h), (into_another, lambda h: h.clamp(max=0.2)))
+    for written, plain in steps:
+        for method in ("gradient", "occlusion"):
+            found, expected = (
+                ew.explain(Net(step).eval(), graph(), index=2, method=method) for step in (written, plain)
+            )
+            assert expected.scores.any()
+            torch.testing.assert_close(found.scores, expected.scores, rtol=1e-4, atol=1e-6)
+
+
+def test_a_model_that_writes_with_out_and_is_run_itself_is_told_so():
+    model = Net(into_another)
+    model.second = SAGEConv(4, 3, aggr="max")
+    with pytest.raises(ModelError, match="writes with out="):
+        ew.explain(model.eval(), graph(), index=2)
+    assert ew.explain(model, graph(), index=2, method="occlusion").scores.any()
+
+
+def test_walks_of_what_is_written_through_a_view_before_the_layers_are_refused():
+    class Encoded(Net):
+        def forward(self, x, edge_index):
+            return self.second(self.first(self.step(x * 1.5), edge_index), edge_index)
+
+    with pytest.raises(ModelError, match="through a view"):
+        ew.explain(Encoded(a_view).eval(), graph(), index=2, method="lrp")
+    assert ew.explain(Encoded(a_view).eval(), graph(), index=2).scores.any()
 
 
 def test_a_model_whose_writes_spoil_its_own_gradient_is_told_so():

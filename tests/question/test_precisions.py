@@ -124,3 +124,9 @@ def test_features_that_forward_casts_are_scored():
 
     data = graph(torch.float64)
     assert_same(ew.features(Net("GCN"), data, [1, 2], forward=cast), ew.features(Net("GCN"), graph(), [1, 2]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_rounding_to_few_digits_is_named_where_gradients_are_refused(dtype):
+    with pytest.raises(ew.ModelError, match=f"rounds numbers to {dtype}"):
+        ew.explain(Net("GCN", after=lambda z: z.to(dtype).float()), graph(), [1, 2])

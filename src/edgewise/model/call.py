@@ -17,6 +17,7 @@ from edgewise.errors import EdgewiseError, ModelError
 from edgewise.graph.inputs import is_stand_in
 from edgewise.model.call_arguments import absent_names, argument_names, arguments_for, given, required_names
 from edgewise.model.data_flow import TypedTensors
+from edgewise.model.gradient_stops import refuse_writes
 from edgewise.model.head import Head, HeadInput, logits_of
 from edgewise.model.module_tree import named_modules
 from edgewise.model.node_tables import NodeParameter, standing_in
@@ -163,6 +164,7 @@ class ModelCall:
         except EdgewiseError:
             raise
         except Exception as error:  # whatever a stranger's code raises
+            refuse_writes(error)
             raise ModelError(
                 f"The model raised {type(error).__name__} when called as {self.describe(data)}: {error}. {self._hint(data)}"
             ) from error

@@ -117,13 +117,17 @@ def without_no_ops(operations: list[Operation]) -> tuple[list[Operation], dict[K
     return kept, same
 
 
-def before_change(func: Any, args: Any) -> Any:
-    """The arguments with a copy of what an operation in place is about to change."""
+def changed_by(func: Any, args: Any, kwargs: Any) -> Tensor | None:
+    """The tensor that an operation in place, or one with `out=`, is about to change; None of others."""
     name = getattr(func, "__name__", "")
     in_place = name == "__setitem__" or name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))
-    if in_place and args and isinstance(args[0], Tensor):
-        return (args[0].clone(), *args[1:])
-    return args
+    found = args[0] if in_place and args else kwargs.get("out")
+    return found if isinstance(found, Tensor) else None
+
+
+def before_change(args: Any, changed: Tensor | None) -> Any:
+    """The arguments with a copy of what an operation is about to change."""
+    return args if changed is None else tuple(arg.clone() if arg is changed else arg for arg in args)
 
 
 def written(tensor: Tensor, index: Any, value: Any) -> Tensor:

@@ -104,8 +104,13 @@ def _floating(parts: Any) -> Iterator[Tensor]:
             yield from _floating(part)
 
 
-def refuse_writes(error: RuntimeError) -> None:
-    """Refuse a model that overwrites what its own gradient needs, if that is what torch's error says."""
+def refuse_writes(error: Exception) -> None:
+    """Refuse a model that writes where its own gradient cannot follow, if that is what torch's error says."""
+    if "functions with out=... arguments" in str(error):
+        raise ModelError(
+            "The model writes with out=, which torch cannot take a gradient through, not even in training. Leave out= away: "
+            "h = torch.clamp(h, max=1), for example. Or use method='occlusion'."
+        ) from error
     if "modified by an inplace operation" in str(error):
         raise ModelError(
             "The model writes in place into numbers that its own gradient needs (h[:, 0] *= h[:, 1], for example), so that it "

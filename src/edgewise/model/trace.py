@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
+from edgewise.arrays import has_few_digits
 from edgewise.errors import ModelError
 from edgewise.model.borrow import ours
 from edgewise.model.call import GraphForward, ModelCall, with_own_x
@@ -22,6 +23,7 @@ from edgewise.model.data_flow import (
     Residual,
     TypedTensors,
     before_change,
+    changed_by,
     data_tensors,
     find_skips,
     fixed_tensors,
@@ -79,6 +81,9 @@ class Trace:
     picks_rows: str = ""
     """Whether the output depends on which of all nodes has the largest number of something that `"messages"` change, or
     `"features"` alone."""
+
+    rounds_to: torch.dtype | None = None
+    """A type of few digits that numbers have somewhere on their way."""
 
     fixed: frozenset[Key] = frozenset()
     """Keys of parameters and buffers."""
@@ -231,16 +236,17 @@ class _Recorder(OperationMode):
         self.reads_values = self.reads_sizes = False
 
     def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
-        inputs = keys_of((args, kwargs))
-        before, logits = before_change(func, args), logits_given(func, args, kwargs)
+        changed, given = changed_by(func, args, kwargs), {key: kwargs[key] for key in kwargs if key != "out"}
+        inputs = keys_of((args, given))
+        before, logits = before_change(args, changed), logits_given(func, args, kwargs)
         result = func(*args, **kwargs)
         self.steps.append(PassStep(func, args, kwargs, result))
         name = getattr(func, "__name__", str(func))
         if name == "__setitem__":
             func, result = written, args[0]
         outputs = keys_of(result)
-        if before is not args and base_of(args[0]) is not None:
-            outputs += keys_of(base_of(args[0]))  # written through a view of it: a second result
+        if changed is not None and base_of(changed) is not None:
+            outputs += keys_of(base_of(changed))  # written through a view of it: a second result
         if not any(key is not None for key in outputs):
             self.reads_values |= name not in ABOUT_SHAPES
             self.reads_sizes |= _asks_for_rows(func, name, args, kwargs or {})
@@ -255,7 +261,7 @@ class _Recorder(OperationMode):
                     self.jumping > 0,
                     function=func,
                     args=before,
-                    kwargs=kwargs,
+                    kwargs=given,
                     shapes=shapes_of(result),
                     result=result,
                     logits=logits,
@@ -365,6 +371,7 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         reads_values=recorder.reads_values,
         reads_sizes=recorder.reads_sizes,
         picks_rows=picks_rows(operations, output_keys, int(data.num_nodes or 0), orders=not call.each_graph),
+        rounds_to=next((one.result.dtype for one in recorder.operations if has_few_digits(one.result)), None),
         fixed=frozenset(fixed),
         products=products,
     )

@@ -186,6 +186,13 @@ class SlopeChecks:
                 "Use method='occlusion', which takes none."
             )
         stops = [name for name in self.trace.operation_names if name in ("detach", "detach_", "no_grad", "checkpoint")]
+        coarse = self.trace.rounds_to
+        if coarse is not None and not stops:
+            return (
+                f"Gradients of this model are not the derivative of what it computes: forward rounds numbers to {coarse}, so "
+                f"that its output moves in steps (off by {worst:.2g} of its parts). Leave that cast out of forward, use "
+                f"method='occlusion', or stopped='keep' for autograd's number."
+            )
         named = ", ".join(dict.fromkeys(stops)) or "no_grad, detach or a checkpoint"
         return (
             f"Gradients of this model are not the derivative of what it computes: {named} in forward stops them (off by "

@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from torch_geometric.data import Data
 
 from edgewise.errors import ModelError
-from edgewise.model.data_flow import Key, Operation
+from edgewise.model.data_flow import Key, Operation, keys_of
 from edgewise.model.trace import Trace
 from edgewise.program.domains import Domain, interpret
 from edgewise.program.ir import Ref, RowStep
@@ -99,8 +99,14 @@ def _prelude(trace: Trace, starts: list[Key]) -> tuple[list[RowStep], dict[Key, 
     What depends on a layer is not among them. They need not work row by row: all rows are there.
     """
     number, steps, made = {key: place for place, key in enumerate(starts)}, list[RowStep](), set[Key]()
+    behind: set[Key] = set()  # what was written through a view of it
     for operation in trace.operations:
         reads = [key for key in operation.inputs if key is not None]
+        if not behind.isdisjoint(reads):
+            raise ModelError(
+                f"The walks of this model cannot be followed: before the first layer {operation.name} reads what was written "
+                f"through a view (h[:, 0] += 1, for example). Explain its edges instead: ew.explain(model, data, ...)."
+            )
         if operation.is_layer or any(key in made for key in reads):
             made.update(operation.outputs)
         elif any(key in number for key in reads):
@@ -108,7 +114,11 @@ def _prelude(trace: Trace, starts: list[Key]) -> tuple[list[RowStep], dict[Key, 
             known = zip(operation.inputs, leaves, strict=True)
             args, kwargs = tree_unflatten([Ref(number[k]) if k in number else leaf for k, leaf in known], form)
             filled, form = tree_flatten((args, {name: value for name, value in kwargs.items() if name != "inplace"}))
-            for place, key in ((place, key) for place, key in enumerate(operation.outputs) if key is not None):
+            results = len(keys_of(operation.result))
+            behind.update(operation.outputs[results:])
+            for place, key in (
+                (place, key) for place, key in enumerate(operation.outputs[:results]) if key is not None
+            ):
                 number[key] = len(starts) + len(steps)
                 function = _result(out_of_place(operation.function), place)
                 steps.append(RowStep(function, tuple(filled), form, number[key], calls_done=0))
