@@ -491,3 +491,128 @@ def test_plain_models_are_not_run_again(monkeypatch):
 
     monkeypatch.setattr(own_messages, "_reads", never)
     assert ew.explain(Net(lambda h, e, a, w: h.relu()).eval(), graph(), index=1).scores.any()
+
+
+class Reduces(MessagePassing):
+    """A layer that keeps what it was given, so that its other methods may put it together."""
+
+    def __init__(self, channels_in, channels_out):
+        super().__init__(aggr="add")
+        self.lin = nn.Linear(channels_in, channels_out)
+
+    def forward(self, x, edge_index):
+        self.ends, self.rows = edge_index, self.lin(x)
+        return self.propagate(edge_index, x=self.rows, ends=edge_index)
+
+    def message(self, x_j):
+        self.kept = x_j**2
+        return x_j.sin()
+
+
+def reducing(**methods):
+    """A class with methods of its own, named by what is in them: PyG knows layers and methods by their names."""
+    kind = "Reduces" + "".join(method.__qualname__.title() for method in methods.values())
+    for name, method in methods.items():
+        method.__name__ = name
+    return type(kind, (Reduces,), methods)
+
+
+def sum_in_update(self, inputs):
+    return inputs + added(self.rows, self.ends)
+
+
+def gate_in_update(self, inputs):
+    return inputs * added(inputs, self.ends).sigmoid()
+
+
+def sum_in_aggregate(self, inputs, index, x, ends, dim_size=None):
+    return utils.scatter(inputs, index, 0, dim_size) + utils.scatter(x[ends[0]], ends[1], 0, dim_size)
+
+
+def kept_in_aggregate(self, inputs, index, dim_size=None):
+    return utils.scatter(inputs, index, 0, dim_size) + utils.scatter(self.kept, index, 0, dim_size)
+
+
+def kept_as_gate(self, inputs, index, dim_size=None):
+    return utils.scatter(inputs, index, 0, dim_size) * utils.scatter(self.kept, index, 0, dim_size).sigmoid()
+
+
+INSIDE = {
+    "update": [sum_in_update, gate_in_update],
+    "aggregate": [sum_in_aggregate, kept_in_aggregate, kept_as_gate],
+}
+
+
+@pytest.mark.parametrize(("name", "method"), [(name, method) for name in INSIDE for method in INSIDE[name]])
+def test_sums_of_other_rows_inside_a_layer_are_refused_with_the_line(name, method):
+    kind = reducing(**{name: method})
+    with pytest.raises(ew.ModelError, match=REFUSED):
+        ew.explain(Chain(kind), RING, 2)
+
+
+def several(self, inputs, index, dim_size=None):
+    mean = utils.scatter(inputs, index, 0, dim_size, "mean")
+    spread = utils.scatter((inputs - mean[index]) ** 2, index, 0, dim_size, "mean")
+    return mean + (spread + 1e-3).sqrt() + utils.scatter(inputs, index, 0, dim_size, "max")
+
+
+def pooled(self, inputs, index, dim_size=None):
+    score = utils.softmax(inputs.sum(1), index, num_nodes=dim_size)
+    return utils.scatter(inputs * score[:, None], index, 0, dim_size)
+
+
+def attention(self, inputs, index, x_i, x_j, dim_size=None):
+    score = utils.softmax((x_i * x_j).sum(1), index, num_nodes=dim_size)
+    return utils.scatter(inputs * score[:, None], index, 0, dim_size)
+
+
+def normed(self, inputs, index, x, dim_size=None):
+    count = utils.degree(index, dim_size, dtype=inputs.dtype).clamp(min=1)
+    return utils.scatter(inputs * count[index, None].rsqrt(), index, 0, dim_size) + x
+
+
+def with_the_nodes_own(self, inputs, x):
+    return inputs.tanh() + x - x.mean(0)
+
+
+@pytest.mark.filterwarnings("ignore:The model is not local")  # a mean of all nodes
+@pytest.mark.parametrize("method", [several, pooled, attention, normed, with_the_nodes_own])
+def test_what_a_layer_makes_of_its_messages_is_none(method):
+    kind = reducing(**{"update" if method is with_the_nodes_own else "aggregate": method})
+    model = Chain(kind)
+    found = ew.explain(model, RING, 2)
+    weight = torch.ones(RING.num_edges, dtype=torch.double, requires_grad=True)
+    handles = [
+        layer.register_message_forward_hook(lambda _module, _inputs, rows: rows * weight[:, None])
+        for layer in (model.one, model.two)
+    ]
+    (slope,) = torch.autograd.grad(model(RING.x, RING.edge_index)[2, found.target], weight)
+    for handle in handles:
+        handle.remove()
+    torch.testing.assert_close(found.scores, slope)
+
+
+class Chain(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        torch.manual_seed(0)
+        self.one, self.two = kind(4, 6).double(), kind(6, 3).double()
+        self.eval()
+
+    def forward(self, x, edge_index):
+        return self.two(self.one(x, edge_index), edge_index)
+
+
+RING = Data(
+    x=torch.rand(12, 4, dtype=torch.double, generator=torch.Generator().manual_seed(1)),
+    edge_index=torch.stack([torch.arange(12).repeat(3), torch.cat([torch.arange(12).roll(k) for k in (1, 3, 4)])]),
+)
+
+
+def test_a_layer_that_is_made_in_forward_is_refused_with_the_line_that_makes_it():
+    class Late(Chain):
+        def forward(self, x, edge_index):
+            return self.two(self.one(pyg.SimpleConv()(x, edge_index), edge_index), edge_index)
+
+    with pytest.raises(ew.ModelError, match=REFUSED + r".*SimpleConv.*make it in `__init__`"):
+        ew.explain(Late(SAGEConv), RING, 2)

@@ -34,7 +34,7 @@ SIZES = {
     "edgewise/graph": (1286, 14),
     "edgewise/jobs": (2603, 32),
     "edgewise/metrics": (1297, 11),
-    "edgewise/model": (5980, 47),
+    "edgewise/model": (5970, 47),
     "edgewise/program": (8236, 77),
     "edgewise/question": (4313, 34),
     "edgewise/report": (2895, 27),

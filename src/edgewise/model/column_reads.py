@@ -63,8 +63,22 @@ class PassStep(NamedTuple):
 
 
 def is_foreign(module: MessagePassing) -> bool:
-    """Whether a layer's `forward` is not one of PyG's, so that anything may happen in it around `propagate`."""
-    return not str(getattr(module.forward, "__module__", "")).startswith("torch_geometric.")
+    """Whether a layer's `forward` or `propagate` is not one of PyG's, so that anything may happen in it around messages."""
+    return has_own(module, "forward") or has_own(module, "propagate")
+
+
+def reduces_itself(module: MessagePassing) -> bool:
+    """Whether code of a layer's own may put rows of edges together inside `propagate`."""
+    return has_own(module, "aggregate") or has_own(module, "update")
+
+
+def has_own(module: MessagePassing, method: str) -> bool:
+    """Whether a method of a layer is not one of PyG's, nor one that PyG writes for the class."""
+    return any(
+        method in vars(kind) and not str(getattr(vars(kind)[method], "__module__", "")).endswith(f"_{method}")
+        for kind in type(module).__mro__
+        if not kind.__module__.startswith(("torch_geometric.", "torch."))
+    )
 
 
 @dataclass

@@ -19,6 +19,9 @@ from edgewise.model.hooks import Layers
 
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _MESSAGES = ("message", "message_and_aggregate")
+_GENERATED = ("_propagate", "_edge_updater")
+"""How PyG ends the names of modules that it writes for the class of a layer."""
+_HIDDEN = ", in a layer that is no part of the model (make it in `__init__`)"
 _LIBRARIES = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (torch, torch_geometric))
 
 
@@ -157,19 +160,30 @@ def _tables(module: MessagePassing, given: dict[str, Any], readers: tuple[str, .
     return tuple(value for name, value in given.items() if name in of_nodes)
 
 
-def own_line() -> str:
-    """Where the code that is neither torch's nor PyG's nor ours stands now: `model.py, line 12: out = …`; ours has no line."""
+def own_line(*, inside: bool = False) -> str:
+    """Where the code that is neither torch's nor PyG's nor ours stands now: `model.py, line 12: out = …`; ours has no line.
+
+    `inside`: nor has what `propagate` itself does, which stands in no method of the layer's own, or PyG's softmax.
+    """
     frame: FrameType | None = sys._getframe(2)
     if frame is not None and frame.f_code.co_filename.startswith(_OURS):
         return ""
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
-    first = frame
-    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
+    first, is_hidden = frame, False
+    while frame is not None and (frame.f_code.co_filename.startswith(_LIBRARIES) or _is_generated(frame)):
+        if inside and frame.f_code.co_name in ("propagate", "softmax"):
+            return ""
+        is_hidden |= frame.f_code.co_name == "propagate"
         frame = frame.f_back
     if frame is None or frame.f_code.co_filename.startswith(_OURS):
         frame = first
-    return "" if frame is None else _described(frame)
+    return "" if frame is None else _described(frame) + (_HIDDEN if is_hidden else "")
+
+
+def _is_generated(frame: FrameType) -> bool:
+    """Whether PyG wrote the code for a layer's class: `propagate` and `edge_updater`."""
+    return str(frame.f_globals.get("__name__")).endswith(_GENERATED)
 
 
 def _described(frame: FrameType) -> str:

@@ -7,21 +7,32 @@ whose own code reads columns (`column_reads.py`).
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch_geometric.data import Data
 from torch_geometric.nn import MessagePassing
 
 from edgewise.errors import ModelError
 from edgewise.model.call import GraphForward, ModelCall
-from edgewise.model.column_reads import ColumnReads, PassStep, may_hold_columns, node_tables, place_of, tensors
+from edgewise.model.column_reads import (
+    ColumnReads,
+    PassStep,
+    may_hold_columns,
+    node_tables,
+    place_of,
+    reduces_itself,
+    tensors,
+)
 from edgewise.model.data_flow import Key, leaves_of
+from edgewise.model.global_state import pop_mode, push_mode
 from edgewise.model.hooks import Layers
-from edgewise.model.layer_steps import LayerSteps
+from edgewise.model.layer_steps import LayerSteps, own_line
 from edgewise.model.module_tree import modules_of
 from edgewise.model.other_graphs import (
     doubled,
@@ -60,6 +71,7 @@ def refuse_own_messages(
     """
     if not data.edge_index.size(1):
         return
+    _refuse_own_sums(call, layers, data)
     reads_columns, strangers = _columns_read(call, data, steps, known, output)
     if not reads_columns:
         return
@@ -388,9 +400,12 @@ Line: TypeAlias = tuple[str, Any, Any]
 
 def _refuse(call: ModelCall, data: Data, first: _Pass) -> None:
     reads = _lines(call, data, first)
-    line = _sum_of_messages(reads.lines, data.num_nodes) or reads.met
+    raise _refusal(_sum_of_messages(reads.lines, data.num_nodes) or reads.met)
+
+
+def _refusal(line: str) -> ModelError:
     where = f"at {line}" if line else "outside its layers"
-    raise ModelError(
+    return ModelError(
         f"The model sends messages by code of its own, {where}. What moves along edges outside PyG's message passing gets no "
         f"weight, so every score would be wrong. Let a layer send them: torch_geometric.nn.SimpleConv(aggr='sum') adds up the "
         f"rows of a node's neighbours, and a subclass of torch_geometric.nn.MessagePassing does anything else in `message`."
@@ -416,3 +431,105 @@ def _sums(lines: list[Line]) -> list[Line]:
 
 def _sums_of_nodes(lines: list[Line], num_nodes: int) -> list[Line]:
     return [one for one in _sums(lines) if one[2].dim() and len(one[2]) == num_nodes]
+
+
+# --- inside a layer -------------------------------------------------------------------------------------------------------
+
+
+def _refuse_own_sums(call: ModelCall, layers: Layers, data: Data) -> None:
+    """Refuse layers whose own `aggregate` or `update` puts together more rows of edges than `message` returned.
+
+    With messages that are all 0 such a call must not notice that columns have other ends; nor must `update`, whatever
+    `aggregate` gave.
+    """
+    own = [module for module in {module: None for _, module in layers} if reduces_itself(module)]
+    if not own:
+        return
+    data, _ = _first_pass(call, layers, with_unequal_rows(call, data, _SEED))
+    moved, share = with_other_edges(call, data, _SEED)
+    if not share:
+        return
+    for kind, made in (("message", torch.zeros_like), ("aggregate", _drawn_like)):
+        passes: list[_Inside] = []
+        for graph in (data, moved):
+            passes.append(_Inside(layers, passes[0] if passes else None))
+            with _replacing(own, kind, made):
+                passes[-1].run(call, graph)
+        line = _line_that_differs(passes, own, data, sums_alone=kind == "message")
+        if line is not None:
+            raise _refusal(line)
+
+
+@contextmanager
+def _replacing(own: list[MessagePassing], kind: str, made: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Inside, what `message` or `aggregate` of some layers returns is made of its shape alone."""
+
+    def replaced(module: MessagePassing, inputs: Any, result: Any) -> Any:
+        return made(result) if isinstance(result, Tensor) else result
+
+    handles = [getattr(module, f"register_{kind}_forward_hook")(replaced) for module in own]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _drawn_like(table: Tensor) -> Tensor:
+    """The same numbers for every table of a shape."""
+    return torch.rand(table.shape, generator=torch.Generator().manual_seed(_SEED), dtype=torch.float64).to(table)
+
+
+class _Inside(_Pass):
+    """A pass that keeps what layers found, before it is replaced, and the lines of what they did."""
+
+    def __init__(self, layers: Layers, another: "_Inside | None" = None) -> None:
+        super().__init__(layers, another)
+        self.found: list[tuple[MessagePassing, list[Tensor], list[Line]]] = []
+        self._watched: list[_Results] = []
+
+    def begin(self, module: MessagePassing, args: Any, kwargs: dict[str, Any]) -> None:
+        """Watch the operations of a layer that reduces rows itself."""
+        super().begin(module, args, kwargs)
+        self._watched.append(_Results())
+        push_mode(self._watched[-1])
+
+    def end(self, module: MessagePassing, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
+        """Keep what the layer found."""
+        watched = self._watched.pop()
+        pop_mode(watched)
+        self.found.append((module, [tensor.clone() for tensor in _of_nodes(result)], watched.made))
+        return super().end(module, args, kwargs, result)
+
+
+class _Results(TorchFunctionMode):
+    """Keeps what operations make, with their lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[Line] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor) and result.is_floating_point():
+            self.made.append((own_line(inside=True), func, result.clone()))
+        return result
+
+
+def _line_that_differs(passes: list[_Inside], own: list[MessagePassing], data: Data, *, sums_alone: bool) -> str | None:
+    """The line at which a layer that reduces rows itself first finds something else; None if all find the same.
+
+    `sums_alone`: a sum for each node counts, even if it is multiplied by what is 0 here. PyG's softmax does not.
+    """
+    num_nodes = int(data.num_nodes or 0)
+    sums_alone &= data.edge_index.size(1) != num_nodes  # else rows of edges look like rows of nodes
+    for (module, before, made), (_, after, remade) in zip(passes[0].found, passes[1].found, strict=False):
+        if module not in own:
+            continue
+        lines = [a for a, b in zip(made, remade, strict=False) if a[0] and not _close(a[2], b[2])]
+        sums = _sums_of_nodes(lines, num_nodes)
+        if len(before) != len(after) or not all(map(_close, before, after)):
+            return (sums or _sums(lines) or lines or [("", None, None)])[-1][0]
+        if sums and sums_alone:
+            return sums[0][0]
+    return None
