@@ -5,7 +5,11 @@ features are moved themselves, in a copy of the model in float64, along one rand
 
 At a kink autograd's derivative is a convention: sign(x) · log1p(|x|) has slope 1 at x = 0, and autograd says 0. That looks
 like a gradient that `detach` stopped, but a stop is everywhere: beside the features, a little way off in every number,
-gradients and differences agree again if it is a kink (`kink_of_features`).
+gradients and differences agree again if it is a kink (`kink_of_features`). Of relu or abs autograd's derivative lies between
+those of the two sides: there the kink is seen because the differences on the two sides differ. No function is known by name.
+
+Behind a step (sign, round, x > 0) all derivatives are 0, and right: what the features bring is then found without them
+(`brought_by_features`).
 """
 
 import copy
@@ -181,6 +185,28 @@ def _run(call: ModelCall, graph: Data, values: dict[Any, Tensor]) -> Tensor:
     return call(moved)
 
 
+def brought_by_features(question: PosedQuestion, positions: Tensor, *, of_edges: bool) -> Tensor | None:
+    """`[targets]`: the explained number less that of features (of edge attributes) 0; None where the model does not run so.
+
+    What a path of gradients from 0 to the features must add up to, and what a step on the way brings all at once.
+    """
+    parts = [positions] if question.types is None else list(positions.split(1))
+    found, call = [], replace(question.call, changes_input=False)
+    with question.borrowed(), torch.no_grad():
+        try:
+            for part in parts:
+                graphs = question.copies(part)
+                for of, one in zip([part] if len(graphs) == 1 else part.split(1), graphs, strict=True):
+                    target, given = sub_target(question, of), _features(call, one.data)
+                    name = "edge_attr" if of_edges else "x"
+                    moved = {k: v * 0 if name in (k, k[-1]) else v for k, v in given.items()}
+                    found.append(target.value(_run(call, one.data, given)[one.rows]))
+                    found[-1] = found[-1] - target.value(_run(call, one.data, moved)[one.rows])
+        except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
+            return None
+    return torch.cat(found).cpu()
+
+
 # --- Features at a kink -------------------------------------------------------------------------------------------------
 
 _BESIDE = 1e-2  # of the largest feature: how far off is looked
@@ -198,9 +224,9 @@ class FeatureKink:
     def sentence(self) -> str:
         """What a user should know."""
         return (
-            "The model has a kink at some of these features (sign, abs or a step at exactly this number, often 0): the "
-            "gradient by such a feature is autograd's convention, not the slope of the model. Use method='occlusion', which "
-            "takes no gradient."
+            "The model has a kink at some of these features (relu, abs, sign, a step, or a tie of a maximum at exactly these "
+            "numbers, often 0): the gradient by such a feature is autograd's convention, not the slope of the model. Use "
+            "method='occlusion', which takes no gradient."
         )
 
 
@@ -222,18 +248,23 @@ def kink_of_features(question: PosedQuestion, position: int = 0) -> FeatureKink 
             graph = replace(copies, data=graph_in_double(copies.data))
             other = {name: part.flip(0) for name, part in around.items()}
             given = [_slope(call, graph, target, here, along) for along in (around, other)]
-            if not all(math.isfinite(one.gradient) for one in given) or all(map(_is_right, given)):
+            if not all(math.isfinite(one.gradient) for one in given) or all(map(_is_smooth, given)):
                 return None
             if not _is_right(_slope(call, graph, target, beside, other)):
                 return None
             products = {name: part * here[name] for name, part in around.items()}
-            return FeatureKink(_is_right(_slope(call, graph, target, here, products)))
+            return FeatureKink(_is_smooth(_slope(call, graph, target, here, products)))
     except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
         return None
 
 
 def _is_right(slope: AuditedSlope) -> bool:
     return not slope.undecided and slope.error <= _RIGHT
+
+
+def _is_smooth(slope: AuditedSlope) -> bool:
+    """Whether it is right, and the same on both sides: between two sides any number would seem right."""
+    return _is_right(slope) and not is_bent(slope)
 
 
 def _slope(

@@ -23,6 +23,8 @@ SLOPE_TOLERANCE = 2e-3
 _WHERE_STOPPED = {torch.float64: 1e-7}
 """The same where gradients may stop on their way: what stops may be a small part of them."""
 _IN_FLOAT32 = 1e-3
+_KINKS = 4
+"""Targets that are at a kink of their features, at which is looked."""
 _MEMORY = 2**28
 """Bytes of a block, where all targets are audited."""
 
@@ -38,6 +40,8 @@ class SlopeChecks:
     _feature_kink: "tuple[FeatureKink | None] | None" = None
     _failed: tuple[int, ...] = ()
     """Positions of targets whose gradients are not what differences say."""
+    _bent: tuple[int, ...] = ()
+    """Positions of targets whose slopes by features differ on the two sides: the features are at a kink."""
     _looked: frozenset[tuple[str, str]] = frozenset()
 
     @property
@@ -70,23 +74,26 @@ class SlopeChecks:
             raise ModelError(self._feature_slope)
 
     def feature_kink(self) -> "FeatureKink | None":
-        """A kink at the features of the targets that do not pass, where gradients are no slopes; looked for once."""
+        """A kink at the features of targets that do not pass, or whose slopes have two sides; looked for once."""
         from edgewise.question.feature_audit import kink_of_features
 
         if self._feature_kink is None:
             with torch.inference_mode(mode=False):
-                kinks = [kink_of_features(self._itself, position) for position in self._failed or (0,)]
+                kinks = [
+                    kink_of_features(self._itself, position) for position in self._failed or self._bent[:_KINKS] or (0,)
+                ]
             known = [kink for kink in kinks if kink is not None]
             worst = next((kink for kink in known if not kink.products_hold), known[0] if known else None)
-            self._feature_kink = (worst if len(known) == len(kinks) else None,)  # a stop elsewhere is no kink
+            is_sure = len(known) == len(kinks) or not self._failed  # a stop elsewhere is no kink
+            self._feature_kink = (worst if is_sure else None,)
             if self._feature_kink[0] is not None:
                 self.audit.undecided.append("the slope at a kink: some features are at one")
         return self._feature_kink[0]
 
     @property
     def is_at_kink(self) -> bool:
-        """Whether a kink is known."""
-        return self._feature_kink is not None and self._feature_kink[0] is not None
+        """Whether a kink is known, or slopes were found to have two sides."""
+        return bool(self._bent) or (self._feature_kink is not None and self._feature_kink[0] is not None)
 
     def first_look(self, what: str, how: str) -> bool:
         """Whether a primitive was not looked at before, for these targets."""
@@ -97,7 +104,7 @@ class SlopeChecks:
     def forget_audits(self) -> None:
         """Other targets are audited anew."""
         self._slope, self._feature_slope, self._looked = None, None, frozenset()
-        self._feature_kink, self._failed = None, ()
+        self._feature_kink, self._failed, self._bent = None, (), ()
 
     def _found(self, look: "Callable[[PosedQuestion, Tensor], Audited]", what: str) -> str:
         """Why gradients cannot be trusted: by a sample of the targets, or by all of them where gradients may stop."""
@@ -124,6 +131,8 @@ class SlopeChecks:
                 self.audit.undecided.append(why)
             else:
                 known[position] = slope
+                if what == "features" and slope.low != slope.high:
+                    self._bent += (position,)
         errors = {position: _error(slope) for position, slope in known.items()}
         worst = max(errors.values(), default=0.0)
         self.audit.note(what, worst, len(errors))
