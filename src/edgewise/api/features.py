@@ -158,7 +158,9 @@ def features_of_question(
             if isinstance(rows, Entries) and not feature_losses_hold(question, rows, lowered.x.size(1)):
                 log.debug("losses by the program are not those of the model, which is run itself")
                 parts, way = scored(through)
-        missed = _missed(question, chosen, engine, own, parts if top is None else None)
+        missed = ""
+        if stopped != "keep":  # what stops is known to be missing
+            missed = _missed(question, chosen, engine, own, parts if top is None else None)
     story = {
         **own,
         **question.notes,
