@@ -61,7 +61,7 @@ class OutputWarning(UserWarning):
 
 
 class KinkWarning(UserWarning):
-    """The model has a kink at the very features that are explained: a gradient there is autograd's convention."""
+    """The model has a kink at the features that are explained, or a step on the way: gradients there say little."""
 
 
 class IncompleteWarning(UserWarning):

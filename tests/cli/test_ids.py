@@ -50,6 +50,17 @@ def test_every_json_document_has_them():
             assert one["edge_names"] == [f"{IDS[u]} {NAMES[u]} → {IDS[v]} {NAMES[v]}" for u, v in ends]
 
 
+def test_check_names_the_worst_edges():
+    found = printed("check", *NET, "--index", IDS[4])
+    for layer in (*found["layers"], found["whole"]):
+        worst = layer["worst"]
+        assert (worst["index_id"], worst["index_name"]) == (IDS[4], "Eve")
+        assert [worst["source_id"], worst["receiver_id"]] == [IDS[worst["source"]], IDS[worst["receiver"]]]
+    worst = found["whole"]["worst"]
+    ends = "→".join(f"{IDS[worst[end]]} {NAMES[worst[end]]}" for end in ("source", "receiver"))
+    assert f"{ends} for {IDS[4]} Eve" in call("check", *NET, "--index", IDS[4]).stdout
+
+
 def rows_of(file):
     if file.endswith(".csv"):
         with open(file) as table:

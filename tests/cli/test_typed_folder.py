@@ -96,6 +96,15 @@ def test_the_command_gives_the_numbers_of_the_library_under_the_names_of_the_tab
     assert "–used_by→ account a1 Bob" in shown
 
 
+def test_features_of_a_typed_graph_have_their_values(shop):
+    (one,) = printed("features", *NET, "--index", "account:Bob", "--method", "occlusion")["targets"]
+    data = by_hand(tables())
+    assert one["features"]
+    for row in one["features"]:
+        kind, number = row["node"]
+        assert row["feature_value"] == pytest.approx(float(data[kind].x[number, row["feature"]]))
+
+
 def test_scores_are_written_with_types_and_names(shop):
     csv_rows = call("explain", *NET, "--index", "account:a0,a1", "--out", "rows.csv")
     assert "Written" in csv_rows.stderr

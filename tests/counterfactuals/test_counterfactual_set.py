@@ -9,6 +9,8 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GCN, HeteroConv, SAGEConv
 
 import edgewise as ew
+from edgewise.results.counterfactual_set import Counterfactual
+from edgewise.results.explanation import Settings
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +122,16 @@ def test_edges_of_a_typed_graph_have_their_types():
             assert int(row.argmax()) == one.flips_to != one.target
             assert "rates" not in one.sentence()
             assert one.sentence().startswith("Without")
+
+
+def test_what_is_certified_to_a_tolerance_is_not_called_proven_anywhere():
+    for status, words in (("proven", "certified to a tolerance"), ("none", "none, certified to a tolerance")):
+        one = Counterfactual(
+            3, 1, status, (0,) if status == "proven" else (), 0 if status == "proven" else None, 1,
+            ((0,),) if status == "proven" else (), 1, (0.0, 1.0), (1.0, 0.0) if status == "proven" else None,
+            Settings({"tolerance": 1e-10, "mode": "multiclass"}), torch.tensor([[1], [3]]), 4,
+        )  # fmt: skip
+        assert str(one).startswith(f"node 3 ({words} of 1e-10")
+        assert "proven" not in str(one)
+        assert one.to_dict()["status"] == status
+        assert all(row["certainty"].startswith("certified") for row in one.to_rows())

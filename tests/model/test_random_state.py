@@ -1,6 +1,10 @@
 """A model that is random in eval mode is refused, and nobody else's random numbers are ever set back."""
 
+import copy
+import os
+import pickle
 import random
+import secrets
 import threading
 
 import numpy as np
@@ -14,6 +18,7 @@ from torch_geometric.nn import GATConv, GCNConv, MessagePassing
 import edgewise as ew
 from edgewise.model.random_draws import reaches_output, run_seen
 
+SYSTEM = random.SystemRandom()
 TORCH_DRAWS = {
     "rand": lambda: torch.rand(3),
     "randn": lambda: torch.randn(2, 2),
@@ -86,6 +91,46 @@ def test_what_is_drawn_is_followed_through_memory_to_the_output_and_to_python():
     ]
 
 
+LEAVING = {
+    "tolist": lambda draw: draw.tolist()[0],
+    "numpy": lambda draw: draw.numpy()[0],
+    "asarray": lambda draw: np.asarray(draw)[0],
+    "numpy from dlpack": lambda draw: np.from_dlpack(draw)[0],
+    "a memory": lambda draw: list(draw.untyped_storage())[3],
+    "text": lambda draw: float(str(draw)[8:12]),
+    "formatted": lambda draw: len(f"{draw}") - 16,
+    "pickled": lambda draw: len(pickle.dumps(draw)) * 0 + 1,
+    "copied": lambda draw: copy.deepcopy(draw),
+    "its greatest": lambda draw: max(draw.numpy(force=True)),
+    "nonzero": lambda draw: 1 - len((draw < 1e-6).nonzero()),
+    "nonzero of a tuple": lambda draw: 1 - (draw < 1e-6).nonzero(as_tuple=True)[0].numel(),
+    "a mask": lambda draw: 1 - len(torch.ones(1)[draw < 1e-6]),
+    "a selection": lambda draw: 1 - torch.ones(1).masked_select(draw < 1e-6).numel(),
+    "unique": lambda draw: 1 - len(torch.unique(draw < 1e-6)) // 2,
+    "repeats": lambda draw: 1 - len(torch.ones(1).repeat_interleave((draw < 1e-6).long())),
+    "one by one": lambda draw: next(draw.apply_(lambda number: number).unbind()[0] for _ in "1"),
+}
+
+
+@pytest.mark.parametrize("name", LEAVING)
+def test_what_is_drawn_and_leaves_torch_counts_as_used_however_rarely_it_is(name):
+    x = torch.ones(3)
+    for draw in (torch.rand, lambda count: torch.rand(count + 1)[1:]):
+        assert reaches_output(lambda draw=draw: x * 2 if LEAVING[name](draw(1)) < 1e-6 else x)
+
+
+def test_what_is_known_of_a_drawn_tensor_without_its_numbers_is_not_random():
+    def run():
+        draw = torch.rand(3)
+        assert draw.dim() == draw.ndim == 1
+        assert (draw.is_floating_point(), draw.type()) == (True, "torch.FloatTensor")
+        return torch.ones(draw.shape) * len(draw) * draw.size(0) * draw.stride(0) * draw.numel()
+
+    assert not reaches_output(run)
+    mask = torch.tensor([True, False, True])
+    assert not reaches_output(lambda: torch.ones(len(torch.rand(3)[mask]) + torch.rand(3).masked_select(mask).numel()))
+
+
 class Noisy(nn.Module):
     """Two layers and something random at the input, between them or behind them."""
 
@@ -142,6 +187,13 @@ BENDS = {
     "numpy, rarely": rarely(lambda model: np.random.standard_normal() ** 2),
     "a generator of its own": lambda model, x: x + torch.rand(x.shape, generator=model.generator),
     "a generator of its own, rarely": rarely(lambda model: float(torch.rand(1, generator=model.generator))),
+    "a mask by numpy": lambda model, x: x * torch.from_numpy((torch.rand(x.shape).numpy() > 0.2).astype("float32")),
+    "python's, of the system": lambda model, x: x * SYSTEM.random(),
+    "python's, of the system, rarely": rarely(lambda model: SYSTEM.random()),
+    "secrets, rarely": rarely(lambda model: secrets.randbelow(10**9) / 1e9),
+    "a fresh generator of python, rarely": rarely(lambda model: random.Random().random()),
+    "a fresh generator of numpy, rarely": rarely(lambda model: np.random.default_rng().random()),
+    "bytes of the system, rarely": rarely(lambda model: sum(os.urandom(9))),
     "python's, its own, rarely": rarely(lambda model: model.random.random()),
     "numpy's, its own, rarely": rarely(lambda model: model.numbers.random()),
 }
@@ -225,8 +277,63 @@ REPEATABLE = {
     "started anew": lambda model, x: x + torch.rand(x.shape, generator=torch.Generator().manual_seed(7)),
     "python's, started anew": lambda model, x: x * random.Random(3).random(),
     "numpy's, started anew": lambda model, x: x * float(np.random.default_rng(3).random()),
+    "the system's, had and not called": lambda model, x: x * SYSTEM.random() if model.training else x,
+    "bytes of the system, named and not read": lambda model, x: x * len(os.urandom(3)) if model.training else x,
     "named and not called": lambda model, x: x * random.random() if model.training else x,
 }
+
+
+class AlwaysOn(nn.Dropout):
+    def train(self, mode=True):
+        return super().train(True)
+
+
+class Merging(nn.Linear):
+    """Folds a part of itself into its weight in eval mode, as low-rank layers do."""
+
+    def train(self, mode=True):
+        with torch.no_grad():
+            self.weight += -0.5 if mode else 0.5
+        return super().train(mode)
+
+
+def test_a_part_that_stays_in_training_in_eval_mode_runs_as_the_users_model_does():
+    model = Noisy(None, "")
+    model.drop = AlwaysOn(0.01)
+    model.bend, model.where = lambda net, x: net.drop(x), "between"
+    for mode in (True, False):
+        with pytest.raises(ew.ModelError, match="each time"):
+            ew.explain(model.train(mode), graph(), 1)
+        assert model.drop.training
+    plain = nn.Dropout(0.5)
+    model.bend = lambda net, x: plain(x)  # no part of the model: eval() does not reach it
+    with pytest.raises(ew.ModelError, match="each time"):
+        ew.explain(model.eval(), graph(), 1)
+
+
+def test_an_own_train_that_switches_or_writes_is_called_on_no_weight_of_the_users():
+    class Switched(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.factor = GCNConv(5, 3), 1.0
+
+        def train(self, mode=True):
+            self.factor = 7.0 if mode else 1.0
+            return super().train(mode)
+
+        def forward(self, x, edge_index):
+            return self.conv(x, edge_index) * self.factor
+
+    model, data = Switched().train(), graph()
+    why = ew.explain(model, data, 1)
+    assert (model.training, model.factor) == (True, 7.0)
+    assert why.value == ew.explain(model.eval(), data, 1).value
+    model.merged = Merging(3, 3)
+    before = model.train().merged.weight.clone()
+    with pytest.raises(ew.ModelError, match=r"changes its parameters.*model\.eval\(\)"):
+        ew.explain(model, data, 1)
+    assert torch.equal(before, model.merged.weight)
+    assert ew.explain(model.eval(), data, 1).value == why.value
 
 
 @pytest.mark.parametrize("name", REPEATABLE)

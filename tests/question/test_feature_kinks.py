@@ -168,3 +168,76 @@ def test_a_small_stop_is_not_taken_for_a_kink():
     data.x, model = data.x.double(), model.double()
     with pytest.raises(ew.ModelError, match="not the derivative"):
         ew.features(model, data, 4, method="gradient")
+
+
+BENT = {
+    "relu": torch.relu,
+    "abs": torch.abs,
+    "leaky": lambda x: nn.functional.leaky_relu(x, 0.1),
+    "hardtanh": lambda x: nn.functional.hardtanh(x, 0, 1),
+    "clamp": lambda x: x.clamp(0, 1),
+    "maximum": lambda x: torch.maximum(x, -0.3 * x),
+    "where": lambda x: torch.where(x > 0, x, 2 * x),
+    "log1p of relu": lambda x: x.relu().log1p(),
+    "softshrink": lambda x: nn.functional.softshrink(x, 0.0),
+    "step": lambda x: (x > 0) + x,
+}
+
+
+@pytest.mark.parametrize("name", BENT)
+@pytest.mark.parametrize("seed", range(3))
+def test_every_kink_at_the_features_is_warned_of_whatever_the_function_is_called(name, seed):
+    model, data = problem(BENT[name], seed, SAGEConv)
+    with pytest.warns(ew.KinkWarning, match="autograd's convention"):
+        ew.features(model, data, [1, 2], method="gradient")
+    data.x = data.x + 0.3 * (data.x == 0)
+    ew.features(model, data, [1, 2], method="gradient")  # no warning: it would be an error
+
+
+STEPS = {
+    "sign": torch.sign,
+    "round": lambda x: (3 * x).round(),
+    "floor": lambda x: (3 * x).floor(),
+    "a comparison": lambda x: (x > 0.1).to(x.dtype),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("method", ["integrated_gradients", "gradient_x_input", "gradient"])
+@pytest.mark.parametrize("top", [None, 3])
+def test_scores_that_miss_a_step_are_warned_of_and_claim_no_sum(name, method, top):
+    model, data = problem(STEPS[name], 1, SAGEConv)
+    data.x = data.x + 0.3 * (data.x == 0)
+    with pytest.warns(ew.KinkWarning, match=r"through a step.*method='occlusion'"):
+        found = ew.features(model, data, [1, 2], method=method, top=top)
+    assert "nothing in particular" in found.settings["adds_up_to"]
+    assert ew.features(model, data, [1, 2], method="occlusion")[0].scores.any()
+
+
+def test_a_step_beside_a_smooth_part_is_seen_by_the_sum_of_integrated_gradients():
+    model, data = problem(lambda x: x + (2 * x).round(), 0, SAGEConv)
+    with pytest.warns(ew.KinkWarning, match="through a step"):
+        ew.features(model, data, 1, method="integrated_gradients")
+    model, data = problem(lambda x: x.relu() + (x - 0.5).relu(), 0, SAGEConv)
+    for steps in (5, 50):  # kinks on the way are errors of the rule, and no steps
+        found = ew.features(model, data, 1, method="integrated_gradients", steps=steps)
+        assert found.settings["adds_up_to"] == "the explained number less that of features 0"
+
+
+def test_features_that_move_nothing_are_no_gradients_that_stop():
+    class Constant(nn.Module):
+        def __init__(self, seed):
+            super().__init__()
+            torch.manual_seed(seed)
+            self.conv, self.last = SAGEConv(3, 8), nn.Linear(8, 2)
+
+        def forward(self, x, edge_index):
+            h = self.conv(x, edge_index)
+            h = (h - h.mean(0)) / (h.var(0, unbiased=False) + 1e-5).sqrt()
+            return self.last(h.mean(0, keepdim=True))
+
+    for seed in range(5):
+        _, data = problem(None, seed)
+        found = ew.features(Constant(seed).eval(), data, task="graph")
+        assert found.scores.abs().max() < 1e-5
+        assert "rounding" in found.settings["audit"]["undecided"]

@@ -1,5 +1,6 @@
 """Labels never change scores, but where they contradict what was understood the call is refused and names the mode."""
 
+import re
 import warnings
 
 import pytest
@@ -52,6 +53,13 @@ REFUSED = {  # name: (columns, head, y, the mode that is named)
     "several labels": (3, None, hot([0.0, 1.0, 1.0], [1.0, 0.0, 0.0]), "multilabel"),
     "several labels, whole": (3, None, hot([0, 1, 1], [1, 0, 0]), "multilabel"),
     "labels with gaps": (3, None, hot([0.0, NAN, 1.0], [1.0, 0.0, 0.0]), "multilabel"),
+    "several labels of numpy": (3, None, hot([0, 1, 1], [1, 0, 0]).numpy(), "several labels in a row.*multilabel"),
+    "several labels in a list": (3, None, hot([0, 1, 1], [1, 0, 0]).tolist(), "several labels in a row.*multilabel"),
+    "several labels, each by itself": (3, None, hot([0, 1, 1], [1, 0, 0]).unsqueeze(-1), "several labels.*multilabel"),
+    "several labels, one after the other": (3, None, hot([0, 1, 1], [1, 0, 0]).view(-1), "several labels.*multilabel"),
+    "rows without a label": (3, None, hot([0, 0, 0], [1, 0, 0]), "no label in a row.*multilabel"),
+    "values of numpy": (1, None, torch.linspace(-1.67, 2.54, N).numpy(), "regression"),
+    "values in a list": (3, None, torch.linspace(-1.67, 2.54, N).tolist(), "regression"),
     "no label": (3, torch.nn.Softmax(dim=1), hot([0, 0, 0]), "multilabel"),
     "labels of signs": (3, None, hot([-1, 1, 1]), "multilabel"),
     "more classes": (3, None, torch.arange(N), "class 9.*0 to 2.*regression"),
@@ -100,6 +108,26 @@ def test_labels_that_fit_are_taken_without_a_word(name):
     width, head, y = TAKEN[name]
     mine = ew.explain(Net(width, head), graph(y=y), 3)
     assert_close(mine.scores, ew.explain(Net(width, head), graph(), 3, mode=mine.settings["mode"]).scores, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("y", "why"),
+    [
+        (["a"] * N, "y is a list, in which no label is found for each"),
+        (torch.zeros(1, N), r"y is a Tensor \[1, 10\]"),
+        (torch.zeros(N - 3).numpy(), r"y is a ndarray \[7\]"),
+        (hot([0, 1, 1, 0, 1]), "y has 5 columns, and the model gives 3"),
+    ],
+)
+def test_labels_that_cannot_be_compared_are_said(y, why):
+    model, data = Net(3), graph(y=y)
+    found = ew.explain(model, data, 3)
+    assert re.match(f"not compared: {why}", found.settings["labels"])
+    assert re.search(why, str(ew.Question(model, data, 3)))
+    assert "labels" not in ew.explain(model, graph(y=torch.arange(N) % 3), 3).settings
+    graphs = [graph(seed, y=torch.zeros(1, 7)) for seed in range(3)]
+    found = ew.explain(Net(4, pooled=True), graphs, 1, task="graph")
+    assert found.settings["labels"] == "not compared: y has 7 columns, and the model gives 4"
 
 
 def test_a_value_of_a_regression_is_refused_whatever_node_is_asked_about():

@@ -1,15 +1,31 @@
-"""Is occlusion of features what the model loses? For a few of them the model itself is run without, on copies side by side."""
+"""Are scores of features what the model loses? For a few targets the model itself is run without, on copies side by side.
+
+Occlusion is compared feature by feature. Gradients are 0 almost everywhere behind a step (sign, round, x > 0): there integrated
+gradients do not add up to what the features bring, and all products are 0 although the features bring something.
+"""
 
 import torch
 from torch import Tensor
 
 from edgewise.algorithms.feature_copies import plain_features, with_features
+from edgewise.algorithms.feature_methods import FeatureEngine, FeatureMethod, feature_rows
 from edgewise.algorithms.occlusion_audit import OFF, UNITS
 from edgewise.errors import ModelError
 from edgewise.question import PosedQuestion, sub_target
 from edgewise.question.audit_sample import audited_positions
+from edgewise.question.feature_audit import brought_by_features
 from edgewise.question.gradient_audit import are_true
 from edgewise.results.entries import Entries
+from edgewise.results.feature_factors import FeatureFactors, FeatureRows, stored_row
+
+_GAP = 1e-2
+"""By which share of what the features bring integrated gradients may be off, before more steps are tried."""
+_MORE = 4
+"""How many times as many: if the way is crossed by kinks alone, the sum is then closer."""
+STEP_SENTENCE = (
+    "The features go through a step or a flat part on the way to the number (sign, round, floor, a comparison, a norm of 0): "
+    "gradients are zero there, so that these scores miss {missed}. Use method='occlusion', which takes no gradient."
+)
 
 
 def feature_losses_hold(question: PosedQuestion, rows: Entries, width: int) -> bool:
@@ -40,6 +56,54 @@ def feature_losses_hold(question: PosedQuestion, rows: Entries, width: int) -> b
     if error <= OFF:
         question.audit.note("feature_occlusion", error, len(some))
     return error <= OFF
+
+
+def missed_by_gradients(
+    question: PosedQuestion,
+    engine: FeatureEngine,
+    method: FeatureMethod,
+    steps: int,
+    found: list[FeatureRows | None] | None,
+) -> str:
+    """What scores by gradients miss of what the features bring, in words; empty where that is an error of the rule.
+
+    `found` are all scores of all targets, of node features and of edge attributes; None: they have to be found for a few.
+    """
+    some, adds_up = audited_positions(question), method.name == "integrated_gradients"
+    places = some.tolist() if found is not None else range(len(some))
+    for of_edges, rows in enumerate(found or feature_rows(engine, method, some, None, {"steps": steps})):
+        sums = [] if rows is None else [_sum(rows, place) for place in places]
+        kept = [place for place, (_, size) in enumerate(sums) if adds_up or size == 0]
+        brought = brought_by_features(question, some[kept], of_edges=bool(of_edges)) if kept else None
+        for place, change in zip(kept, [] if brought is None else brought.tolist(), strict=brought is not None):
+            total, size = sums[place]
+            gap = abs(total - change)
+            if gap > _GAP * max(abs(change), size, _least(question)) and (
+                size == 0 or _stays(engine, method, some[place : place + 1], steps, of_edges, change, gap)
+            ):
+                return f"{gap:.3g} of the {change:.3g} that {'edge attributes' if of_edges else 'features'} bring to it"
+    return ""
+
+
+def _stays(
+    engine: FeatureEngine, method: FeatureMethod, position: Tensor, steps: int, kind: int, change: float, gap: float
+) -> bool:
+    """Whether more steps leave integrated gradients about as far off."""
+    rows = feature_rows(engine, method, position, None, {"steps": _MORE * steps + 1})[kind]
+    return rows is not None and abs(_sum(rows, 0)[0] - change) > gap / 2
+
+
+def _least(question: PosedQuestion) -> float:
+    """A change that is no rounding."""
+    return 1e-4 * float(question.target.value(question.target.truth).abs().max())
+
+
+def _sum(rows: FeatureRows, place: int) -> tuple[float, float]:
+    if isinstance(rows, FeatureFactors):
+        score = stored_row(rows, place)[1]
+    else:
+        score = rows.score[int(rows.start[place]) : int(rows.start[place + 1])]
+    return float(score.double().sum()), float(score.abs().double().sum())
 
 
 def _chosen(rows: Entries, position: int) -> list[tuple[int, int, float]]:

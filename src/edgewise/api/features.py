@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from edgewise.algorithms.class_activation import activation_scores
 from edgewise.algorithms.feature_copies import FeatureCopies
-from edgewise.algorithms.feature_loss_audit import feature_losses_hold
+from edgewise.algorithms.feature_loss_audit import STEP_SENTENCE, feature_losses_hold, missed_by_gradients
 from edgewise.algorithms.feature_methods import FEATURE_METHODS, FeatureEngine, FeatureMethod, feature_rows
 from edgewise.algorithms.feature_program import FeatureProgram
 from edgewise.algorithms.link_feature_program import LinkFeatureProgram
@@ -158,6 +158,9 @@ def features_of_question(
             if isinstance(rows, Entries) and not feature_losses_hold(question, rows, lowered.x.size(1)):
                 log.debug("losses by the program are not those of the model, which is run itself")
                 parts, way = scored(through)
+        missed = ""
+        if stopped != "keep":  # what stops is known to be missing
+            missed = _missed(question, chosen, engine, own, parts if top is None else None)
     story = {
         **own,
         **question.notes,
@@ -165,7 +168,7 @@ def features_of_question(
         "top": top,
         "way": way,
         "stopped": stopped,
-        "adds_up_to": chosen.adds_up_to,
+        "adds_up_to": "nothing in particular: behind a step gradients are 0" if missed else chosen.adds_up_to,
         "attribute": attribute,
     }
     found = _answer(question, chosen, parts, story, typed)
@@ -209,6 +212,20 @@ def _warn_of_kink(question: PosedQuestion, method: FeatureMethod) -> None:
     kink = question.feature_kink() if method.name == "gradient" or question.is_at_kink else None
     if kink is not None and (method.name == "gradient" or not kink.products_hold):
         warnings.warn(kink.sentence, KinkWarning, stacklevel=2)
+
+
+def _missed(
+    question: PosedQuestion, method: FeatureMethod, engine: FeatureEngine, own: Mapping[str, Any],
+    parts: list[list[FeatureRows | None]] | None,
+) -> str:  # fmt: skip
+    """Warn of scores by gradients that miss what features bring by a step; what they miss, in words."""
+    if not method.differentiates or method.scores_nodes:
+        return ""
+    found = None if parts is None else [_joined(kind) for kind in zip(*parts, strict=True)]
+    missed = missed_by_gradients(question, engine, method, int(own.get("steps", 1)), found)
+    if missed:
+        warnings.warn(STEP_SENTENCE.format(missed=missed), KinkWarning, stacklevel=2)
+    return missed
 
 
 def _scored(
@@ -304,10 +321,7 @@ def _assembled(
     names: tuple[str, ...] | None,
 ) -> FeatureSet:
     """The blocks as one set."""
-    found = [
-        joined_rows([row for row in kind if row is not None]) if kind[0] is not None else None
-        for kind in zip(*parts, strict=True)
-    ]
+    found = [_joined(kind) for kind in zip(*parts, strict=True)]
     scored, attributes = (None, None) if method.scores_nodes else found
     graph = question.graphs[0]
     edge_attr = graph.get("edge_attr")
@@ -329,6 +343,10 @@ def _assembled(
         n_id=sampled_numbers(question.data)[0] if question.in_one_graph else None,
         given=_given(question),
     )
+
+
+def _joined(parts: tuple[FeatureRows | None, ...]) -> FeatureRows | None:
+    return joined_rows([part for part in parts if part is not None]) if parts[0] is not None else None
 
 
 def _given(question: PosedQuestion) -> tuple[Tensor, ...] | None:

@@ -171,6 +171,8 @@ def _facts(question: PosedQuestion, way: str) -> list[tuple[str, str]]:
             f"{nodes:.0f} nodes and {edges:.0f} edges on average",
         ),
     ]
+    if question.unread_labels:
+        facts.append(("labels", f"not compared: {question.unread_labels}"))
     agreement = _agreement(question)
     return [*facts, (f"agreement with {_labels_of(question)}", agreement)] if agreement else facts
 

@@ -39,8 +39,11 @@ class Question:
     """What is asked: why does this model say that about these nodes, graphs or links?
 
     The model is recorded, lowered and proved here, on the neighbourhoods of the targets; the methods below then answer
-    without doing so again. `print(question)` shows what was found out and what each method will cost. A question never
-    answers for a model or data that have changed since: it raises `StaleQuestionError`.
+    without doing so again. `print(question)` shows what was found out and what each method will cost.
+
+    Before each answer the model, what its code can reach, and the data are compared with what they were, and a
+    `StaleQuestionError` names what has changed. What no comparison sees (files, time, what C extensions and generators keep
+    inside, code of installed packages that is changed in place) is in docs/conventions.md: after such a change, ask again.
 
     Args:
         model: A `torch.nn.Module` with PyG message-passing layers; it is never touched (a twin of it is run).

@@ -117,7 +117,7 @@ def walks(
     >>> from edgewise.examples import path_model
     >>> model, data = path_model(gains=[2.0, 3.0])     # 0 ─2→ 1 ─3→ 2, features 1, 0, 0
     >>> print(walks(model, data, 2))
-    1 walk to node 2 (class 1, logit 6), proven
+    1 walk to node 2 (class 1, logit 6), proven up to ties of 1e-9
       0 → 1 → 2: +6
     """
     own: dict[str, Any] = {

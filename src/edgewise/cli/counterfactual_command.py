@@ -4,6 +4,7 @@ One call of the library and one answer; every status is an answer, so the exit c
 commands, torch is loaded when the command runs, after the output files were checked.
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -210,13 +211,14 @@ def _show(question: "CliQuestion", found: "ew.CounterfactualSet", listed: list[d
     few = listed[: terminal.SHOWN_TARGETS]
     total = len(question.index)
     more = f", the first {len(few)} of {total} targets" if total > len(few) else ""
-    counts = ", ".join(f"{number} {status}" for status, number in found.counts().items() if number)
+    kinds = Counter(flip.known for flip in found)
+    counts = ", ".join(f"{number} {known}" for known, number in kinds.items())
     rows = [
         [
             [
                 question.target_label(flip.index),
                 one["class_name"],
-                one["status"],
+                flip.known,
                 one["sentence"],
                 "–" if one["size"] is None else str(one["size"]),
             ]

@@ -128,7 +128,7 @@ def _record(question: "CliQuestion", why: "ew.FeatureScores", rows: int) -> dict
     for one in strongest:
         one |= terminal.named(question, why, "node", one["node"])
         if "feature" in one:
-            one["feature_value"] = _given(why, one["node"], one["feature"])
+            one["feature_value"] = _given(question, why, one["node"], one["feature"])
     about = {"index": why.index, **terminal.target_named(question, why.index), "class": why.target}
     return {**about, "class_name": question.class_name(why.target), "value": why.value, "features": strongest}
 
@@ -144,7 +144,7 @@ def _table(question: "CliQuestion", found: "Sequence[ew.FeatureScores]", rows: i
         section = []
         for place, (score, node, *feature) in enumerate(why.top(rows, by="magnitude")):
             about = [question.target_label(why.index), question.class_name(why.target), f"{why.value:.4g}"]
-            value = _given(why, node, feature[0]) if feature else None
+            value = _given(question, why, node, feature[0]) if feature else None
             named = [str(feature[-1]) if feature else "all", "" if value is None else f"{value:.4g}"]
             section.append(
                 [
@@ -159,7 +159,11 @@ def _table(question: "CliQuestion", found: "Sequence[ew.FeatureScores]", rows: i
     return sections
 
 
-def _given(why: "ew.FeatureScores", node: Any, feature: int) -> float | None:
-    """The feature itself, as the data have it; None of a typed graph."""
-    given = None if isinstance(node, tuple) else why.given
-    return None if given is None else float(given[node].reshape(-1)[feature])
+def _given(question: "CliQuestion", why: "ew.FeatureScores", node: Any, feature: int) -> float | None:
+    """The feature itself, as the data have it; None where they are not at hand."""
+    if not isinstance(node, tuple):
+        return None if why.given is None else float(why.given[node].reshape(-1)[feature])
+    data = question.graphs.data if question.graphs.is_one else question.graphs.data[why.index]
+    attribute, kind = why.settings.get("attribute", "x"), node[0]
+    given = data[kind].get(attribute) if kind in data.node_types else None
+    return None if given is None else float(given[node[1]].reshape(-1)[feature])

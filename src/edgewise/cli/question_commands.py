@@ -10,8 +10,9 @@ command runs.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,8 +21,12 @@ from edgewise.cli.guard import DOUBTFUL
 from edgewise.cli.options import CommonOptions, Force, split_names, story_of, with_common_options
 from edgewise.cli.output import Destination, Output
 from edgewise.cli.table_files import write_columns
-from edgewise.cli.terminal import Voice, print_json, target_named
+from edgewise.cli.terminal import Voice, named, print_json, target_named
 from edgewise.text import printable_lines
+
+if TYPE_CHECKING:
+    from edgewise.cli.read.cli_question import CliQuestion
+    from edgewise.trust.report import LayerFindings, Report
 
 ASK_EPILOG = """Examples:
 
@@ -165,12 +170,39 @@ def check(
         target=question.classes, edges=edges, seed=asked.seed, progress=voice.is_watched, **question.options,
     )  # fmt: skip
     if asked.json:
-        print_json({"command": "check", **report.to_dict()})
+        print_json({"command": "check", **_named_report(question, report)})
     elif not asked.quiet:
-        typer.echo(printable_lines(str(report)))
+        typer.echo(printable_lines(str(_labelled(question, report))))
     required = [report.statement(name) for name in require or () if name != "all"]
     required += report.statements if "all" in (require or ()) else ()
     doubtful = [f"{one.name} ({one.verdict})" for one in required if one.verdict not in _GOOD]
     if doubtful:
         voice.note(f"Doubtful here: {', '.join(doubtful)}.")
         raise typer.Exit(DOUBTFUL)
+
+
+def _labelled(question: "CliQuestion", report: "Report") -> "Report":
+    """The report with ids and names in the places of numbers of nodes and targets."""
+
+    def labelled(layer: "LayerFindings") -> "LayerFindings":
+        worst = layer.worst
+        if worst is None:
+            return layer
+        graph = None if question.graphs.is_one else worst.index
+        source, receiver = (question.node_label(node, graph) for node in (worst.source, worst.receiver))
+        index = question.target_label(worst.index)
+        return replace(layer, worst=replace(worst, index=index, source=source, receiver=receiver))
+
+    return replace(report, layers=tuple(map(labelled, report.layers)), whole=labelled(report.whole))
+
+
+def _named_report(question: "CliQuestion", report: "Report") -> dict[str, Any]:
+    """The report as JSON has it: numbers, and ids and names beside them."""
+    found = report.to_dict()
+    for layer, given in zip([*found["layers"], found["whole"]], [*report.layers, report.whole], strict=True):
+        if given.worst is not None:
+            worst = layer["worst"] = dict(layer["worst"])
+            worst |= {f"index_{key}": text for key, text in target_named(question, given.worst.index).items()}
+            for end in ("source", "receiver"):
+                worst |= named(question, given.worst, end, getattr(given.worst, end))
+    return found

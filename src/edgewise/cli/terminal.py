@@ -31,6 +31,7 @@ _LEAST, _LEAST_EDGE = 12, 29
 _EDGE = re.compile("(.*) –(.*)→ (.*)")
 _ENDS = re.compile("(.*?)( (?:–.*)?→ )(.*)")
 _TYPED_EDGE = re.compile(r"(\S+ .+) (–.*→) (\S+ .+)")
+_FIRST = re.compile(r"(?=\S*\d)(?=\S*[^\d\s])\S+(?=\s)")  # a word with letters and digits, at the beginning
 _ID = re.compile(r"(?<=\s)(?=\S*\d)(?=\S*[^\d\s])\S+")  # a word with letters and digits, behind a type
 _C1 = re.compile("[\x7f-\x9f]")  # control characters that JSON leaves as they are
 
@@ -279,18 +280,25 @@ def with_short_ends(edge: str, room: int) -> str:
 def shortened(text: str, room: int) -> str:
     """A text that fits; what is left out is behind its middle, so that an id at the beginning, or behind a type, stays whole.
 
+    An id that does not fit stays whole, too: the cell takes more lines.
+
     >>> shortened("customer 1203 : product 7", 15), shortened("account ACC-12 Dan", 15), shortened("account ACC-12 Dan", 12)
     ('customer 1…ct 7', 'account ACC-12…', '…ACC-12 Dan')
     """
     if len(text) <= room:
         return text
     head = 2 * room // 3
+    first = _FIRST.match(text)
+    if first is not None and len(first[0]) > head:
+        return f"{first[0]}…"
     named = _ID.search(text)
     if named is not None and head < named.end() < room:
         head = named.end()
     elif named is not None and head < named.end() and len(named[0]) + 2 <= room:
         rest = text[named.start() :]
         return f"…{rest}" if len(rest) < room else f"…{rest[: room - 2]}…"
+    elif named is not None and head < named.end():
+        return named[0] if len(named[0]) == len(text) - named.start() else f"{named[0]}…"
     return f"{text[:head]}…{text[len(text) - (room - 1 - head) :]}"
 
 

@@ -153,7 +153,7 @@ def _show(question: "CliQuestion", found: "Sequence[ew.WalkSet]", how: WalkOptio
     elif not asked.quiet:
         few = found[: terminal.SHOWN_TARGETS]
         unproven = sum(not one.exact for one in few)
-        proof = "proven" if not unproven else f"{unproven} of {len(few)} lists not proven"
+        proof = "proven up to ties of 1e-9" if not unproven else f"{unproven} of {len(few)} lists not proven"
         more = f", the first {len(few)} of {total} targets" if total > len(few) else ""
         terminal.print_table(
             f"walks, {how.search} search, {proof}{more}", question, few, min(how.k, terminal.SHOWN_ROWS)

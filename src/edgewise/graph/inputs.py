@@ -180,8 +180,9 @@ def _plain_edge_index(edge_index: Any, where: str) -> Tensor:
     """`[2, E]` of int64 as a plain tensor; sparse adjacencies are refused, because layers then send no messages."""
     if edge_index is None:
         raise InputError(
-            f"`{where}.edge_index` must be a tensor [2, edges], got None. "
-            f"Use torch_geometric.utils.to_edge_index(adj) to make it from a sparse adjacency."
+            f"`{where}.edge_index` must be a tensor [2, edges], got None. Does the model build its edges itself, from "
+            f"positions say (SchNet)? Build them before it, put them into {where}.edge_index, and let the model use those. "
+            f"From a sparse adjacency torch_geometric.utils.to_edge_index(adj) makes them."
         )
     if isinstance(edge_index, Tensor) and (kind := odd_kind(edge_index)):
         raise InputError(f"`{where}.edge_index` must be a plain tensor [2, edges] of torch.int64, got a {kind} one.")

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ModelError
+from edgewise.model.module_tree import switches_itself
 
 _CONTAINERS = (dict, list, set)
 _lent: "dict[int, _Loan]" = {}
@@ -79,9 +80,16 @@ def _restore(module: nn.Module, photo: tuple[dict[str, Any], dict[str, Any], dic
             module._buffers[name].copy_(before)  # type: ignore[union-attr]
 
 
-def _prepare(module: nn.Module) -> None:
+def _refuse_switches(model: nn.Module) -> None:
+    if model.training:
+        raise ModelError(
+            "eval() of this model is code of its own, and changes its parameters or cannot be tried on a copy. Call "
+            "model.eval() before you ask, so that what is explained is the model as you use it."
+        )
+
+
+def _drop_cache(module: nn.Module) -> None:
     state = module.__dict__
-    state["training"] = False
     if state.get("cached") is True:  # a cache belongs to the user's graph; our copies must not read or write it
         state["cached"] = False
         for key in [key for key in state if key.startswith("_cached")]:
@@ -101,8 +109,13 @@ class _Loan:
     def prepare(self) -> None:
         """Eval mode and no caches; parameters still take gradients, as other threads expect."""
         _lent.update((id(module), self) for module in self._modules)
+        switches = any(map(switches_itself, self._modules))
+        if switches:  # its code is not run on the user's own parameters
+            _refuse_switches(self._modules[0])
         for module in self._modules:
-            _prepare(module)
+            if not switches:
+                module.__dict__["training"] = False
+            _drop_cache(module)
 
     def give_back(self) -> None:
         """Everything as it was."""

@@ -1,8 +1,11 @@
 """The random generators that a pass may draw from: torch's, and those that the code of a model names or its modules hold."""
 
+import os
 import random
+import sys
 import types
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,13 +14,17 @@ import torch
 _KINDS = (random.Random, np.random.RandomState, np.random.Generator, torch.Generator)
 _STATES = frozenset(map(id, (torch.get_rng_state, torch.random.get_rng_state, torch.random.fork_rng)))
 """Identities of the functions with which a pass can put torch's generator back, so that it repeats what it draws."""
+_SYSTEM = random.SystemRandom()
+"""Stands for the random bytes of the operating system, which also start a generator that is made without a seed."""
+_FRESH = ("secrets", "uuid")
+_STARTS = (random.Random.__init__.__code__, random.Random.seed.__code__)
 _SHARED = {"random": random.seed.__self__, "numpy.random": np.random.rand.__self__}  # type: ignore[attr-defined]
 
 
 def generators_among(reached: list[Any]) -> list[Any]:
     """Generators that a pass may draw from, besides torch's own, among what a model reaches; empty for almost every model.
 
-    >>> generators_among([random.Random, 1]), len(generators_among([random.Random(0)]))
+    >>> generators_among([len, 1]), len(generators_among([random.Random(0)]))
     ([], 1)
     """
     return list({id(one): one for one in _among(reached)}.values())
@@ -26,11 +33,15 @@ def generators_among(reached: list[Any]) -> list[Any]:
 def _among(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         kind = type(value)
+        if value is os.urandom or value is random.Random or getattr(value, "__module__", "") in _FRESH:
+            yield _SYSTEM
         if kind is types.FunctionType:  # most of them; those of C have the generator that they draw from
             if id(value) in _STATES:
                 yield torch.default_generator
             continue
         if issubclass(kind, types.ModuleType):
+            if value.__name__ in (*_FRESH, "numpy.random"):
+                yield _SYSTEM
             value = _SHARED.get(value.__name__)
         owner = value if isinstance(value, _KINDS) else getattr(value, "__self__", None)
         if isinstance(owner, _KINDS):
@@ -52,7 +63,51 @@ def states_of(generators: list[Any]) -> list[str]:
     >>> states_of([draw]) == before
     False
     """
-    return [repr(_state(one)) for one in generators]
+    return [repr(_state(one)) if has_state(one) else "" for one in generators]
+
+
+def has_state(generator: Any) -> bool:
+    """Whether a generator has a state; numbers from the operating system (`random.SystemRandom`, `secrets`) have none.
+
+    >>> has_state(random.Random(0)), has_state(random.SystemRandom())
+    (True, False)
+    """
+    with suppress(NotImplementedError):
+        return _state(generator) is not None
+    return False
+
+
+class SystemDraws:
+    """Notices in this thread that a generator without a state is called, or bytes of the operating system are read.
+
+    >>> with SystemDraws([_SYSTEM]) as quiet:
+    ...     _ = sum([1, 2])
+    >>> with SystemDraws([_SYSTEM]) as draws:
+    ...     _ = _SYSTEM.random()
+    >>> quiet.seen, draws.seen
+    (False, True)
+    """
+
+    def __init__(self, generators: list[Any]) -> None:
+        self.seen = False
+        self._known = {id(one) for one in generators if not has_state(one)}
+        self._before: Any = None
+
+    def __enter__(self) -> "SystemDraws":
+        self._before = sys.getprofile()
+        sys.setprofile(self._look)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(self._before)
+
+    def _look(self, frame: types.FrameType, event: str, called: Any) -> None:
+        if event == "c_call":
+            self.seen = self.seen or called is os.urandom or id(getattr(called, "__self__", None)) in self._known
+        elif event == "call" and frame.f_code.co_argcount:
+            given = [frame.f_locals.get(name) for name in frame.f_code.co_varnames[:2]]
+            is_start = frame.f_code in _STARTS and given[1] is None
+            self.seen = self.seen or is_start or id(given[0]) in self._known
 
 
 def _state(generator: Any) -> Any:

@@ -24,8 +24,9 @@ from torch_geometric.inspector import Inspector
 from torch_geometric.nn import Linear
 
 from edgewise.errors import ModelError
+from edgewise.model.contents import same_tensor
 from edgewise.model.global_state import ThreadState, push_mode
-from edgewise.model.module_tree import modules_of
+from edgewise.model.module_tree import modules_of, switches_itself
 
 _PLAIN_KINDS = (
     type(None),
@@ -78,6 +79,36 @@ def copied_module(model: nn.Module) -> nn.Module:
     Raises:
         ModelError: If a part gives itself where a copy is asked for. What else copying raises comes from the user's objects.
     """
+    twin = _plain_twin(model)
+    copies = modules_of(twin)
+    if any(map(switches_itself, copies)):
+        _switch(twin, _plain_twin(model))
+    else:
+        for module in copies:
+            module.__dict__["training"] = False
+    return twin
+
+
+def _switch(twin: nn.Module, other: nn.Module) -> None:
+    """Give a twin what `eval()` sets, by its own code: called on another copy, whose parameters are no aliases.
+
+    Raises:
+        ModelError: If it changes parameters or buffers.
+    """
+    for tensor in (*other.parameters(), *other.buffers()):
+        tensor.data = tensor.data.clone()
+    other.eval()
+    before, after = ([*one.parameters(), *one.buffers()] for one in (twin, other))
+    if len(before) != len(after) or not all(map(same_tensor, before, after)):
+        raise ModelError("eval() changes its parameters")
+    for module, switched in zip(modules_of(twin), modules_of(other), strict=True):
+        for key, value in switched.__dict__.items():
+            if type(value) in _PLAIN_KINDS:
+                module.__dict__[key] = value
+
+
+def _plain_twin(model: nn.Module) -> nn.Module:
+    """A copy in the mode that the original is in."""
     originals = modules_of(model)
     theirs = _parts(originals)
     twin: nn.Module = _Copier(originals).copy(model)
@@ -88,7 +119,6 @@ def copied_module(model: nn.Module) -> nn.Module:
         if not theirs.isdisjoint(_parts(copies)):
             raise ModelError(f"{_shared_names(model, twin)} gives itself where a copy is asked for")
     for module in copies:
-        module.__dict__["training"] = False
         _drop_cache(module)
         for parameter in module._parameters.values():
             if parameter is not None and parameter.requires_grad:  # copied by a class of the user's

@@ -41,6 +41,16 @@ def modules_of(model: nn.Module) -> list[nn.Module]:
     return list(named_modules(model).values())
 
 
+def switches_itself(module: nn.Module) -> bool:
+    """Whether `train` or `eval` of a module is code of its own: dropout that stays on, layers that fold weights together."""
+    kind = type(module)
+    return (
+        kind.train is not nn.Module.train
+        or kind.eval is not nn.Module.eval
+        or not {"train", "eval"}.isdisjoint(module.__dict__)
+    )
+
+
 def holds_functions(model: nn.Module) -> bool:
     """Whether a module keeps a function of its own (a closure, a bound method, a hook), which may know the original's tensors.
 

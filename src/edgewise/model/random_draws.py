@@ -4,10 +4,12 @@ No generator is read, compared or set back: they belong to the whole process, an
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from edgewise.model.global_state import ThreadState
 from edgewise.torch_internals import TorchDispatchMode, schema_of, storage_key
@@ -15,6 +17,17 @@ from edgewise.trees import tree_leaves
 
 _OFF = {"train": False, "training": False, "dropout_p": 0.0, "dropout": 0.0}
 """Arguments that say that nothing is drawn, such as `training=False` of a leaky unit with a random slope."""
+
+
+_NAMES = (
+    "size dim ndimension stride numel nelement element_size storage_offset get_device type __len__ __hash__ dense_dim "
+    "sparse_dim dim_order has_names result_type can_cast storage_type register_hook register_post_accumulate_grad_hook "
+    "__dlpack_device__ _is_view _dimI _dimV"
+)
+_ABOUT = frozenset(_NAMES.split())
+"""Functions that give what is known of a tensor without its numbers; so do attributes, and those named is_…."""
+_CALL_BACK = frozenset(("apply_", "map_", "map2_", "__deepcopy__", "set_"))
+"""Functions that give a tensor, and in which its numbers pass through Python or through memory that nobody follows."""
 
 
 class _DrawMode(TorchDispatchMode):
@@ -53,7 +66,10 @@ def _is_off(func: Any, args: Any, kwargs: Any) -> bool:
 
 
 class _Taint(_DrawMode):
-    """Follows what was drawn from memory to memory; `escaped` if a number of it came to Python."""
+    """Follows what was drawn from memory to memory; `escaped` if numbers of it left torch, or decide about a size.
+
+    What is done with them there cannot be followed, and may be done rarely.
+    """
 
     def __init__(self, is_random: Callable[[int], bool]) -> None:
         super().__init__()
@@ -67,10 +83,22 @@ class _Taint(_DrawMode):
         if self.draws(func, args, kwargs):
             is_tainted = self._is_random(self._count) or is_tainted
             self._count += 1
+        self.escaped = self.escaped or (is_tainted and self._sizes(func, args, kwargs))
         result = func(*args, **kwargs)
         if is_tainted:
             self._note(result)
         return result
+
+    def _sizes(self, func: Any, args: Any, kwargs: Any) -> bool:
+        """Whether numbers that were drawn decide how large the result is."""
+        if torch.Tag.dynamic_output_shape not in getattr(func, "tags", ()):
+            return False
+        of = tree_leaves((args[1:], kwargs))  # a mask, or numbers of rows
+        if str(func).startswith("aten.index."):
+            return any(self.is_tainted(one) and one.dtype in (torch.bool, torch.uint8) for one in of)
+        if str(func).startswith("aten.masked_select"):
+            return any(map(self.is_tainted, of))
+        return True
 
     def _note(self, result: Any) -> None:
         made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
@@ -80,6 +108,31 @@ class _Taint(_DrawMode):
     def is_tainted(self, value: Any) -> bool:
         """Whether a tensor lies in memory into which something drawn was written."""
         return isinstance(value, Tensor) and _memory(value) in self._drawn
+
+
+class _Departures(TorchFunctionMode):
+    """Notices functions that take drawn numbers out of torch without an operation: `tolist`, `numpy`, `str`, a storage."""
+
+    def __init__(self, taint: _Taint) -> None:
+        super().__init__()
+        self._taint = taint
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not self._taint.escaped and _leaves(getattr(func, "__name__", ""), result):
+            self._taint.escaped = any(map(self._taint.is_tainted, tree_leaves((args, kwargs or {}))))
+        return result
+
+
+def _leaves(name: str, result: Any) -> bool:
+    """Whether a function of torch gives something besides tensors that may hold numbers of one."""
+    if name in _CALL_BACK:
+        return True
+    if name == "__get__":
+        return isinstance(result, dict)  # the addresses of an array
+    if name in _ABOUT or name.startswith("is_"):
+        return False
+    return any(not (leaf is None or isinstance(leaf, Tensor)) for leaf in tree_leaves(result))
 
 
 def _memory(tensor: Tensor) -> int:
@@ -116,7 +169,7 @@ def run_seen(run: Callable[[], Tensor]) -> tuple[Tensor, list[str]]:
 
 
 def reaches_output(run: Callable[[], Tensor]) -> bool:
-    """Whether what is drawn can reach what `run` gives, or a decision that Python takes on the way.
+    """Whether what is drawn can reach what `run` gives, or leaves torch on the way: as a number, an array, text or a size.
 
     Draws of a generator that `run` starts anew each time are the same in every run, and no matter.
 
@@ -130,14 +183,17 @@ def reaches_output(run: Callable[[], Tensor]) -> bool:
     pairs = zip(first.results, second.results, strict=False)
     repeated = [a is not None and b is not None and all(map(torch.equal, a, b)) for a, b in pairs]
     taint = _Taint(lambda number: number >= len(repeated) or not repeated[number])
-    output = _under(taint, run)
+    output = _under(taint, run, _Departures(taint))
     return taint.escaped or taint.is_tainted(output)
 
 
-def _under(mode: TorchDispatchMode, run: Callable[[], Tensor]) -> Tensor:
+def _under(mode: TorchDispatchMode, run: Callable[[], Tensor], *others: TorchFunctionMode) -> Tensor:
     before = ThreadState()
     try:
-        with mode:
+        with ExitStack() as modes:
+            modes.enter_context(mode)
+            for one in others:
+                modes.enter_context(one)
             return run()
     finally:
         before.put_back()

@@ -5,7 +5,11 @@ features are moved themselves, in a copy of the model in float64, along one rand
 
 At a kink autograd's derivative is a convention: sign(x) · log1p(|x|) has slope 1 at x = 0, and autograd says 0. That looks
 like a gradient that `detach` stopped, but a stop is everywhere: beside the features, a little way off in every number,
-gradients and differences agree again if it is a kink (`kink_of_features`).
+gradients and differences agree again if it is a kink (`kink_of_features`). Of relu or abs autograd's derivative lies between
+those of the two sides: there the kink is seen because the differences on the two sides differ. No function is known by name.
+
+Behind a step (sign, round, x > 0) all derivatives are 0, and right: what the features bring is then found without them
+(`brought_by_features`).
 """
 
 import copy
@@ -191,6 +195,28 @@ def _run(call: ModelCall, graph: Data, values: dict[Any, Tensor]) -> Tensor:
     return call(moved)
 
 
+def brought_by_features(question: PosedQuestion, positions: Tensor, *, of_edges: bool) -> Tensor | None:
+    """`[targets]`: the explained number less that of features (of edge attributes) 0; None where the model does not run so.
+
+    What a path of gradients from 0 to the features must add up to, and what a step on the way brings all at once.
+    """
+    parts = [positions] if question.types is None else list(positions.split(1))
+    found, call = [], replace(question.call, changes_input=False)
+    with question.borrowed(), torch.no_grad():
+        try:
+            for part in parts:
+                graphs = question.copies(part)
+                for of, one in zip([part] if len(graphs) == 1 else part.split(1), graphs, strict=True):
+                    target, given = sub_target(question, of), _features(call, one.data)
+                    name = "edge_attr" if of_edges else "x"
+                    moved = {k: v * 0 if name in (k, k[-1]) else v for k, v in given.items()}
+                    found.append(target.value(_run(call, one.data, given)[one.rows]))
+                    found[-1] = found[-1] - target.value(_run(call, one.data, moved)[one.rows])
+        except (EdgewiseError, RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
+            return None
+    return torch.cat(found).cpu()
+
+
 # --- Features at a kink -------------------------------------------------------------------------------------------------
 
 _BESIDE = 1e-2  # of the largest feature: how far off is looked
@@ -209,9 +235,9 @@ class FeatureKink:
     def sentence(self) -> str:
         """What a user should know."""
         return (
-            "The model has a kink at some of these features (sign, abs or a step at exactly this number, often 0): the "
-            "gradient by such a feature is autograd's convention, not the slope of the model. Use method='occlusion', which "
-            "takes no gradient."
+            "The model has a kink at some of these features (relu, abs, sign, a step, or a tie of a maximum at exactly these "
+            "numbers, often 0): the gradient by such a feature is autograd's convention, not the slope of the model. Use "
+            "method='occlusion', which takes no gradient."
         )
 
 
@@ -248,14 +274,14 @@ class _Surroundings:
     def kink(self, here: Leaves) -> FeatureKink | None:
         """What there is at the features themselves."""
         given = self._slopes(here)
-        if not all(math.isfinite(one.gradient) for one in given) or all(map(_is_right, given)):
+        if not all(math.isfinite(one.gradient) for one in given) or all(map(_is_smooth, given)):
             return None
         largest = max((float(value.abs().max()) for value in here.values()), default=0.0) or 1.0
         beside = {name: value + _BESIDE * largest * self.around[name] for name, value in here.items()}
         if not all(map(_is_right, self._slopes(beside))):
             return None
         sizes = {name: value.abs() for name, value in here.items()}
-        return FeatureKink(all(map(_is_right, self._slopes(here, sizes))))
+        return FeatureKink(all(map(_is_smooth, self._slopes(here, sizes))))
 
     def _slopes(self, at: Leaves, sizes: Leaves | None = None) -> list[AuditedSlope]:
         """The slopes at some features, by autograd and by differences; `sizes`: by how much each one moves."""
@@ -295,3 +321,8 @@ class _Surroundings:
 
 def _is_right(slope: AuditedSlope) -> bool:
     return not slope.undecided and slope.error <= _RIGHT
+
+
+def _is_smooth(slope: AuditedSlope) -> bool:
+    """Whether it is right, and the same on both sides: between two sides any number would seem right."""
+    return _is_right(slope) and not is_bent(slope)

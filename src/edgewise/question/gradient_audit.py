@@ -37,6 +37,8 @@ Direction: TypeAlias = tuple[Tensor, Tensor]
 STEPS = (0.0, 1e-4, -1e-4, 1e-5, -1e-5)
 _UNITS = 4
 """In the last place of the explained number: a slope that is off by less may be right, as far as anybody can tell."""
+_NOISE = 1024
+"""How many times that gradients may add up to where the number does not move at all, step by step through a model."""
 _AGREE = 1e-3
 """By which share of the sum of all |d · gradient| a slope may be off: float32 gradients are no better."""
 
@@ -304,10 +306,14 @@ def compared(gradient: float, scale: float, values: list[float], dtype: torch.dt
     coarse, fine = (right - left) / 2e-4, (near_right - near_left) / 2e-5
     low, high = sorted(((near_right - middle) / 1e-5, (middle - near_left) / 1e-5))
     size = max(abs(coarse), abs(fine), scale, 1e-12)
+    rounded = _UNITS * torch.finfo(torch.float64).eps * abs(middle) / 1e-5
+    unit = _UNITS * torch.finfo(dtype).eps * abs(middle)
+    if max(abs(low), abs(high)) <= 64 * rounded and 0 < scale <= _NOISE * unit:
+        why = "the slope: nothing moves the number, and its gradients are rounding"
+        return AuditedSlope(gradient, fine, fine, size, why, slack=high - low + rounded)
     if high - low <= _AGREE * size and abs(coarse - fine) <= _AGREE * size:
-        rounded = _UNITS * torch.finfo(torch.float64).eps * abs(middle) / 1e-5
         found = AuditedSlope(gradient, fine, fine, size, slack=max(high - fine, fine - low) + rounded)
-        rounding = found.error > _AGREE and found.off <= _UNITS * torch.finfo(dtype).eps * abs(middle)
+        rounding = found.error > _AGREE and found.off <= unit
         return replace(found, undecided="the slope: less than the rounding of the number") if rounding else found
     inside = low - _AGREE * size <= gradient <= high + _AGREE * size
     return AuditedSlope(gradient, low, high, size, "" if inside else "the slope at a kink")

@@ -7,6 +7,7 @@ understood are a mistake that would give wrong signs: then `check_mode` refuses,
 import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,44 +20,80 @@ SOME = 2**12
 MISSING = -1
 
 
-def read_labels(y: Any, count: int) -> Tensor | None:
-    """`[count]` or `[count, tasks]`: labels as a tensor; None if there is none for each.
+def read_labels(y: Any, count: int, width: int = 1) -> Tensor | None:
+    """`[count]` or `[count, tasks]`: labels as a tensor, of numpy and of lists, too; None if there is none for each.
 
-    >>> read_labels(torch.ones(3, 1), 3).shape, read_labels(torch.ones(3), 4)
-    (torch.Size([3]), None)
+    Rows of `width` columns may also lie one after the other, or have a third dimension of 1.
+
+    >>> read_labels(torch.ones(3, 1), 3).shape, read_labels([0, 1, 1], 3).shape, read_labels(torch.ones(3), 4)
+    (torch.Size([3]), torch.Size([3]), None)
+    >>> read_labels(torch.ones(6), 3, width=2).shape
+    torch.Size([3, 2])
     """
-    if (
-        not isinstance(y, Tensor)
-        or y.dim() not in (1, 2)
-        or len(y) != count
-        or y.is_complex()
-        or y.layout != torch.strided
-    ):
+    y = as_tensor(y)
+    if y is None or y.dim() == 0:
         return None
-    return y.detach().view(-1) if y.dim() == 2 and y.size(1) == 1 else y.detach()
+    if y.dim() == 1 and width > 1 and len(y) == count * width != count:
+        y = y.view(count, width)
+    while y.dim() > 1 and y.size(-1) == 1:
+        y = y.squeeze(-1)
+    return y if y.dim() <= 2 and len(y) == count else None
+
+
+def as_tensor(y: Any) -> Tensor | None:
+    """Numbers as a tensor; None for text, for rows of different lengths, and for what has no order."""
+    if isinstance(y, (list, tuple, np.ndarray, np.generic, bool, int, float)):
+        try:
+            y = torch.as_tensor(y if isinstance(y, (list, tuple)) else np.asarray(y))
+        except (TypeError, ValueError, RuntimeError):
+            return None
+    if not isinstance(y, Tensor) or y.is_complex() or y.layout != torch.strided:
+        return None
+    return y.detach()
 
 
 def joined_labels(labels: list[Any]) -> Tensor | None:
-    """The same of graphs, each with a number, a tensor `[1]`, or `[1, tasks]`.
+    """The same of graphs, each with a number, numbers, or a tensor `[1]`, `[tasks]` or `[1, tasks]`.
 
     >>> joined_labels([torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 1.0]])]).shape, joined_labels([torch.tensor(1), 0])
     (torch.Size([2, 2]), tensor([1, 0]))
     """
     if all(type(one) is Tensor for one in labels) and len({(one.shape, one.dtype, one.device) for one in labels}) == 1:
-        return read_labels(torch.stack(labels).view(len(labels), -1).cpu(), len(labels))
-    rows = [torch.as_tensor(one) if isinstance(one, (bool, int, float)) else one for one in labels]
-    if not rows or any(not isinstance(row, Tensor) or row.numel() == 0 for row in rows):
+        rows = torch.stack(labels).cpu()
+        return read_labels(rows.view(len(labels), -1), len(labels)) if rows.numel() else None
+    read = [as_tensor(one) for one in labels]
+    if (
+        not read
+        or len({0 if one is None else one.numel() for one in read}) > 1
+        or read[0] is None
+        or not read[0].numel()
+    ):
         return None
-    if len({row.numel() for row in rows}) > 1:
-        return None
-    return read_labels(torch.stack([row.detach().reshape(-1).cpu() for row in rows]), len(rows))
+    return read_labels(torch.stack([one.reshape(-1).cpu() for one in read if one is not None]), len(read))
+
+
+def unread(y: Any, read: Tensor | None, width: int) -> str:
+    """Why labels that the data have are not compared with what the model gives; empty if they are, or if there are none.
+
+    >>> unread(["a", "b"], None, 2), unread(None, None, 2)
+    ('y is a list, in which no label is found for each', '')
+    >>> unread(torch.ones(2, 3), torch.ones(2, 3), 4)
+    'y has 3 columns, and the model gives 4'
+    """
+    if y is None or (read is not None and read.dim() == 1):
+        return ""
+    if read is None:
+        shape = f" {list(y.shape)}" if isinstance(y, (Tensor, np.ndarray)) else ""
+        return f"y is a {type(y).__name__}{shape}, in which no label is found for each"
+    return "" if read.size(1) == width else f"y has {read.size(1)} columns, and the model gives {width}"
 
 
 def labels_of_pairs(labels: Any, known: Any, pairs: Tensor, num_nodes: int) -> Tensor | None:
     """`[T]`: the label of each pair `[T, 2]`, from those of `known` `[2, n]`; NaN where there is none."""
-    if not isinstance(labels, Tensor) or not isinstance(known, Tensor) or known.dim() != 2 or known.size(0) != 2:
+    if not isinstance(known, Tensor) or known.dim() != 2 or known.size(0) != 2:
         return None
-    if labels.dim() != 1 or len(labels) != known.size(1) or len(labels) == 0 or labels.is_complex():
+    labels = read_labels(labels, known.size(1))
+    if labels is None or labels.dim() != 1 or len(labels) == 0:
         return None
     key, order = (known[0].cpu() * num_nodes + known[1].cpu()).sort(stable=True)
     asked = pairs[:, 0].cpu() * num_nodes + pairs[:, 1].cpu()
@@ -162,7 +199,7 @@ def _rows_contradict(y: Tensor, known: Tensor, width: int, mode: str, other: str
         single = not bool(y.isnan().any()) and bool(((y == 1).sum(dim=1) == 1).all())
         if y.size(1) != width or mode != "multiclass" or single:
             return ""
-        return f"y has several labels in a row of {width} columns. Use mode='multilabel'{other}"
+        return f"{_odd_row(y)} of {width} columns. Use mode='multilabel'{other}"
     soft = inside and (mode == "multilabel" or bool(((y.sum(dim=1) - 1).abs() < 1e-4).all()))
     if y.size(1) == width and soft:
         return ""
@@ -170,6 +207,14 @@ def _rows_contradict(y: Tensor, known: Tensor, width: int, mode: str, other: str
         return ""  # labels of other tasks
     odd = known[(known != known.round()) | (known < 0) | (known > 1)]
     return f"y has values such as {float(odd[0]):.4g} in its {y.size(1)} columns. Use mode='regression'{other}"
+
+
+def _odd_row(y: Tensor) -> str:
+    """What rows are that do not have exactly one label."""
+    ones = (y == 1).sum(dim=1)
+    if bool((ones > 1).any()):
+        return "y has several labels in a row"
+    return "y has no label in a row" if bool((ones == 0).any()) else "y has gaps in a row"
 
 
 def _are_signs(known: Tensor) -> bool:

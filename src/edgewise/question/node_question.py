@@ -316,7 +316,10 @@ class NodeQuestion(PosedQuestion):
 
     def _labels_at(self, index: Tensor | None) -> Tensor | None:
         """Of nodes: `data.y`."""
-        return labels_of_nodes(self._data, self._num_targets(self.cut.num_nodes), index)
+        return labels_of_nodes(self._data, self._num_targets(self.cut.num_nodes), index, self.target.truth.size(1))
+
+    def _given_labels(self) -> Any:
+        return self._data.get("y")
 
     def _forget_runs(self) -> None:
         self._engine = None
@@ -398,7 +401,7 @@ class NodeQuestion(PosedQuestion):
         return engine
 
 
-def labels_of_nodes(store: Any, count: int, index: Tensor | None) -> Tensor | None:
-    """The labels of some of so many nodes; None: of all, or from everywhere."""
-    y = read_labels(store.get("y"), count)
+def labels_of_nodes(store: Any, count: int, index: Tensor | None, width: int) -> Tensor | None:
+    """The labels of some of so many nodes, for so many columns; None: of all, or from everywhere."""
+    y = read_labels(store.get("y"), count, width)
     return None if y is None else y[(sample(count) if index is None else index).to(y.device)].cpu()

@@ -23,7 +23,7 @@ from edgewise.model.hooks import Layers
 from edgewise.model.trace import Trace
 from edgewise.program.lowering import Lowering
 from edgewise.question.equality import Audit
-from edgewise.question.labels import check_mode, classes_in
+from edgewise.question.labels import check_mode, classes_in, unread
 from edgewise.question.slope_checks import SlopeChecks
 from edgewise.question.subject import Loan, Subject
 from edgewise.question.target import Target
@@ -204,13 +204,17 @@ class PosedQuestion(SlopeChecks, ABC):
         """`[n]` or `[n, tasks]`: what the data say of some nodes, graphs or pairs; None: of all (or many) that there are."""
         return None
 
+    def _given_labels(self) -> Any:
+        """What the data have as labels, as it is."""
+        return None
+
     def _check_mode(self) -> None:
         """Refuse a mode that was not given and that the labels contradict; looked at once for all questions that `of` makes."""
         if self.asked.mode is None and self.output.name != "value" and not self._is_mode_checked:
             is_told = self.asked.output is not None or self.output.is_doubted or self.task == "link"
-            check_mode(
-                self._labels_at(None), self.target, "" if is_told else self.task, is_prob=self.output.name != "logit"
-            )
+            labels = self._labels_at(None)
+            check_mode(labels, self.target, "" if is_told else self.task, is_prob=self.output.name != "logit")
+            self.unread_labels = unread(self._given_labels(), labels, self.target.truth.size(1))
         self._is_mode_checked = True
 
     def every_class(self) -> "PosedQuestion":
@@ -320,9 +324,12 @@ class PosedQuestion(SlopeChecks, ABC):
             "locality": self.locality,
             "model": self.subject.twin.borrowed or "a twin",
             "audit": self.audit.plain(),
+            **({"labels": f"not compared: {self.unread_labels}"} if self.unread_labels else {}),
         }
 
     _is_mode_checked = False
+    unread_labels = ""
+    """Why labels that the data have are not compared with what the model gives."""
     _data: Any
     _sources: list[Tensor]
     _kept: dict[int, Tensor]

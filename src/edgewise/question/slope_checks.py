@@ -12,7 +12,7 @@ from edgewise.question.audit_sample import audited_positions
 from edgewise.question.equality import Audit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from edgewise.model.trace import Trace
     from edgewise.question.feature_audit import FeatureKink
@@ -24,6 +24,8 @@ SLOPE_TOLERANCE = 2e-3
 _WHERE_STOPPED = {torch.float64: 1e-7}
 """The same where gradients may stop on their way: what stops may be a small part of them."""
 _IN_FLOAT32 = 1e-3
+_KINKS = 4
+"""Targets that are at a kink of their features, at which is looked."""
 _MEMORY = 2**28
 """Bytes of a block, where all targets are audited."""
 
@@ -39,6 +41,8 @@ class SlopeChecks:
     _feature_kink: "tuple[FeatureKink | None] | None" = None
     _failed: tuple[int, ...] = ()
     """Positions of targets whose gradients are not what differences say."""
+    _bent: tuple[int, ...] = ()
+    """Positions of targets whose slopes by features differ on the two sides: the features are at a kink."""
     _looked: frozenset[tuple[str, str]] = frozenset()
     _laid_out: frozenset[bytes] = frozenset()
     """Positions of targets whose gradients were compared as they lie side by side, where gradients may stop."""
@@ -100,20 +104,25 @@ class SlopeChecks:
             raise ModelError(self._feature_slope)
 
     def feature_kink(self) -> "FeatureKink | None":
-        """A kink at the features of the targets that do not pass, where gradients are no slopes; looked for once."""
+        """A kink at the features of targets that do not pass, or whose slopes have two sides; looked for once."""
         from edgewise.question.feature_audit import kink_of_features
 
         if self._feature_kink is None:
             with torch.inference_mode(mode=False):
-                self._feature_kink = (_the_worst(kink_of_features(self._itself, at) for at in self._failed or (0,)),)
+                at = self._failed or self._bent[:_KINKS] or (0,)
+                kinks = [kink_of_features(self._itself, position) for position in at]
+            known = [kink for kink in kinks if kink is not None]
+            worst = next((kink for kink in known if not kink.products_hold), known[0] if known else None)
+            is_sure = len(known) == len(kinks) or not self._failed  # a stop elsewhere is no kink
+            self._feature_kink = (worst if is_sure else None,)
             if self._feature_kink[0] is not None:
                 self.audit.undecided.append("the slope at a kink: some features are at one")
         return self._feature_kink[0]
 
     @property
     def is_at_kink(self) -> bool:
-        """Whether a kink is known."""
-        return self._feature_kink is not None and self._feature_kink[0] is not None
+        """Whether a kink is known, or slopes were found to have two sides."""
+        return bool(self._bent) or (self._feature_kink is not None and self._feature_kink[0] is not None)
 
     def first_look(self, what: str, how: str) -> bool:
         """Whether a primitive was not looked at before, for these targets."""
@@ -124,7 +133,7 @@ class SlopeChecks:
     def forget_audits(self) -> None:
         """Other targets are audited anew."""
         self._slope, self._feature_slope, self._looked = None, None, frozenset()
-        self._feature_kink, self._failed = None, ()
+        self._feature_kink, self._failed, self._bent = None, (), ()
         self._laid_out, self._may_stop = frozenset(), False
 
     def _found(self, look: "Callable[[PosedQuestion, Tensor], Audited]", what: str) -> str:
@@ -172,6 +181,8 @@ class SlopeChecks:
                 self.audit.undecided.append(why)
             else:
                 known[position] = slope
+                if what == "features" and slope.low != slope.high:
+                    self._bent += (position,)
         errors = {position: _error(slope) for position, slope in known.items()}
         worst = max(errors.values(), default=0.0)
         self.audit.note(what, worst, done * bool(errors) + len(errors))
@@ -198,16 +209,6 @@ class SlopeChecks:
             f"Gradients of this model are not the derivative of what it computes: {named} in forward stops them (off by "
             f"{worst:.2g} of its parts). Use method='occlusion', or stopped='keep' for autograd's number."
         )
-
-
-def _the_worst(kinks: "Iterable[FeatureKink | None]") -> "FeatureKink | None":
-    """The kink that says the least; None if one target is at none: a stop elsewhere is no kink."""
-    worst = None
-    for kink in kinks:
-        if kink is None:
-            return None
-        worst = kink if worst is None or not kink.products_hold else worst
-    return worst
 
 
 def _key(positions: Tensor) -> bytes:

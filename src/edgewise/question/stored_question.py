@@ -48,7 +48,10 @@ class TypedSourceQuestion(SourceQuestion):
 
     def _labels_at(self, index: Tensor | None) -> Tensor | None:
         """Of nodes: `y` of their type."""
-        return typed_labels(self._hetero, self.types, index)
+        return typed_labels(self._hetero, self.types, index, self.target.truth.size(1))
+
+    def _given_labels(self) -> Any:
+        return self._hetero[self.types.explained].get("y")
 
     def _strangers(self) -> tuple[Tensor, Tensor]:
         """A few of every type: a model may not run on types without nodes."""

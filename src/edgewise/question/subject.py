@@ -213,7 +213,7 @@ class Subject:
             self.is_scripted = may_hide(ours, reached)
             once = Repetition(
                 lambda: record(call, self.layers, self.example),
-                lambda: replace(call, changes_input=once.first.changes_input).own_output(self.example),
+                lambda changes: replace(call, changes_input=changes).own_output(self.example),
                 generators_among(reached),
             )
             self._unrepeated = once if may_be_proved and once.is_quiet else None

@@ -60,16 +60,19 @@ class TypedQuestion(NodeQuestion):
 
     def _labels_at(self, index: Tensor | None) -> Tensor | None:
         """Of nodes: `y` of their type."""
-        return typed_labels(self._hetero, self.types, index)
+        return typed_labels(self._hetero, self.types, index, self.target.truth.size(1))
+
+    def _given_labels(self) -> Any:
+        return self._hetero[self.types.explained].get("y")
 
     def _strangers(self) -> tuple[Tensor, Tensor]:
         """A few of every type: a model may not run on types without nodes."""
         return typed_strangers(self.types, self._graph.edge_index.device)
 
 
-def typed_labels(data: HeteroData, types: TypeTable, index: Tensor | None) -> Tensor | None:
+def typed_labels(data: HeteroData, types: TypeTable, index: Tensor | None, width: int) -> Tensor | None:
     """The labels of some nodes of the explained type; None: of all."""
-    return labels_of_nodes(data[types.explained], len(types.node_range(types.explained)), index)
+    return labels_of_nodes(data[types.explained], len(types.node_range(types.explained)), index, width)
 
 
 def warn_of_counts(types: TypeTable, count: int, forward: TypedForward) -> None:

@@ -70,6 +70,13 @@ class Counterfactual:
             return "open" if self.status == "open" else "proven"
         return f"certified to a tolerance of {tolerance:.0e} of the largest output"
 
+    @property
+    def known(self) -> str:
+        """The status in the words that texts and tables print: a set that is certified is not called proven."""
+        if self.certainty in ("open", "proven"):
+            return self.status
+        return self.certainty if self.status == "proven" else f"{self.status}, {self.certainty}"
+
     def probability(self, of: str = "after") -> float | None:
         """The probability of the prediction `"before"`, or of the new one `"after"`; None for values and without a set."""
         one_of("of", of, ("before", "after"))
@@ -176,9 +183,8 @@ class Counterfactual:
         typed = self.types is not None and self.types.explained
         named = target_in_words(self.index) if typed else f"{task} {self.index}"
         bound = f", at least {self.lower_bound}" if self.status == "open" else ""
-        tolerant = f", {self.certainty}" if self.certainty not in ("open", "proven") else ""
         advice = self.advice()
-        return f"{named} ({self.status}{bound}{tolerant}). {self.sentence()}{advice and ' ' + advice}"
+        return f"{named} ({self.known}{bound}). {self.sentence()}{advice and ' ' + advice}"
 
     def __repr__(self) -> str:
         flips = "" if self.flips_to is None else f", flips_to={self.flips_to}"
@@ -201,6 +207,7 @@ class Counterfactual:
     def to_rows(self) -> list[dict[str, Any]]:
         """One row for each column of the set: a table of which edges go."""
         about = {"index": self.index, "target": self.target, "status": self.status, "flips_to": self.flips_to}
+        about["certainty"] = self.certainty
         ends = self.edge_index
         return [
             {**about, "size": self.size, "lower_bound": self.lower_bound, "unit": number, "column": column}

@@ -201,7 +201,9 @@ class WalkSet:
         return frame(self)
 
     def __str__(self) -> str:
-        proof = "proven" if self.exact else f"not proven: another may have up to {self.upper_bound:.4g}"
+        proof = (
+            "proven up to ties of 1e-9" if self.exact else f"not proven: another may have up to {self.upper_bound:.4g}"
+        )
         kind = self.settings.get("task", "node")
         number = f"class {self.target}, {self.settings.get('of', 'logit')} {self.value:.4g}"
         end = _named(self.index) if self.types is not None and self.types.explained else f"{kind} {self.index}"

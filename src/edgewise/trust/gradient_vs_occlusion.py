@@ -23,7 +23,7 @@ Drops = Callable[[Score, Tensor], Tensor]
 class WorstEdge:
     """The edge whose gradient is furthest from its occlusion."""
 
-    index: int
+    index: Any
     """The explained node or graph."""
     source: Any
     """A node; of a typed graph `(node type, number)`."""
