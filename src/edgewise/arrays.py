@@ -6,7 +6,7 @@ first, second, …".
 """
 
 import operator
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -120,7 +120,7 @@ def positions_of(index: Tensor, asked: Any) -> list[int]:
     numbers = asked if isinstance(asked, (tuple, list)) else [asked.item() if _is_one(asked) else asked]
     if len(numbers) != (2 if index.dim() == 2 else 1) or (index.dim() == 1 and numbers is asked):
         return []
-    if not all(isinstance(one, SupportsIndex) and not isinstance(one, (bool, Tensor, np.ndarray)) for one in numbers):
+    if not all(gives_number(one) and not isinstance(one, (bool, Tensor, np.ndarray)) for one in numbers):
         return []
     same = index.view(len(index), -1) == torch.tensor([min(int(one), 2**62) for one in numbers])
     found: list[int] = same.all(dim=1).nonzero().view(-1).tolist()
@@ -137,10 +137,15 @@ def is_position(item: Any) -> bool:
         return _is_one(item)
     if isinstance(item, np.ndarray):
         return item.ndim == 0 and item.dtype.kind in "iu"
-    return isinstance(item, SupportsIndex) and not isinstance(item, bool) and _gives_a_number(item)
+    return not isinstance(item, bool) and gives_number(item)
 
 
-def _gives_a_number(item: SupportsIndex) -> bool:
+def gives_number(item: Any) -> bool:
+    """Whether a whole number can be read from this, as Python does where it needs one; an object's own code may fail.
+
+    >>> gives_number(3), gives_number(torch.tensor(3)), gives_number(torch.tensor(3, device="meta")), gives_number("3")
+    (True, True, False, False)
+    """
     try:
         operator.index(item)
     except Exception:  # whatever a stranger's `__index__` raises
@@ -149,9 +154,8 @@ def _gives_a_number(item: SupportsIndex) -> bool:
 
 
 def _is_one(asked: Any) -> bool:
-    return (
-        isinstance(asked, Tensor) and asked.dim() == 0 and not asked.is_floating_point() and asked.dtype != torch.bool
-    )
+    is_number = isinstance(asked, Tensor) and asked.dim() == 0 and asked.dtype != torch.bool
+    return is_number and not asked.is_floating_point() and gives_number(asked)
 
 
 def asked_index(index: Tensor) -> Tensor:
@@ -181,7 +185,7 @@ def read_tensor(given: Any) -> Tensor:
     try:
         _refuse_endless(given)
         masked = np.ma.is_masked(given) if isinstance(given, np.ma.MaskedArray) else hasattr(given, "_masked_mask")
-        found = torch.as_tensor(given).detach().cpu()
+        found = torch.as_tensor(_counted(given)).detach().cpu()
         odd = masked or found.is_nested or found.is_quantized or found.layout != torch.strided or _is_endless(found)
     except Exception as error:
         raise TypeError(f"{shown(given)} cannot be read as numbers") from error
@@ -192,6 +196,15 @@ def read_tensor(given: Any) -> Tensor:
 
 _MOST = 2**24
 """Numbers that a list may hold in one entry, and a tensor in less memory than they take."""
+
+
+def _counted(given: Any) -> Any:
+    """A long range as a tensor at once, where torch would read number by number; one that no memory holds is refused."""
+    if not isinstance(given, range) or not given[_MOST:]:
+        return given
+    if given[2**31 :]:
+        raise ValueError(given)
+    return torch.arange(given.start, given.stop, given.step)
 
 
 def _refuse_endless(given: Any, depth: int = 4) -> None:

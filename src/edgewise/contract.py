@@ -68,11 +68,17 @@ def _refuse_misfits(
     given: Mapping[str, Any], kinds: Mapping[str, tuple[str, ...]], defaults: Mapping[str, Any]
 ) -> None:
     for name, value in given.items():
+        if isinstance(value, range) and value[_MOST:]:
+            raise InputError(f"`{name}` must be numbers that fit in memory, got {shown(value)}. Use a shorter range.")
         parts = kinds.get(name)
         if parts is not None and value is not defaults[name] and not any(fits(part, value) for part in parts):
             raise _wrong_kind(name, parts, value, defaults[name])
         if odd := _odd_kind(value):
             raise InputError(f"`{name}` must be plain numbers, got {odd} tensor. Use a dense one, on a device.")
+
+
+_MOST = 2**31
+"""Numbers that a range may have: more are read for minutes, or fill the memory."""
 
 
 def _odd_kind(value: Any) -> str:
@@ -85,8 +91,10 @@ def _odd_kind(value: Any) -> str:
 
 
 def _is_lack_of_memory(error: Exception) -> bool:
-    """Python's, numpy's and CUDA's error have classes of their own; torch's for the CPU has not."""
-    return isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__ or "can't allocate" in str(error)
+    """Python's, numpy's and CUDA's error have classes of their own; those of torch for the CPU and of pyarrow have not."""
+    if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__:
+        return True
+    return any(words in str(error) for words in ("can't allocate", "bad_alloc"))
 
 
 def _no_room(label: str, error: Exception) -> NoRoomError:

@@ -52,6 +52,15 @@ ONCE_FOREIGN = (
     ("molecule", "size", "after a number", "1.5"),
     ("[] of graphs", "item", "as it is", "an int that is none"),
     ("plot of types", "labels", "under a name", "a quantised tensor"),
+    ("plot of links", "marked", "in a dict", "an endless range"),
+    ("walk_relevance", "target", "as it is", "an endless range"),
+    ("walk_relevance", "walks", "as it is", "an endless range"),
+    ("sign_flips", "values", "as it is", "an endless range"),
+    ("[] of links", "item", "as it is", "a hostile sequence"),
+    ("Job.of", "index", "as it is", "a hostile sequence"),
+    ("molecule", "data", "as it is", "a hostile sequence"),
+    ("Question about links", "index", "in a list", "meta numbers"),
+    ("Job.to_frame", "filters", "as it is", "a huge view"),
 )
 
 

@@ -48,7 +48,9 @@ SIZES = {
 
 Lower a number when code was deleted. To raise one, leave it and add a row to RAISED that says why.
 """
-RAISED: list[tuple[str, int, int, str]] = []
+RAISED: list[tuple[str, int, int, str]] = [
+    ("edgewise/report", 6, 0, "marked nodes without an end are refused before they fill the memory"),
+]
 """Package, lines and files more than its number in SIZES, and the reason: what a user or the next engineer gets for them."""
 SPARE_LINES, SPARE_SHARE = 80, 0.05
 """How far above the code a number may be: the larger of so many lines and this share of it."""

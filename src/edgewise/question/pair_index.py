@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from edgewise.arguments import shown
-from edgewise.arrays import read_tensor
+from edgewise.arrays import gives_number, read_tensor
 from edgewise.errors import InputError
 from edgewise.graph.inputs import in_words
 from edgewise.graph.type_table import EdgeType
@@ -49,7 +49,7 @@ def _is_node(end: Any) -> bool:
     if isinstance(end, (bool, np.bool_)):
         return False
     if isinstance(end, Tensor):
-        return end.dim() == 0 and _is_whole(end)
+        return end.dim() == 0 and _is_whole(end) and gives_number(end)
     return isinstance(end, (int, np.integer)) and abs(int(end)) < 2**63
 
 

@@ -112,7 +112,7 @@ class Nodes:
         number = {node: node if n_id is None else int(n_id[node]) for node in shown}
         shown = sorted(shown)
         named, group = read_labels(labels, num_nodes), read_classes(classes, num_nodes)
-        marks = {plain_text(name): _node_set(nodes) for name, nodes in (marked or {}).items()}
+        marks = {plain_text(name): _node_set(nodes, num_nodes) for name, nodes in (marked or {}).items()}
         for name, nodes in reversed(marks.items()):
             group |= dict.fromkeys(nodes, name)
         sizes = Counter(group[node] for node in shown if node in group)
@@ -178,13 +178,19 @@ def each_once(named: Mapping[int, str], number: Mapping[int, int]) -> dict[int, 
     }
 
 
-def _node_set(nodes: Any) -> set[int]:
-    """The numbers of marked nodes."""
+def _node_set(nodes: Any, num_nodes: int) -> set[int]:
+    """The numbers of marked nodes; more than there are nodes are refused as soon as they are counted."""
+    found: set[int] = set()
     try:
-        return {whole(node) for node in nodes}
+        for node in nodes:
+            found.add(whole(node))
+            if len(found) > num_nodes:
+                raise ValueError(node)
+        return found
     except Exception as error:  # what a stranger's object raises when it is looped over
         raise InputError(
-            f"`marked` must map names to lists of nodes, such as {{'acid': [2]}}, got {shown(nodes)}."
+            f"`marked` must map names to lists of nodes, at most the {num_nodes} that there are, such as {{'acid': [2]}}, got "
+            f"{shown(nodes)}."
         ) from error
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch_geometric.data import Data
 
 from edgewise.arguments import shown
 from edgewise.contract import checked
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from torch import Tensor
-    from torch_geometric.data import Data
 
     from edgewise.results.explanation import Explanation
 
@@ -266,7 +266,7 @@ def _compound(explanation: Explanation, smiles: Any, data: Any, atoms: Sequence[
         )
     if data is None:
         return from_smiles(smiles, explanation.num_nodes)
-    if not hasattr(data, "edge_index") or not hasattr(data, "num_nodes"):
+    if not isinstance(data, Data) or data.edge_index is None:
         raise InputError(f"`data` must be the graph that was explained, got {shown(data)}.")
     if data.num_nodes != explanation.num_nodes:
         raise InputError(
