@@ -564,6 +564,73 @@ def test_what_the_model_itself_counts_and_keeps_is_no_change(helpers):
     assert_stale(model, data, lambda: (helpers.constant.cache_clear(), setattr(helpers, "ALPHA", 9.0)))
 
 
+def kept_activations(model, x):
+    model.kept["h"] = x.detach()
+    return x
+
+
+def through_cache(model, x):
+    if len(x) not in model.kept:
+        model.kept[len(x)] = torch.ones(1, dtype=x.dtype)
+    return x * model.kept[len(x)]
+
+
+def in_place(model, x):
+    model.kept.add_(1)
+    return x
+
+
+def until_many(model, x):
+    model.kept.append(1)
+    return x if len(model.kept) < 100 else x * 2
+
+
+WRITTEN = {
+    "a log": (lambda m, x: (m.kept.append(x.detach()), x)[1], list),
+    "numbers of a log": (lambda m, x: (m.kept.append(float(x.detach().norm())), x)[1], lambda: [0.5]),
+    "a window": (lambda m, x: (m.kept.append(len(x)), x)[1], lambda: collections.deque(maxlen=3)),
+    "a counter": (lambda m, x: (m.kept.update(["n"]), x)[1], collections.Counter),
+    "activations": (kept_activations, dict),
+    "deeper": (lambda m, x: (m.kept["all"].append((len(x), x.detach())), x)[1], lambda: {"all": [], "name": "h"}),
+    "a tensor": (in_place, lambda: torch.zeros(2)),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_forward_writes_and_does_not_read_is_no_change(name):
+    between, make = WRITTEN[name]
+    model, data = problem(between, kept=make())
+    assert_fresh(model, data, lambda: model(data.x, data.edge_index))
+    assert_fresh(model, data, lambda: model(data.x * 2, data.edge_index))
+
+
+def test_what_a_buffer_and_a_hook_keep_is_no_change():
+    model, data = problem(in_place)
+    model.register_buffer("kept", torch.zeros((), dtype=torch.long))
+    model.seen = {}
+    model.one.register_forward_hook(functools.partial(keep_in, model))
+    assert_fresh(model, data, lambda: model(data.x, data.edge_index))
+    assert_stale(model, data, lambda: model.two.bias.data.add_(1.0))
+    assert_stale(model, data, lambda: model.one.register_forward_hook(lambda module, args, output: output * 2))
+
+
+def keep_in(model, module, args, output):
+    model.seen["one"] = output.detach()
+
+
+def test_what_forward_writes_and_reads_is_watched():
+    model, data = problem(through_cache, kept={})
+    ask = ew.Question(model, data, [2, 5])
+    model.kept[len(data.x)] = torch.full((1,), 5.0, dtype=torch.float64)
+    with pytest.raises(ew.StaleQuestionError, match="kept"):
+        ask.explain()
+    model, data = problem(until_many, kept=[])
+    ask = ew.Question(model, data, [2, 5])
+    model.kept.extend([1] * 100)
+    with pytest.raises(ew.StaleQuestionError, match="kept"):
+        ask.explain()
+
+
 class Tool:
     @functools.singledispatchmethod
     def applied(self, x):

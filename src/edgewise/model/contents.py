@@ -1,9 +1,10 @@
 """Values as they were at one moment, and whether they are the same now, by what they hold and what they can reach."""
 
+import copy
 import math
 import types
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ _DEEPEST = 100
 """How many containers inside each other are looked into."""
 _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size, range, slice, frozenset)
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_CONTAINERS = (Mapping, list, deque, tuple, set)
+_MANY = 1000
 ANYTHING = object()
 """Stands for a value that the model itself changes while it runs."""
 
@@ -215,3 +218,43 @@ def _dense_parts(tensor: Tensor) -> list[Tensor]:
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
         return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
     return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+
+
+def objects_in(value: Any, depth: int = _DEEPEST) -> Iterator[tuple[Any, int]]:
+    """What containers hold in the end, object by object, tensors with torch's count of changes: other ones after a write.
+
+    >>> kept = {"log": [1, 2]}
+    >>> list(objects_in(kept))
+    [('log', 0), (1, 0), (2, 0)]
+    """
+    if isinstance(value, _CONTAINERS) and depth:
+        parts = [part for pair in value.items() for part in pair] if isinstance(value, Mapping) else list(value)
+        for part in parts:
+            yield from objects_in(part, depth - 1)
+    else:
+        yield value, value._version if isinstance(value, Tensor) and not value.is_inference() else 0
+
+
+def other_numbers(value: Any, depth: int = _DEEPEST) -> Any:
+    """A copy with other numbers in it, and with more in its lists: who only writes there does not notice.
+
+    >>> other_numbers({"steps": 1, "on": True})
+    {'steps': 12346, 'on': False}
+    """
+    if isinstance(value, Tensor):
+        return ~value if value.dtype == torch.bool else value * -3 + (17 if value.is_floating_point() else 12345)
+    if isinstance(value, (bool, int, float)):
+        return (not value) if isinstance(value, bool) else value + 12345 if isinstance(value, int) else value * -3 + 17
+    if type(value) is tuple:
+        return tuple(other_numbers(part, depth - 1) for part in value)
+    if not isinstance(value, (MutableMapping, list, deque)) or not depth:
+        return value
+    other: Any = copy.copy(value)
+    if isinstance(value, MutableMapping):
+        for key, part in value.items():
+            other[key] = other_numbers(part, depth - 1)
+        return other
+    parts = [other_numbers(part, depth - 1) for part in value]
+    other.clear()
+    other.extend(parts * _MANY)
+    return other

@@ -4,22 +4,56 @@ Versions of tensors do not see an edit through `.data`, and identities do not se
 modules, and of all that `forward` can reach from there (`reach.py`): classes, functions, globals, closures, plain objects.
 """
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from types import FunctionType
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from edgewise.model.code_names import mentions
-from edgewise.model.contents import Container, Difference, Photographer, differences, forgive, is_same_leaf, same
+from edgewise.model.contents import (
+    ANYTHING,
+    Container,
+    Difference,
+    Photographer,
+    differences,
+    forgive,
+    is_same_leaf,
+    objects_in,
+    other_numbers,
+    same,
+)
 from edgewise.model.glance import Glance
 from edgewise.model.kept_tensors import KeptTensors
-from edgewise.model.module_state import state_of
+from edgewise.model.module_state import role, state_of
 from edgewise.model.module_tree import named_modules
 from edgewise.model.reach import CodeReach
 from edgewise.model.twin import model_lock, unwrapped
 from edgewise.torch_internals import HooksOfAll
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A buffer (part 1) or an attribute (2) of a module, by its name, in a twin."""
+
+    name: str
+    part: int
+    key: str
+    twin: nn.Module
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """Where it stands."""
+        return self.twin._buffers if self.part == 1 else vars(self.twin)
+
+    def is_written(self, before: list[tuple[Any, int]]) -> bool:
+        """Whether other objects are in there, or other numbers in its tensors."""
+        now = list(objects_in(self.table.get(self.key)))
+        pairs = zip(now, before, strict=False)
+        return len(now) != len(before) or any(a is not b or count != then for (a, count), (b, then) in pairs)
 
 
 class Fingerprint:
@@ -116,6 +150,48 @@ class Fingerprint:
             while found := [one for one in differences(then, now, self._reach) if one.container is not None]:
                 for one in found:  # other keys of a container hide what else differs in it
                     forgive(one)
+
+    def watch_writes(self, twin: nn.Module) -> None:
+        """Before the first pass of a twin: what its buffers and containers hold."""
+        self._held: list[tuple[_Place, list[tuple[Any, int]]]] = []
+        for name, module in named_modules(twin).items() if self._is_whole else ():
+            places = [_Place(name, part, key, module) for part in (1, 2) for key in self._parts[name][part]]
+            for one in places:
+                value = one.table.get(one.key)
+                if isinstance(value, (Tensor, Mapping, list, deque)) and role(one.key) == "value":
+                    self._held.append((one, list(objects_in(value))))
+
+    def forgive_writes(self, repeats: Callable[[], bool]) -> None:
+        """What the pass of the twin has written into buffers and containers (a log, the last activation) may change.
+
+        Unless `forward` reads it again (a cache): `repeats` says whether another pass gives the same, which is asked while
+        other numbers stand there.
+        """
+        written = [one for one, before in self._held if one.is_written(before)]
+        self._held = []
+        if not written or self._is_unread(written, repeats):
+            self._forgive(written)
+            return
+        for one in written:
+            if self._is_unread([one], repeats):
+                self._forgive([one])
+
+    def _forgive(self, written: list["_Place"]) -> None:
+        for one in written:
+            self._parts[one.name][one.part][one.key] = ANYTHING
+
+    def _is_unread(self, written: list["_Place"], repeats: Callable[[], bool]) -> bool:
+        """Whether a pass gives the same whatever numbers stand in some places of the twin."""
+        before = [one.table[one.key] for one in written]
+        try:
+            for one, value in zip(written, before, strict=True):
+                one.table[one.key] = other_numbers(value)
+            return repeats()
+        except Exception:  # whatever their objects, or a pass that finds such numbers, may raise
+            return False
+        finally:
+            for one, value in zip(written, before, strict=True):
+                one.table[one.key] = value
 
     def differences(self, model: nn.Module) -> list[str]:
         """Everything that has changed."""

@@ -205,6 +205,7 @@ class Subject:
         check_devices(moved, example)
 
         def run(ours: nn.Module) -> Trace:
+            self._mark.watch_writes(ours)
             self.layers, call = check_model(ours), ModelCall(ours, forward, each_graph)
             self.tables = () if part is None else _tables_of(call, self.layers, example, part)
             self.example = example if part is None else _carrying(example, ours, self.tables, forward, part)
@@ -230,6 +231,15 @@ class Subject:
         self._mark.forgive_own_changes()
         self.call = ModelCall(self.twin.model, forward, each_graph, node_tables=self.tables)
         self.loan = Loan(self.twin, self._mark)
+        if held and not self.twin.borrowed:
+            self._mark.forgive_writes(self._repeats)
+
+    def _repeats(self) -> bool:
+        """Whether the model gives the same on the example once more."""
+        call = replace(self.call, changes_input=self.first.changes_input)
+        with self.loan.taken(), torch.no_grad():
+            again = call.own_output(self.example)
+        return again.shape == self.first.output.shape and same_tensor(self.first.output, again)
 
     def called_as(self, forward: Forward, example: Data) -> "Subject":
         """The same model, on the same loan, called in another way."""
