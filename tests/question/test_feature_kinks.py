@@ -152,22 +152,28 @@ def test_a_stop_behind_one_of_many_targets_at_kinks_is_found(stopped):
     assert len(ew.features(model, data, others)) == len(others)
 
 
-def test_a_small_stop_is_not_taken_for_a_kink():
-    class Stopped(torch.autograd.Function):
-        """All but a little of the gradient."""
+class RowsStopped(nn.Module):
+    """Stops gradients at two rows in front of the first layer."""
 
-        @staticmethod
-        def forward(ctx, rows):
-            return rows.clone()
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(11)
+        self.first, self.last = GCNConv(5, 8), GCNConv(8, 8)
+        self.head, self.before = nn.Linear(8, 3), nn.Linear(5, 5)
 
-        @staticmethod
-        def backward(ctx, gradient):
-            return 0.995 * gradient
+    def forward(self, x, edge_index):
+        x, rows = self.before(x), torch.tensor([1, 2])
+        x = x.index_copy(0, rows, x[rows].detach())
+        return self.head(self.last(self.first(x, edge_index).tanh(), edge_index).tanh())
 
-    model, data = problem(lambda x: torch.cat([x[:, :1].sin(), Stopped.apply(x[:, 1:].cos())], dim=1), 0, SAGEConv)
-    data.x, model = data.x.double(), model.double()
+
+def test_a_stop_that_is_small_beside_the_features_is_not_taken_for_a_kink():
+    generator = torch.Generator().manual_seed(80)
+    ends = torch.randint(0, 14, (2, 80), generator=generator)
+    ends = ends[:, ends[0] != ends[1]][:, :40]
+    data = Data(x=torch.randn(14, 5, generator=generator, dtype=torch.float64), edge_index=ends)
     with pytest.raises(ew.ModelError, match="not the derivative"):
-        ew.features(model, data, 4, method="gradient")
+        ew.features(RowsStopped().double().eval(), data, [0, 5, 8, 3], method="gradient")
 
 
 BENT = {
