@@ -266,7 +266,7 @@ def _compound(explanation: Explanation, smiles: Any, data: Any, atoms: Sequence[
         )
     if data is None:
         return from_smiles(smiles, explanation.num_nodes)
-    if not isinstance(data, Data) or data.edge_index is None:
+    if not isinstance(data, Data):
         raise InputError(f"`data` must be the graph that was explained, got {shown(data)}.")
     if data.num_nodes != explanation.num_nodes:
         raise InputError(
