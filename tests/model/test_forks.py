@@ -5,8 +5,14 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
+    pytest.mark.skipif(
+        torch.cuda.is_available(), reason="with CUDA torch itself takes no gradients in a forked process"
+    ),
+]
 
 PROBLEM = """
 import os, signal, sys, threading, time, warnings

@@ -444,6 +444,7 @@ def compiled(model):
     return torch.compile(model, backend="eager")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="DataParallel moves the model to the GPU")
 @pytest.mark.parametrize("wrap", [nn.DataParallel, Fabric, Compiled, lambda m: nn.DataParallel(Compiled(m)), compiled])
 def test_wrappers_are_taken_off(wrap):
     model, data, expected = problem()

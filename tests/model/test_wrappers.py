@@ -203,8 +203,15 @@ def test_a_forward_that_closes_over_the_model_is_explained_and_said_to_be_borrow
     assert "closure" in why.settings["model"]
 
 
+def on_the_cpu(model):
+    """DataParallel, which would move the model to a GPU."""
+    if torch.cuda.is_available():
+        pytest.skip("DataParallel moves the model to the GPU")
+    return nn.DataParallel(model)
+
+
 WRAPPERS = {
-    "data parallel": nn.DataParallel,
+    "data parallel": on_the_cpu,
     "compiled": torch.compile,
     "lightning": Lightning,
     "compiled lightning": lambda model: torch.compile(Lightning(model)),

@@ -33,7 +33,7 @@ def generators_among(reached: list[Any]) -> list[Any]:
 def _among(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         kind = type(value)
-        if value is os.urandom or value is random.Random or getattr(value, "__module__", "") in _FRESH:
+        if value is os.urandom or value is random.Random or _asked(value, "__module__") in _FRESH:
             yield _SYSTEM
         if kind is types.FunctionType:  # most of them; those of C have the generator that they draw from
             if id(value) in _STATES:
@@ -43,9 +43,18 @@ def _among(values: Iterable[Any]) -> Iterator[Any]:
             if value.__name__ in (*_FRESH, "numpy.random"):
                 yield _SYSTEM
             value = _SHARED.get(value.__name__)
-        owner = value if isinstance(value, _KINDS) else getattr(value, "__self__", None)
+        owner = value if isinstance(value, _KINDS) else _asked(value, "__self__")
         if isinstance(owner, _KINDS):
             yield owner
+
+
+def _asked(value: Any, name: str) -> Any:
+    """An attribute of anybody's object, whose code may raise what it likes."""
+    try:
+        found = getattr(value, name, None)
+    except Exception:
+        return None
+    return found if isinstance(found, (str, *_KINDS)) else None
 
 
 def torch_states() -> list[bytes]:
