@@ -34,7 +34,7 @@ SIZES = {
     "edgewise/graph": (1304, 14),
     "edgewise/jobs": (2603, 32),
     "edgewise/metrics": (1297, 11),
-    "edgewise/model": (6261, 47),
+    "edgewise/model": (6267, 47),
     "edgewise/program": (8239, 77),
     "edgewise/question": (4494, 34),
     "edgewise/report": (2901, 27),
