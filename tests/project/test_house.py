@@ -25,7 +25,7 @@ PYTHONS_PRIVATE_NAMES = {"_asdict", "_exit", "_fields", "_getframe", "_name_", "
 SIZES = {
     "edgewise": (1870, 23),
     "edgewise/adapters": (1079, 11),
-    "edgewise/algorithms": (2742, 25),
+    "edgewise/algorithms": (2741, 25),
     "edgewise/api": (2008, 15),
     "edgewise/board": (808, 10),
     "edgewise/cli": (3787, 35),

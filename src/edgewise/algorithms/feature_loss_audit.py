@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.algorithms.feature_copies import plain_features, with_features
-from edgewise.algorithms.feature_methods import FeatureEngine, FeatureMethod, feature_rows
+from edgewise.algorithms.feature_methods import FEATURE_METHODS, FeatureEngine, FeatureMethod, feature_rows
 from edgewise.algorithms.occlusion_audit import OFF, UNITS
 from edgewise.errors import ModelError
 from edgewise.question import PosedQuestion, sub_target
@@ -22,6 +22,8 @@ _GAP = 1e-2
 """By which share of what the features bring integrated gradients may be off, before more steps are tried."""
 _MORE = 4
 """How many times as many: if the way is crossed by kinks alone, the sum is then closer."""
+_FEWEST = 16
+"""Of a method that takes none."""
 STEP_SENTENCE = (
     "The features go through a step or a flat part on the way to the number (sign, round, floor, a comparison, a norm of 0): "
     "gradients are zero there, so that these scores miss {missed}. Use method='occlusion', which takes no gradient."
@@ -78,18 +80,16 @@ def missed_by_gradients(
         for place, change in zip(kept, [] if brought is None else brought.tolist(), strict=brought is not None):
             total, size = sums[place]
             gap = abs(total - change)
-            if gap > _GAP * max(abs(change), size, _least(question)) and (
-                size == 0 or _stays(engine, method, some[place : place + 1], steps, of_edges, change, gap)
-            ):
+            is_far = gap > _GAP * max(abs(change), size, _least(question))
+            if is_far and _stays(engine, some[place : place + 1], steps, of_edges, change, gap):
                 return f"{gap:.3g} of the {change:.3g} that {'edge attributes' if of_edges else 'features'} bring to it"
     return ""
 
 
-def _stays(
-    engine: FeatureEngine, method: FeatureMethod, position: Tensor, steps: int, kind: int, change: float, gap: float
-) -> bool:
-    """Whether more steps leave integrated gradients about as far off."""
-    rows = feature_rows(engine, method, position, None, {"steps": _MORE * steps + 1})[kind]
+def _stays(engine: FeatureEngine, position: Tensor, steps: int, kind: int, change: float, gap: float) -> bool:
+    """Whether integrated gradients with more steps are about as far off."""
+    way = FEATURE_METHODS["integrated_gradients"]
+    rows = feature_rows(engine, way, position, None, {"steps": _MORE * max(steps, _FEWEST) + 1})[kind]
     return rows is not None and abs(_sum(rows, 0)[0] - change) > gap / 2
 
 
