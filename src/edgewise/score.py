@@ -214,6 +214,8 @@ class Score:
                 f"`{name}` must have shape [{self.num_layers} layers, {columns} copies], got {list(weight.shape)}. "
                 f"Use {start} as a start, or tie the layers with weight.expand({self.num_layers}, -1)."
             )
+        if weight.is_cuda and torch.cuda.is_current_stream_capturing():
+            return  # a step that is being recorded must not wait for the GPU; it has been run once before
         if bool(weight.detach().sum().isnan()) and bool(weight.isnan().any()):
             raise InputError(f"`{name}` must hold numbers, got NaN. Use {start} as a start.")
 
