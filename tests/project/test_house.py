@@ -23,7 +23,7 @@ READ_ANYWHERE = {"_parameters", "_buffers", "_modules", "_version", "_indices", 
 PYTHONS_PRIVATE_NAMES = {"_asdict", "_exit", "_fields", "_getframe", "_name_", "_replace", "_value_", "_source_stamp"}
 
 SIZES = {
-    "edgewise": (1870, 23),
+    "edgewise": (1872, 23),
     "edgewise/adapters": (1079, 11),
     "edgewise/algorithms": (2741, 25),
     "edgewise/api": (2008, 15),
@@ -34,7 +34,7 @@ SIZES = {
     "edgewise/graph": (1304, 14),
     "edgewise/jobs": (2603, 32),
     "edgewise/metrics": (1297, 11),
-    "edgewise/model": (6267, 47),
+    "edgewise/model": (6273, 47),
     "edgewise/program": (8239, 77),
     "edgewise/question": (4494, 34),
     "edgewise/report": (2901, 27),

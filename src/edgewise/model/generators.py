@@ -4,6 +4,7 @@ import os
 import random
 import sys
 import types
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -17,6 +18,7 @@ _STATES = frozenset(map(id, (torch.get_rng_state, torch.random.get_rng_state, to
 _SYSTEM = random.SystemRandom()
 """Stands for the random bytes of the operating system, which also start a generator that is made without a seed."""
 _FRESH = ("secrets", "uuid")
+_CONTAINERS = frozenset((dict, OrderedDict, list, tuple, set, frozenset))
 _STARTS = (random.Random.__init__.__code__, random.Random.seed.__code__)
 _SHARED = {"random": random.seed.__self__, "numpy.random": np.random.rand.__self__}  # type: ignore[attr-defined]
 
@@ -33,19 +35,25 @@ def generators_among(reached: list[Any]) -> list[Any]:
 def _among(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         kind = type(value)
-        if value is os.urandom or value is random.Random or _asked(value, "__module__") in _FRESH:
-            yield _SYSTEM
         if kind is types.FunctionType:  # most of them; those of C have the generator that they draw from
             if id(value) in _STATES:
                 yield torch.default_generator
-            continue
-        if issubclass(kind, types.ModuleType):
-            if value.__name__ in (*_FRESH, "numpy.random"):
+            elif value.__module__ in _FRESH:
                 yield _SYSTEM
-            value = _SHARED.get(value.__name__)
-        owner = value if isinstance(value, _KINDS) else _asked(value, "__self__")
-        if isinstance(owner, _KINDS):
-            yield owner
+        elif kind not in _CONTAINERS:
+            yield from _of_object(value, kind)
+
+
+def _of_object(value: Any, kind: type) -> Iterator[Any]:
+    if value is os.urandom or value is random.Random or _asked(value, "__module__") in _FRESH:
+        yield _SYSTEM
+    if issubclass(kind, types.ModuleType):
+        if value.__name__ in (*_FRESH, "numpy.random"):
+            yield _SYSTEM
+        value = _SHARED.get(value.__name__)
+    owner = value if isinstance(value, _KINDS) else _asked(value, "__self__")
+    if isinstance(owner, _KINDS):
+        yield owner
 
 
 def _asked(value: Any, name: str) -> Any:
