@@ -40,7 +40,7 @@ SIZES = {
     "edgewise/report": (2901, 27),
     "edgewise/results": (3455, 29),
     "edgewise/store": (1549, 13),
-    "edgewise/trust": (2655, 23),
+    "edgewise/trust": (2659, 23),
     "edgewise/walk": (3038, 27),
     "edgewise_paper": (5156, 51),
 }

@@ -197,7 +197,7 @@ def _labelled(question: "CliQuestion", report: "Report") -> "Report":
 
 
 def _named_report(question: "CliQuestion", report: "Report") -> dict[str, Any]:
-    """The report as JSON has it: numbers, and ids and names beside them."""
+    """The report for JSON: its numbers, with the ids and names of the edges."""
     found = report.to_dict()
     for layer, given in zip([*found["layers"], found["whole"]], [*report.layers, report.whole], strict=True):
         if given.worst is not None:

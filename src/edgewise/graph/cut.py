@@ -48,7 +48,7 @@ class Cut:
         return self.node_id is None
 
     def has_all(self, ends: Tensor) -> bool:
-        """Whether the columns of its inner nodes are those of the cut, in another `edge_index` of the whole graph.
+        """Whether `ends`, an `edge_index` of the whole graph, still holds the same columns at the inner nodes of the cut.
 
         >>> path = Data(x=torch.eye(8), edge_index=torch.tensor([range(7), range(1, 8)]))
         >>> cut = cut_out(path, torch.tensor([5]), 2, flow="source_to_target")

@@ -83,8 +83,8 @@ def _restore(module: nn.Module, photo: tuple[dict[str, Any], dict[str, Any], dic
 def _refuse_switches(model: nn.Module) -> None:
     if model.training:
         raise ModelError(
-            "eval() of this model is code of its own, and changes its parameters or cannot be tried on a copy. Call "
-            "model.eval() before you ask, so that what is explained is the model as you use it."
+            "`model` must be in eval mode, got a model in training whose eval() is overridden and changes parameters or cannot "
+            "be tried on a copy. Call model.eval() first, so that the model is explained as you use it."
         )
 
 

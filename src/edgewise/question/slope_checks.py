@@ -213,7 +213,7 @@ class SlopeChecks:
 
 def _key(positions: Tensor) -> bytes:
     """Targets in their order."""
-    return positions.numpy().tobytes()
+    return positions.cpu().numpy().tobytes()
 
 
 def _error(slope: "AuditedSlope") -> float:

@@ -51,10 +51,14 @@ class Reliance:
         """Why gradients cannot be relied on; empty if they can."""
         if self.edges == 0:
             return ()
+        weakened = (
+            ("an edge is weakened alone", self.flips_alone),
+            ("all edges are weakened together", self.flips_together),
+        )
+        turned = " and when ".join(how for how, share in weakened if share > FLIPS)
         found = (
             ("they differ from occlusions", not self.agreement >= AGREEMENT),
-            ("they change their signs when an edge is weakened alone", self.flips_alone > FLIPS),
-            ("they change their signs when all edges are weakened together", self.flips_together > FLIPS),
+            (f"they change their signs when {turned}", bool(turned)),
             ("they are saturated", self.saturation > SATURATION),
         )
         return tuple(text for text, doubted in found if doubted)
