@@ -205,6 +205,47 @@ def test_what_own_code_makes_of_edges_for_a_layer_is_none(title):
     assert ew.explain(Written(TO_LAYERS[title]).eval(), graph(), index=1).scores.any()
 
 
+SUMS_TO_LAYERS = {
+    "differences of sums": lambda s, x, e, a, w: s.conv(
+        x, e, (added(x, e)[e[0]] - added(x, e)[e[1]]).sum(-1).sigmoid()
+    ),
+    "a gate of the receiver": lambda s, x, e, a, w: s.conv(x, e, added(x, e)[e[1]].mean(-1).tanh()),
+    "a gate of the sender": lambda s, x, e, a, w: s.conv(x, e, edge_weight=added(x, e)[e[0]].mean(-1).tanh()),
+    "attributes": lambda s, x, e, a, w: s.gat(x, e, torch.stack([w, (dense(x, e) @ x)[e[1]].sum(-1)], dim=1)),
+    "behind a layer": lambda s, x, e, a, w: s.conv(
+        torch.cat([s.gat(x, e, a), x[:, :1]], 1), e, added(s.gat(x, e, a), e)[e[0]].sum(-1).sigmoid()
+    ),
+    "an own layer": lambda s, x, e, a, w: s.gate(x, e, added(x, e)[e[1]].sum(-1).sigmoid()),
+    "inside an own layer": lambda s, x, e, a, w: s.gate(x, e, None),
+}
+
+
+class Gate(MessagePassing):
+    """Weights its messages by what it is given, or by a sum over neighbours that it makes itself."""
+
+    def __init__(self):
+        super().__init__(aggr="add")
+        self.lin = nn.Linear(4, 3)
+
+    def forward(self, x, edge_index, gate):
+        gate = added(x, edge_index)[edge_index[0]].sum(-1).sigmoid() if gate is None else gate
+        return self.propagate(edge_index, x=self.lin(x), gate=gate)
+
+    def message(self, x_j, gate):
+        return x_j * gate.view(-1, 1)
+
+
+@pytest.mark.parametrize("title", SUMS_TO_LAYERS)
+def test_sums_over_neighbours_that_reach_a_layer_as_weights_of_edges_are_refused(title):
+    model = Written(SUMS_TO_LAYERS[title])
+    model.gate = Gate()
+    data = graph()
+    data.edge_index = torch.unique(data.edge_index, dim=1)
+    data.edge_attr, data.edge_weight = (data[key][: data.num_edges] for key in ("edge_attr", "edge_weight"))
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(model.eval(), data, index=1)
+
+
 def test_attention_of_a_layer_that_own_code_sums_up_is_one():
     def forward(s, x, e, a, w):
         out, (edges, alpha) = s.gat(x, e, a, return_attention_weights=True)
@@ -288,19 +329,22 @@ def test_means_of_all_nodes_beside_degrees_are_none_where_there_is_one_column(no
 class Held(nn.Module):
     """A model that keeps what it multiplies with."""
 
-    def __init__(self, matrix=None, edge_index=None, square=None):
+    def __init__(self, matrix=None, edge_index=None, square=None, second=None):
         super().__init__()
         self.conv = GCNConv(4, 3)
+        self.register_buffer("second", second)
         self.register_buffer("matrix", matrix)
         self.register_buffer("edge_index", edge_index)
         self.register_buffer("square", square)
 
     def forward(self, x, edge_index):
         if self.matrix is not None:
-            x = x + self.matrix @ x
+            x = x + self.matrix @ (x if self.second is None else self.second.t() @ x)
         if self.edge_index is not None:
             x = x.index_add(0, self.edge_index[1], x[self.edge_index[0]])
-        return self.conv(x if self.square is None else x @ self.square, edge_index)
+        if self.square is not None:
+            x = x @ self.square if self.second is None else x @ self.square @ self.second.t()
+        return self.conv(x, edge_index)
 
 
 def test_an_adjacency_that_the_model_keeps_is_seen():
@@ -308,7 +352,11 @@ def test_an_adjacency_that_the_model_keeps_is_seen():
     for kept in ({"matrix": dense(data.x, data.edge_index)}, {"edge_index": data.edge_index.clone()}):
         with pytest.raises(ModelError, match=REFUSED):
             ew.explain(Held(**kept).eval(), data, index=1)
+    sent, received = (nn.functional.one_hot(row, 12).float().t() for row in data.edge_index)
+    with pytest.raises(ModelError, match=f"{REFUSED}.*that the model keeps"):
+        ew.explain(Held(matrix=received, second=sent).eval(), data, index=1)
     assert ew.explain(Held(square=torch.eye(4)).eval(), data, index=1).scores.any()
+    assert ew.explain(Held(square=torch.ones(4, 3), second=torch.ones(4, 3)).eval(), data, index=1).scores.any()
 
 
 class OfGraphs(nn.Module):

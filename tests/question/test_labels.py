@@ -78,7 +78,6 @@ TAKEN = {
     "one hot": (3, None, torch.eye(3).repeat(4, 1)[:N]),
     "soft classes": (3, None, torch.full((N, 3), 1 / 3)),
     "several sigmoids": (3, torch.sigmoid, hot([0.0, NAN, 1.0])),
-    "labels of other tasks": (3, None, hot([0, 1, 1, 0, 1])),
     "nothing": (3, None, None),
     "all unknown": (3, None, torch.full((N,), NAN)),
     "of something else": (3, None, torch.randn(N + 1)),
@@ -110,6 +109,16 @@ def test_labels_that_fit_are_taken_without_a_word(name):
     assert_close(mine.scores, ew.explain(Net(width, head), graph(), 3, mode=mine.settings["mode"]).scores, 0.0)
 
 
+def test_labels_with_other_columns_are_warned_of_where_no_mode_is_given():
+    data = graph(y=hot([0, 1, 1, 0, 1]))
+    with pytest.warns(ew.OutputWarning, match="3 columns.*as many classes.*y has 5 columns.*mode='multiclass'"):
+        ew.explain(Net(3), data, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ew.explain(Net(3), data, 3, mode="multiclass")
+
+
+@pytest.mark.filterwarnings("ignore::edgewise.errors.OutputWarning")
 @pytest.mark.parametrize(
     ("y", "why"),
     [

@@ -67,7 +67,7 @@ class FeatureCopies:
         self.question, self.memory = question, memory
         self._call = replace(question.call, changes_input=False)
         self._shared: bool | None = None
-        """Whether changed copies may share a pass; found out by running a few of them alone."""
+        """Whether changed copies may share a pass: a few of the first pass, and one of every other, are run alone."""
         self.reads_attributes = self._reads_attributes()
 
     # --- gradients ----------------------------------------------------------------------------------------------------
@@ -204,12 +204,15 @@ class FeatureCopies:
         place, feature, owner = change
         if self._shared is not False and len(place) > 1 and not self._is_whole(copies):
             together = self._together(copies, positions, name, change)
-            if self._shared is None:
-                some = torch.linspace(0, len(place) - 1, min(_ALONE, len(place)), device=place.device).long()
+            if together is not None:
+                many = min(_ALONE if self._shared is None else 1, len(place))
+                some = torch.linspace(len(place) - 1, 0, many, device=place.device).long()
                 alone = self._one_by_one(copies, name, (place[some], feature[some], owner[some]))
-                self._shared = together is not None and close(together[some], alone)
-            if self._shared and together is not None:
-                return together
+                self._shared = close(together[some], alone)
+                if self._shared:
+                    return together
+            else:
+                self._shared = False
         return self._one_by_one(copies, name, change)
 
     def _together(

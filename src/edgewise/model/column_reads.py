@@ -20,6 +20,8 @@ from edgewise.trees import tree_leaves
 
 DATA, ENDS, ROWS, OWN = 1, 2, 4, 8
 """Data of nodes; numbers of columns; rows of edges (gathered by columns, or attributes); an index that the model keeps."""
+OF_EDGES = "what is of edges"
+"""Where the step of a `propagate` keeps what it was given of edges, with the columns."""
 ABOUT_SHAPES = frozenset(
     ("size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "__len__", "__get__", "get_device")
 ) | frozenset(("is_floating_point", "is_complex", "is_contiguous", "is_signed"))
@@ -116,6 +118,12 @@ class ColumnReads:
             else:
                 self._operation(step)
         return reached or bool(self._all(output) & ROWS)
+
+    def reach_edges(self, steps: Iterable[PassStep]) -> bool:
+        """Whether a layer was given numbers of edges into which the model's own code put rows of nodes; after `reach`."""
+        layers = (step for step in steps if isinstance(step.function, MessagePassing))
+        given = (state for step in layers for _, state in edge_states(step.function, step.args, step.kwargs))
+        return any(self._all(state) & (DATA | ROWS) == DATA | ROWS for state in given)
 
     def used(self, steps: list[PassStep], output: Any) -> list[int]:
         """The numbers of the operations whose results come to tables of nodes that a layer gets, or to the output."""
@@ -258,6 +266,27 @@ def node_tables(module: MessagePassing, args: Any, kwargs: dict[str, Any]) -> li
         found.append(value)
     found += [value for name, value in kwargs.items() if not name.startswith(("edge", "adj", "hyperedge"))]
     return list(tensors(found))
+
+
+def edge_states(module: MessagePassing, args: Any, kwargs: dict[str, Any]) -> list[tuple[Tensor, Tensor]]:
+    """What a layer was given of edges, each with the columns it belongs to: weights, attributes, values of a sparse matrix."""
+    if OF_EDGES in kwargs:
+        return list(kwargs[OF_EDGES])
+    of_nodes = {id(tensor) for tensor in node_tables(module, args, kwargs)}
+    return states_by_column([one for one in tensors((args, kwargs)) if id(one) not in of_nodes])
+
+
+def states_by_column(given: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Of tensors that a layer was given of edges: those with numbers, each with its columns `[2, edges]`."""
+    ends = next((one for one in given if not one.is_floating_point() and one.dim() == 2 and len(one) == 2), None)
+    found = []
+    for one in given:
+        if one.layout is not torch.strided:
+            matrix = one.to_sparse_coo().coalesce()
+            found.append((matrix.indices(), matrix.values()))
+        elif ends is not None and one.is_floating_point() and one.dim() and len(one) == ends.size(1):
+            found.append((ends, one))
+    return [(ends, values.reshape(len(values), -1)) for ends, values in found if values.numel()]
 
 
 def tensors(values: Any) -> Iterator[Tensor]:

@@ -13,7 +13,7 @@ import torch_geometric
 from torch.overrides import TorchFunctionMode
 from torch_geometric.nn import MessagePassing
 
-from edgewise.model.column_reads import PassStep, is_foreign
+from edgewise.model.column_reads import OF_EDGES, PassStep, is_foreign, states_by_column, tensors
 from edgewise.model.global_state import ThreadState, pop_mode, push_mode
 from edgewise.model.hooks import Layers
 
@@ -83,11 +83,11 @@ class LayerSteps(TorchFunctionMode):
         return changed
 
     def _before(self, module: MessagePassing, inputs: Any) -> None:
-        self._start(module, _tables(module, inputs[2], _MESSAGES), {})
+        self._start(module, *_given(module, inputs))
         self._switch()
 
     def _after(self, module: MessagePassing, inputs: Any, output: Any) -> Any:
-        changed = self._finish(module, _tables(module, inputs[2], _MESSAGES), {}, output)
+        changed = self._finish(module, *_given(module, inputs), output)
         self._switch()
         return changed
 
@@ -149,6 +149,13 @@ class LayerSteps(TorchFunctionMode):
 def _attends(module: MessagePassing) -> bool:
     """Whether attention of a layer is made by code of its own around PyG's `edge_updater`."""
     return is_foreign(module) and "edge_updater" not in module.__dict__
+
+
+def _given(module: MessagePassing, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What `propagate` was given: the tables of nodes, and what is of edges."""
+    tables = _tables(module, inputs[2], _MESSAGES)
+    of_nodes = {id(tensor) for tensor in tensors(tables)}
+    return tables, {OF_EDGES: states_by_column([one for one in tensors(inputs) if id(one) not in of_nodes])}
 
 
 def _tables(module: MessagePassing, given: dict[str, Any], readers: tuple[str, ...]) -> tuple[Any, ...]:

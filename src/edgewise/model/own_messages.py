@@ -21,8 +21,10 @@ from torch_geometric.nn import MessagePassing
 from edgewise.errors import ModelError
 from edgewise.model.call import GraphForward, ModelCall
 from edgewise.model.column_reads import (
+    OWN,
     ColumnReads,
     PassStep,
+    edge_states,
     may_hold_columns,
     node_tables,
     place_of,
@@ -58,6 +60,7 @@ _TRIALS = (1.0, 30.0)
 """How much larger numbers get where the given ones show nothing."""
 _ROUNDING = 1e-5
 """Of the largest number of a tensor: so much may come from another order of summation."""
+_KEPT = " (the rows are chosen by an index or a matrix that the model keeps)"
 _SUMS = ("add", "scatter", "segment", "put", "setitem", "sparse", "spmm", "reduce", "mm", "matmul", "einsum")
 
 
@@ -76,7 +79,10 @@ def refuse_own_messages(
     if not reads_columns:
         return
     reads = _reads(call, data)
-    if not reads.reach(steps, output):
+    reached = reads.reach(steps, output)
+    if reads.reach_edges(steps):
+        _refuse_sums_in_edges(call, layers, data)
+    if not reached:
         return
     reads.fixed |= strangers
     data, first = _first_pass(call, layers, with_unequal_rows(call, data, _SEED))
@@ -148,8 +154,7 @@ def _pairs(data: Data) -> list[Tensor]:
 
 def _columns_of(call: ModelCall, data: Data) -> set[int]:
     """Identities of the tensors that may hold columns, or something of each."""
-    held = (b for module in modules_of(call.model) for b in module._buffers.values() if b is not None)
-    found = {id(buffer) for buffer in held if may_hold_columns(buffer)}
+    found = {id(buffer) for buffer in _buffers(call) if buffer.dim() > 1 or may_hold_columns(buffer)}
     typed = call.typed_tensors(data)
     if typed is not None:
         return found | {id(tensor) for key, tensor in typed.tensors if key not in typed.rows}
@@ -163,13 +168,20 @@ def _columns_of(call: ModelCall, data: Data) -> set[int]:
 def _reads(call: ModelCall, data: Data) -> ColumnReads:
     typed = isinstance(call.forward, GraphForward)
     given: Iterator[tuple[Tensor, Mark]] = call.marks(data) if typed else origins(data)
-    return ColumnReads.of(given, chain(call.model.parameters(), _statistics(call), _pairs(data)))
+    reads = ColumnReads.of(given, chain(call.model.parameters(), _statistics(call), _pairs(data)))
+    reads.known.update(
+        (place_of(one), OWN) for one in _buffers(call) if one.dim() > 1
+    )  # perhaps between nodes and edges
+    return reads
 
 
 def _statistics(call: ModelCall) -> Iterator[Tensor]:
     """What norms keep of rows that they saw: a number for each feature, which comes from no columns."""
-    held = (buffer for module in modules_of(call.model) for buffer in module._buffers.values() if buffer is not None)
-    return (buffer for buffer in held if buffer.dim() < 2 and not may_hold_columns(buffer))
+    return (buffer for buffer in _buffers(call) if buffer.dim() < 2 and not may_hold_columns(buffer))
+
+
+def _buffers(call: ModelCall) -> Iterator[Tensor]:
+    return (buffer for module in modules_of(call.model) for buffer in module._buffers.values() if buffer is not None)
 
 
 class _Pass(LayerSteps):
@@ -181,6 +193,8 @@ class _Pass(LayerSteps):
         super().__init__(layers, [], everywhere=True, lines=another is None)
         self._another, self._change = another, change
         self._begun: list[list[Tensor]] = []
+        self.carried: list[tuple[Tensor, Tensor]] = []
+        """What layers were given of edges, each with its columns."""
         self.got: list[list[Tensor]] = []
         self.gave: list[list[Tensor]] = []
         self.output: Any = None
@@ -195,6 +209,7 @@ class _Pass(LayerSteps):
     def begin(self, module: MessagePassing, args: Any, kwargs: dict[str, Any]) -> None:
         """Keep the tables of nodes, which the model may write into later."""
         self._begun.append([tensor.clone() for tensor in node_tables(module, args, kwargs)])
+        self.carried += [(a.clone(), b.clone()) for a, b in edge_states(module, args, kwargs)]
 
     def end(self, module: MessagePassing, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
         """Keep, or replace, what the layer gives of nodes."""
@@ -391,6 +406,64 @@ def _one_attribute_travels(call: ModelCall, layers: Layers, data: Data, first: _
     return not second.is_as(first, near, data.num_nodes) and second.is_as(first, far, data.num_nodes)
 
 
+# --- on the way to a layer, as weights or attributes of edges -------------------------------------------------------------
+
+
+def _refuse_sums_in_edges(call: ModelCall, layers: Layers, data: Data) -> None:
+    """Refuse weights or attributes of edges, given to a layer, that know nodes which are no ends of theirs.
+
+    Attention written by hand does know them, through its softmax: weights that add up to the same at every node are none.
+    """
+    if call.has_types:
+        return  # features of types are not swapped
+    data, first = _first_pass(call, layers, with_unequal_rows(call, data, _SEED))
+    for rows in _kept_rows(data):
+        others = torch.ones(data.num_nodes, dtype=torch.bool, device=rows.device)
+        others[rows] = False
+        swap = partial(_swapped_nodes, others=others.nonzero().view(-1))
+        moved = with_swapped_rows(data, others.nonzero().view(-1))
+        second = _Pass.like(first, call, layers, moved, swap)
+        if len(first.carried) == len(second.carried) and any(
+            map(partial(_knows_others, ~others), first.carried, second.carried)
+        ):
+            _refuse(call, data, first)
+
+
+def _swapped_nodes(table: Tensor, others: Tensor) -> Tensor:
+    return swapped(table, others) if table.dim() and len(table) > int(others.max()) else table.clone()
+
+
+def _kept_rows(data: Data) -> Iterator[Tensor]:
+    """Nodes that keep their features: the ends of a few columns, beside which most neighbours get others; half of all."""
+    ends = plain(data.edge_index)
+    ends = ends[:, ends[0] != ends[1]]
+    degree = torch.bincount(ends.reshape(-1), minlength=int(data.num_nodes or 0))
+    busiest = degree[ends].sum(0).argsort(descending=True)[: _COLUMNS // 16]
+    yield from ends[:, busiest].t()
+    order = torch.randperm(len(degree), generator=torch.Generator().manual_seed(_SEED)).to(ends.device)
+    yield order[len(order) // 2 :]
+
+
+def _knows_others(is_kept: Tensor, before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor]) -> bool:
+    """Whether numbers of columns whose ends keep their features are others, and not because they are made to add up."""
+    (ends, old), (_, new) = before, after
+    if old.shape != new.shape or int(ends.max()) >= len(is_kept):
+        return False
+    kept = is_kept[ends].all(0)
+    for a, b in zip(old.double().t(), new.double().t(), strict=True):
+        if not _close(a[kept], b[kept]) and not any(
+            _adds_up(side, a, b) for side in (*ends, torch.zeros_like(ends[0]))
+        ):
+            return True
+    return False
+
+
+def _adds_up(side: Tensor, before: Tensor, after: Tensor) -> bool:
+    """Whether the numbers of the columns at each node have the sum that they had."""
+    size = int(side.max()) + 1
+    return _close(*(values.new_zeros(size).index_add(0, side, values) for values in (before, after)))
+
+
 # --- the refusal ----------------------------------------------------------------------------------------------------------
 
 
@@ -400,14 +473,14 @@ Line: TypeAlias = tuple[str, Any, Any]
 
 def _refuse(call: ModelCall, data: Data, first: _Pass) -> None:
     reads = _lines(call, data, first)
-    raise _refusal(_sum_of_messages(reads.lines, data.num_nodes) or reads.met)
+    raise _refusal(_sum_of_messages(reads.lines, data.num_nodes) or reads.met, _KEPT if reads.fixed else "")
 
 
-def _refusal(line: str) -> ModelError:
+def _refusal(line: str, how: str = "") -> ModelError:
     where = f"at {line}" if line else "outside its layers"
     return ModelError(
-        f"The model sends messages by code of its own, {where}. What moves along edges outside PyG's message passing gets no "
-        f"weight, so every score would be wrong. Let a layer send them: torch_geometric.nn.SimpleConv(aggr='sum') adds up the "
+        f"The model sends messages by code of its own, {where}{how}. What moves between nodes past its layers gets no weight, "
+        f"so every score would be wrong. Let a layer send them: torch_geometric.nn.SimpleConv(aggr='sum') adds up the "
         f"rows of a node's neighbours, and a subclass of torch_geometric.nn.MessagePassing does anything else in `message`."
     )
 

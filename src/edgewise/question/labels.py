@@ -18,6 +18,12 @@ _ALL = 2**16
 """Labels that are all looked at; of more, every so many-th."""
 SOME = 2**12
 MISSING = -1
+_MEANINGS = {
+    "multiclass": "logits of as many classes",
+    "multilabel": "as many labels",
+    "binary": "a class",
+    "regression": "values",
+}
 
 
 def read_labels(y: Any, count: int, width: int = 1) -> Tensor | None:
@@ -147,6 +153,13 @@ def check_mode(y: Tensor | None, target: Target, noun: str, *, is_prob: bool) ->
         warnings.warn(
             f"The model gives one number for each {noun}, which is explained as the logit of a class. Use mode='binary' to say "
             f"so, or mode='regression' if it is a value.",
+            OutputWarning,
+            stacklevel=2,
+        )
+    if noun and width > 1 and known and y is not None and y.dim() == 2 and y.size(1) != width:
+        warnings.warn(
+            f"The {width} columns of the model are explained as {_MEANINGS[target.mode]}, and y has {y.size(1)} columns, "
+            f"so that nothing is compared with it. Use mode={target.mode!r} if that is right, or another mode.",
             OutputWarning,
             stacklevel=2,
         )
