@@ -2,6 +2,7 @@
 
 import argparse
 import contextvars
+import operator
 import sys
 import sysconfig
 import threading
@@ -11,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cached_property, partial, partialmethod
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -69,6 +71,8 @@ _OF_INSTALLED = (
     *(bool, int, float, complex, str),
 )
 _DEAD_ENDS = _LEAVES - {types.BuiltinFunctionType}
+_SAME_PARTS = frozenset((dict, OrderedDict, list, tuple, set, frozenset, partial, types.FunctionType, types.MethodType))
+"""Kinds whose parts do not depend on the names that code mentions."""
 _FUNCTIONS = (types.FunctionType, property, staticmethod, classmethod, partialmethod, cached_property)
 Parts = dict[Any, Any]
 
@@ -97,9 +101,10 @@ class CodeReach:
 
     def _find_names(self, roots: list[Any]) -> None:
         """Look through all that can be reached until no name is new."""
-        size, seen = -1, dict[int, Any]()
+        seen: dict[int, Any] = {}
+        waiting, by_name, size = list(roots), list[Any](), -1
         while size != (size := len(self.names) + self.has_all_names + len(self.named_modules)):
-            waiting, seen = list(roots), {}
+            waiting.extend(chain.from_iterable(map(self._onward, by_name)))  # a new name may have made more reachable
             while waiting:
                 value = waiting.pop()
                 kind = type(value)
@@ -111,12 +116,24 @@ class CodeReach:
                     continue
                 seen[id(value)] = value
                 if kind is types.FunctionType and self.is_users(value.__globals__.get("__name__")):
-                    found = mentions(value.__code__)
-                    self.names |= found.names
-                    self.has_all_names |= found.looks_up
-                    self._find_modules(found.texts)
-                waiting.extend((self.parts_of(value) or {}).values())
+                    self._read(value)
+                if kind not in _SAME_PARTS or value is sys.modules:
+                    by_name.append(value)
+                waiting.extend(self._onward(value))
         self.reached = list(seen.values())
+
+    def _read(self, function: types.FunctionType) -> None:
+        """Note what a user's function mentions."""
+        found = mentions(function.__code__)
+        self.names |= found.names
+        self.has_all_names |= found.looks_up
+        self._find_modules(found.texts)
+
+    def _onward(self, value: Any) -> Iterable[Any]:
+        """The parts of a value that may lead to another name."""
+        if isinstance(value, type) and value in self._frames and not self.is_users(value.__module__):
+            return _of_library(value)
+        return (self.parts_of(value) or {}).values()
 
     def _find_modules(self, texts: Iterable[str]) -> None:
         self.named_modules.update(text for text in texts if text in sys.modules and self.is_users(text))
@@ -349,6 +366,31 @@ def _slots(value: Any) -> Parts:
                 except AttributeError:  # never set
                     continue
     return found
+
+
+_KNOWN_CLASSES: weakref.WeakKeyDictionary[type, tuple[list[Any], list[Any]]] = weakref.WeakKeyDictionary()
+
+
+def _of_library(kind: type) -> list[Any]:
+    """What of a package's class may lead to names: all but plain values, and functions of packages that reach nothing else.
+
+    Nearly all of a class of torch's is the latter, so that is looked for once, and again when somebody has replaced an entry.
+    """
+    entries = list(vars(kind).items())
+    now = [part for _, part in entries]
+    before, found = _KNOWN_CLASSES.get(kind, ([], []))
+    if len(before) != len(now) or not all(map(operator.is_, before, now)):
+        skipped = _ABOUT_CLASSES | _NOT_CALLED
+        found = [part for key, part in entries if key not in skipped and not _reaches_nothing(part)]
+        _KNOWN_CLASSES[kind] = now, found
+    return found
+
+
+def _reaches_nothing(part: Any) -> bool:
+    if type(part) is not types.FunctionType:
+        return type(part) in _LEAVES
+    top = str(part.__globals__.get("__name__")).partition(".")[0]
+    return top in ("torch", "torch_geometric") and not part.__closure__ and not vars(part)
 
 
 _BY_KIND: dict[Any, Callable[[CodeReach, Any], Parts | None]] = {
