@@ -21,6 +21,7 @@ from edgewise.graph.inputs import in_words, odd_kind, said_nodes
 from edgewise.inner_paths import parsed
 from edgewise.store.array_files import pieces
 from edgewise.store.store_builder import StoreWriter, TableWriter
+from edgewise.torch_internals import safe_globals
 
 _PLAIN = (str, int, float, bool, list, tuple, type(None))
 _MOST_VALUES = 2**20  # of a note
@@ -155,13 +156,10 @@ _ALLOWED: list[Any] = [
 
 def write_torch(writer: StoreWriter, path: Path) -> None:
     """The graph of a file of `torch.save(data, path)`, mapped and not unpickled."""
-    registered = torch.serialization.get_safe_globals()
+    registered = list(torch.serialization.get_safe_globals())
     refuse_packed(path)
     try:
-        with (
-            warnings.catch_warnings(),
-            torch.serialization.safe_globals([one for one in _ALLOWED if one not in registered]),
-        ):
+        with warnings.catch_warnings(), safe_globals([one for one in _ALLOWED if one not in registered]):
             warnings.simplefilter("ignore")
             found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:

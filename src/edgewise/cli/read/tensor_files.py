@@ -22,6 +22,7 @@ from edgewise.cli.read.graphs import PARTS, Graphs, as_graphs
 from edgewise.errors import FileError, InputError, missing_extra
 from edgewise.files import digest_of
 from edgewise.store.array_sources import bytes_of, refuse_packed
+from edgewise.torch_internals import safe_globals
 
 
 def load_safely(path: Path, what: str, instead: str, allowed: Sequence[Any] = ()) -> Any:
@@ -34,9 +35,9 @@ def load_safely(path: Path, what: str, instead: str, allowed: Sequence[Any] = ()
         allowed: Classes and functions that the file may name.
     """
     refuse_packed(path)
-    registered = torch.serialization.get_safe_globals()  # the block below would take them off the list at its end
+    registered = list(torch.serialization.get_safe_globals())  # the block below would take them off the list at its end
     try:
-        with torch.serialization.safe_globals([one for one in allowed if one not in registered]), _no_warnings():
+        with safe_globals([one for one in allowed if one not in registered]), _no_warnings():
             found = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         raise FileError(
@@ -107,11 +108,15 @@ class _Getter:
         return _new_batch
 
 
+# Under this name the file knows it; torch 2.4 takes no (class, name).
+_Getter.__module__, _Getter.__name__ = "torch_geometric.data.batch", "DynamicInheritanceGetter"
+_Getter.__qualname__ = _Getter.__name__
+
 _ALLOWED: list[Any] = [
     *(Data, HeteroData, Batch, type(Batch()), type(Batch(_base_cls=HeteroData)), _new_batch),
     *(data.DataEdgeAttr, data.DataTensorAttr),
     *(storage.BaseStorage, storage.NodeStorage, storage.EdgeStorage, storage.GlobalStorage),
-    (_Getter, "torch_geometric.data.batch.DynamicInheritanceGetter"),
+    _Getter,
 ]
 
 
