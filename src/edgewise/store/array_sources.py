@@ -6,6 +6,7 @@ import math
 import pickle
 import warnings
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData, data, storage
+from torch_geometric.data import Data, HeteroData, data, feature_store, graph_store, storage
 
 from edgewise.archives import NUMBERS, Claim, NpzArchive, read_head, refuse_bomb, require
 from edgewise.errors import FileError, InputError
@@ -148,10 +149,12 @@ def _refuse_many(value: Any) -> None:
 
 # --- `.pt` --------------------------------------------------------------------------------------------------------------
 
-_ALLOWED: list[Any] = [
+OF_PYG: list[Any] = [
     *(Data, HeteroData, data.DataEdgeAttr, data.DataTensorAttr),
     *(storage.BaseStorage, storage.NodeStorage, storage.EdgeStorage, storage.GlobalStorage, storage.AttrType),
+    *(graph_store.EdgeAttr, graph_store.EdgeLayout, feature_store.TensorAttr, defaultdict, dict, list),
 ]
+"""What a file with a graph may name; newer versions of PyG let every file name the last line."""
 
 
 def write_torch(writer: StoreWriter, path: Path) -> None:
@@ -159,7 +162,7 @@ def write_torch(writer: StoreWriter, path: Path) -> None:
     registered = list(torch.serialization.get_safe_globals())
     refuse_packed(path)
     try:
-        with warnings.catch_warnings(), safe_globals([one for one in _ALLOWED if one not in registered]):
+        with warnings.catch_warnings(), safe_globals([one for one in OF_PYG if one not in registered]):
             warnings.simplefilter("ignore")
             found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:

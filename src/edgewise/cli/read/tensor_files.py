@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data, HeteroData, data, storage
+from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.data.separate import separate
 
 from edgewise.archives import NUMBERS, NpzArchive, refuse_bomb
 from edgewise.cli.read.graphs import PARTS, Graphs, as_graphs
 from edgewise.errors import FileError, InputError, missing_extra
 from edgewise.files import digest_of
-from edgewise.store.array_sources import bytes_of, refuse_packed
+from edgewise.store.array_sources import OF_PYG, bytes_of, refuse_packed
 from edgewise.torch_internals import safe_globals
 
 
@@ -113,10 +113,8 @@ _Getter.__module__, _Getter.__name__ = "torch_geometric.data.batch", "DynamicInh
 _Getter.__qualname__ = _Getter.__name__
 
 _ALLOWED: list[Any] = [
-    *(Data, HeteroData, Batch, type(Batch()), type(Batch(_base_cls=HeteroData)), _new_batch),
-    *(data.DataEdgeAttr, data.DataTensorAttr),
-    *(storage.BaseStorage, storage.NodeStorage, storage.EdgeStorage, storage.GlobalStorage),
-    _Getter,
+    *OF_PYG,
+    *(Batch, type(Batch()), type(Batch(_base_cls=HeteroData)), _new_batch, _Getter),
 ]
 
 
