@@ -100,21 +100,19 @@ def _new_batch(kind: Any, of: Any) -> Any:
     return Batch(_base_cls=of)
 
 
-class _Getter:
-    """Takes the place of `DynamicInheritanceGetter`: torch calls only objects that are on its list, and no new ones."""
+class DynamicInheritanceGetter:
+    """Takes the place of PyG's: torch calls only objects that are on its list, and no new ones."""
+
+    __module__ = "torch_geometric.data.batch"  # files name it so; torch before 2.6 takes no (class, name)
 
     def __new__(cls) -> Any:
         """The function on the list, instead of a new object."""
         return _new_batch
 
 
-# Under this name the file knows it; torch 2.4 takes no (class, name).
-_Getter.__module__, _Getter.__name__ = "torch_geometric.data.batch", "DynamicInheritanceGetter"
-_Getter.__qualname__ = _Getter.__name__
-
 _ALLOWED: list[Any] = [
     *OF_PYG,
-    *(Batch, type(Batch()), type(Batch(_base_cls=HeteroData)), _new_batch, _Getter),
+    *(Batch, type(Batch()), type(Batch(_base_cls=HeteroData)), _new_batch, DynamicInheritanceGetter),
 ]
 
 
