@@ -7,6 +7,7 @@ from zlib import crc32
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from torch_geometric.explain import GNNExplainer, PGExplainer
 
 from edgewise.datasets import infection_model
 from long_cases import ALWAYS, LONG, kept_share
@@ -56,6 +57,14 @@ def double():
     torch.set_default_dtype(torch.float64)
     yield torch.float64
     torch.set_default_dtype(before)
+
+
+@pytest.fixture(autouse=True)
+def _own_coefficients(monkeypatch):
+    """PyG's PGExplainer, and in 2.5 its GNNExplainer, keep settings on the class, where the next test would find them."""
+    for explainer in (GNNExplainer, PGExplainer):
+        if hasattr(explainer, "coeffs"):
+            monkeypatch.setattr(explainer, "coeffs", dict(explainer.coeffs))
 
 
 def pytest_collection_modifyitems(items):

@@ -1,11 +1,12 @@
 """Private names of torch: the one file that reads them, each with another that takes its place where a torch lacks it.
 
-What has a public twin does not stand here. `Module._parameters`, `_buffers`, `_modules` and `Tensor._version` may be read
-anywhere: they have no twin, and have been the same since torch 1. `edgewise.trees` says what the functions on trees do.
+What has a public twin does not stand here; a public name that our oldest torch lacks does. `Module._parameters`, `_buffers`,
+`_modules` and `Tensor._version` may be read anywhere: they have no twin, and have been the same since torch 1.
+`edgewise.trees` says what the functions on trees do.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,7 @@ __all__ = [
     "pop_function_mode",
     "push_function_mode",
     "remove_global_pre_hook",
+    "safe_globals",
     "schema_of",
     "set_gradients",
     "storage_key",
@@ -84,6 +86,17 @@ def _without_modes() -> Any:
     return dispatch._disable_current_modes()
 
 
+@contextmanager
+def _safe_globals(allowed: list[Any]) -> Iterator[None]:
+    before = list(torch.serialization.get_safe_globals())
+    torch.serialization.add_safe_globals(allowed)
+    try:
+        yield
+    finally:
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(before)
+
+
 function_modes: Callable[[], list[Any]] = _either(overrides, "_get_current_function_mode_stack", _function_modes)
 """The function modes of this thread, the newest last."""
 push_function_mode: Callable[[TorchFunctionMode], None] = _either(overrides, "_push_mode", _push_function_mode)
@@ -102,6 +115,11 @@ no_dispatch: Callable[[], AbstractContextManager[Any]] = _either(_C, "_DisableTo
 """Inside, no dispatch mode of this thread sees what torch does. Written in C: an interrupt cannot leave it open."""
 no_functions: Callable[[], AbstractContextManager[Any]] = _C.DisableTorchFunction
 """Inside, no function mode of this thread sees what torch does."""
+
+safe_globals: Callable[[list[Any]], AbstractContextManager[Any]] = _either(
+    torch.serialization, "safe_globals", _safe_globals
+)
+"""Inside, a file that `torch.load` reads with `weights_only` may name these; torch 2.4 only adds to its list and empties it."""
 
 
 class OwnHook:

@@ -86,12 +86,13 @@ def test_an_argument_that_the_data_lack_is_named():
 
 
 def test_data_without_features_have_the_scores_of_the_same_data_with_them():
+    with_x = atoms()
+    with_x.x = torch.ones(N, 2)
+    of_atoms, of_elements = (lambda m, d: m(d.z, d.pos, d.edge_index)), (lambda m, d: m(d.z, d.edge_index))
+    models = ((Atoms(), of_atoms), (Elements(), of_elements))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with_x = atoms()
-        with_x.x = torch.ones(N, 2)
-        of_atoms, of_elements = (lambda m, d: m(d.z, d.pos, d.edge_index)), (lambda m, d: m(d.z, d.edge_index))
-        for model, forward in ((Atoms(), of_atoms), (Elements(), of_elements)):
+        for model, forward in models:
             for method in ("gradient", "occlusion", "integrated_gradients"):
                 mine = ew.explain(model, atoms(), method=method)
                 theirs = ew.explain(model, with_x, method=method, forward=forward)

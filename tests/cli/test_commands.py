@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import edgewise as ew
 from command_line import MINE, ROOT, SOURCE, call, error, printed, ring, workshop
 from edgewise.algorithms import own_methods, registry
 from edgewise.cli import options
+from edgewise.cli.guard import guarded
 from edgewise.cli.options import CommonOptions, one_pair_each
 
 COMMANDS = (
@@ -415,6 +417,17 @@ def test_every_shared_option_is_an_option_of_every_question():
         assert set(CommonOptions.__dataclass_fields__) <= {
             option.name for option in group.get_command(context, command).params
         }
+
+
+class ToProgrammers(UserWarning, DeprecationWarning):
+    """As pyparsing has one, which an old matplotlib sets off."""
+
+
+def test_what_a_library_says_to_programmers_is_not_said_to_users(capsys):
+    with guarded(debug=False):
+        warnings.warn("'parseString' deprecated", ToProgrammers, stacklevel=1)
+        warnings.warn("Look here.", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "Warning: Look here.\n"
 
 
 def test_a_model_that_is_not_local_is_explained_with_a_warning_in_one_line(mine, tmp_path):

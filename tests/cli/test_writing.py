@@ -104,7 +104,7 @@ def test_the_manifest_tells_the_whole_story():
     assert asked["model_args"] == ["features=3"]
     for name, file in {"weights": "weights.pt", "data": "graph.npz", "model source": "net.py"}.items():
         assert story["hashes"][name] == hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    assert story["versions"]["torch"] == torch.__version__
+    assert torch.__version__.startswith(story["versions"]["torch"])  # a build for CUDA may add +cu121
     assert story["finished"] == {"targets": 3, "of": 3}
     assert story["file"] == "result.parquet"
     assert story["seconds"] > 0

@@ -1,6 +1,8 @@
 """Private names of torch and PyG: each is there, and what takes its place in a version without it does the same."""
 
 import importlib.util
+import pickle
+from contextlib import suppress
 
 import pytest
 import torch
@@ -26,6 +28,7 @@ RENAMED = {
     ),
     "looking away": ((torch._C, "_DisableTorchDispatch"),),
     "gradients": ((torch._C, "_set_grad_enabled"),),
+    "files": ((torch.serialization, "safe_globals"),) if hasattr(torch.serialization, "safe_globals") else (),
 }
 
 
@@ -104,6 +107,22 @@ def test_gradients_are_switched(internals):
     finally:
         internals.set_gradients(True)
     assert torch.is_grad_enabled()
+
+
+class Kept:
+    """What a file may name while that is allowed."""
+
+
+def test_files_may_name_what_is_allowed_until_the_end(internals, tmp_path):
+    torch.save(Kept(), tmp_path / "kept.pt")
+    before = list(torch.serialization.get_safe_globals())
+    with internals.safe_globals([Kept]):
+        assert isinstance(torch.load(tmp_path / "kept.pt", weights_only=True), Kept)
+    with suppress(ZeroDivisionError), internals.safe_globals([Kept]):
+        raise ZeroDivisionError
+    assert set(torch.serialization.get_safe_globals()) == set(before)
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(tmp_path / "kept.pt", weights_only=True)
 
 
 def test_hooks_of_one_module_and_of_all_are_noticed():

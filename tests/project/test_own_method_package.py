@@ -38,8 +38,8 @@ USE = """
 import json, warnings
 import edgewise as ew
 from edgewise.examples import path_model
-warnings.simplefilter("error")
 model, data = path_model(gains=[2.0, 3.0])
+warnings.simplefilter("error")
 row = ew.methods()["smooth_gradient"]
 why = ew.explain(model, data, 2, method="smooth_gradient", spread=0.0)
 compared = ew.compare(model, data, [1, 2], methods=["smooth_gradient", "gradient"], levels="layer")

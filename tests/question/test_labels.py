@@ -156,7 +156,7 @@ def test_one_column_that_nothing_bears_out_is_warned_of(y):
 
 def test_one_column_is_not_warned_of_where_it_is_said_or_seen_what_it_is():
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", ew.OutputWarning)
         ew.explain(Net(1), graph(), 3, mode="binary")
         ew.explain(Net(1), graph(), 3, mode="regression")
         ew.explain(Net(1), graph(), 3, output="logit")

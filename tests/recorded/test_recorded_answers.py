@@ -7,12 +7,15 @@ import pytest
 
 import edgewise as ew
 import recorded_answers
+from pyg_versions import HAS_RESIDUAL
 from recorded_answers import FLOOR, GROUPS, LARGER, METHODS, TOLERANCE, Answer, differences, today
 
 ANSWERED_SINCE: dict[str, str] = {}
 """Names (with wildcards) of answers that were refused when they were recorded and may be given now, and why; the next
 `--write` makes a row of this table needless. It excuses no number."""
 RECORDED = recorded_answers.recorded()
+LACKING = () if HAS_RESIDUAL else ("node/gat residual",)
+"""Groups whose model cannot be made with the installed PyG."""
 
 
 def of_group(group):
@@ -32,6 +35,8 @@ def unexcused(old, new, table):
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_answers_are_the_recorded_ones(group):
+    if group in LACKING:
+        pytest.skip("this PyG has no such layer")
     found = unexcused(of_group(group), today(group), ANSWERED_SINCE)
     assert not found, "\n".join(f"{name}  {said}" for name, said in found.items())
 

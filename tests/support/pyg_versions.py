@@ -3,6 +3,7 @@
 from inspect import signature
 
 from torch_geometric import EdgeIndex
+from torch_geometric.explain import GNNExplainer
 from torch_geometric.nn import GATConv
 
 HAS_RESIDUAL = "residual" in signature(GATConv.__init__).parameters
@@ -11,3 +12,5 @@ RESIDUAL = {"residual": True} if HAS_RESIDUAL else {}
 """The option of an attention layer with a residual, where there is one."""
 WRAPS_EDGE_INDEX = "__torch_dispatch__" in vars(EdgeIndex)
 """Whether an `EdgeIndex` can be cut while operations are recorded; from PyG 2.6 on."""
+TAKES_TYPES = hasattr(GNNExplainer(), "is_hetero")
+"""Whether GNNExplainer takes a typed graph; that of PyG 2.5 does not."""

@@ -23,6 +23,7 @@ from torch_geometric.nn import (
 )
 
 import zoo
+from pyg_versions import RESIDUAL
 from zoo import CLASSES, EDGE_FEATURES, FEATURES, WIDTH
 
 POOLS = {"mean": global_mean_pool, "sum": global_add_pool, "max": global_max_pool}
@@ -134,7 +135,7 @@ MAKERS = {
     "gat_averaged": attention(GATConv, concat=False),
     "gat_attributes": attention(GATConv, edge_dim=EDGE_FEATURES),
     "gat_without_loops": attention(GATConv, add_self_loops=False),
-    "gat_residual": attention(GATConv, residual=True),
+    "gat_residual": attention(GATConv, **RESIDUAL),
     "gatv2": attention(GATv2Conv),
     "gatv2_averaged": attention(GATv2Conv, concat=False),
     "gatv2_attributes": attention(GATv2Conv, edge_dim=EDGE_FEATURES),

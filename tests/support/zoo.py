@@ -38,6 +38,8 @@ from torch_geometric.nn import (
     global_mean_pool,
 )
 
+from pyg_versions import RESIDUAL
+
 FEATURES, WIDTH, CLASSES, EDGE_FEATURES = 5, 4, 3, 2
 YES, NO, OPEN = "yes", "no", "open"
 
@@ -367,7 +369,7 @@ CASES = [
     _case("gat", _two_headed(GATConv), [YES] * 2),
     _case("gat_with_attributes", _two_headed_with_attributes(GATConv), [YES] * 2),
     _case("gat_without_added_loops", _chain(lambda a, b: GATConv(a, b, add_self_loops=False)), [OPEN] * 2),
-    _case("gat_residual", _chain(lambda a, b: GATConv(a, b, residual=True)), [YES] * 2),
+    _case("gat_residual", _chain(lambda a, b: GATConv(a, b, **RESIDUAL)), [YES] * 2),
     _case("gatv2", _two_headed(GATv2Conv), [YES] * 2),
     _case("gatv2_with_attributes", _two_headed_with_attributes(GATv2Conv), [YES] * 2),
     _case("graph_conv", _chain(GraphConv, 3), [YES] * 3),

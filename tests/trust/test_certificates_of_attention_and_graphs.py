@@ -28,6 +28,7 @@ from edgewise.trust.attention_bounds import softmax_bounds, softmax_slopes
 from edgewise.trust.backward_bounds import Return
 from edgewise.trust.flips import sampled_gradients
 from edgewise.trust.interval_model import follow, spreads
+from pyg_versions import RESIDUAL
 from zoo import CLASSES, FEATURES, WIDTH
 
 GRID = tuple(torch.linspace(0, 1, 41, dtype=torch.double).tolist())
@@ -65,7 +66,7 @@ def _gine(inputs, outputs):
 
 ATTENTION = {
     "gat": lambda: Heads(GATConv),
-    "gat_residual": lambda: Heads(GATConv, residual=True),
+    "gat_residual": lambda: Heads(GATConv, **RESIDUAL),
     "gat_without_loops": lambda: Heads(GATConv, add_self_loops=False),
     "gatv2": lambda: Heads(GATv2Conv),
     "gatv2_shared": lambda: Heads(GATv2Conv, share_weights=True),

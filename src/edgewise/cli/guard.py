@@ -87,13 +87,13 @@ def _show_once() -> Callable[..., None]:
     """A `warnings.showwarning` that prints lines, each once.
 
     Warnings of the same class of ours count as the same, since every piece of the work would repeat them; plain
-    `UserWarning`s are told apart by their text.
+    `UserWarning`s are told apart by their text. What a library says to programmers (pyparsing to matplotlib) is left out.
     """
     said: set[Any] = set()
 
     def show(message: Any, category: Any, *_: Any, **__: Any) -> None:
         what = str(message) if category is UserWarning else category
-        if what not in said:
+        if what not in said and not issubclass(category, DeprecationWarning):
             said.add(what)
             typer.echo(printable_lines(f"Warning: {message}"), err=True)
 

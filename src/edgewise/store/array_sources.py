@@ -6,6 +6,7 @@ import math
 import pickle
 import warnings
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData, data, storage
+from torch_geometric.data import Data, HeteroData, data, feature_store, graph_store, storage
 
 from edgewise.archives import NUMBERS, Claim, NpzArchive, read_head, refuse_bomb, require
 from edgewise.errors import FileError, InputError
@@ -21,6 +22,7 @@ from edgewise.graph.inputs import in_words, odd_kind, said_nodes
 from edgewise.inner_paths import parsed
 from edgewise.store.array_files import pieces
 from edgewise.store.store_builder import StoreWriter, TableWriter
+from edgewise.torch_internals import safe_globals
 
 _PLAIN = (str, int, float, bool, list, tuple, type(None))
 _MOST_VALUES = 2**20  # of a note
@@ -147,21 +149,20 @@ def _refuse_many(value: Any) -> None:
 
 # --- `.pt` --------------------------------------------------------------------------------------------------------------
 
-_ALLOWED: list[Any] = [
+OF_PYG: list[Any] = [
     *(Data, HeteroData, data.DataEdgeAttr, data.DataTensorAttr),
     *(storage.BaseStorage, storage.NodeStorage, storage.EdgeStorage, storage.GlobalStorage, storage.AttrType),
+    *(graph_store.EdgeAttr, graph_store.EdgeLayout, feature_store.TensorAttr, defaultdict, dict, list),
 ]
+"""What a file with a graph may name; newer versions of PyG let every file name the last line."""
 
 
 def write_torch(writer: StoreWriter, path: Path) -> None:
     """The graph of a file of `torch.save(data, path)`, mapped and not unpickled."""
-    registered = torch.serialization.get_safe_globals()
+    registered = list(torch.serialization.get_safe_globals())
     refuse_packed(path)
     try:
-        with (
-            warnings.catch_warnings(),
-            torch.serialization.safe_globals([one for one in _ALLOWED if one not in registered]),
-        ):
+        with warnings.catch_warnings(), safe_globals([one for one in OF_PYG if one not in registered]):
             warnings.simplefilter("ignore")
             found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:

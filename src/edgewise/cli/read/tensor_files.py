@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data, HeteroData, data, storage
+from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.data.separate import separate
 
 from edgewise.archives import NUMBERS, NpzArchive, refuse_bomb
 from edgewise.cli.read.graphs import PARTS, Graphs, as_graphs
 from edgewise.errors import FileError, InputError, missing_extra
 from edgewise.files import digest_of
-from edgewise.store.array_sources import bytes_of, refuse_packed
+from edgewise.store.array_sources import OF_PYG, bytes_of, refuse_packed
+from edgewise.torch_internals import safe_globals
 
 
 def load_safely(path: Path, what: str, instead: str, allowed: Sequence[Any] = ()) -> Any:
@@ -34,9 +35,9 @@ def load_safely(path: Path, what: str, instead: str, allowed: Sequence[Any] = ()
         allowed: Classes and functions that the file may name.
     """
     refuse_packed(path)
-    registered = torch.serialization.get_safe_globals()  # the block below would take them off the list at its end
+    registered = list(torch.serialization.get_safe_globals())  # the block below would take them off the list at its end
     try:
-        with torch.serialization.safe_globals([one for one in allowed if one not in registered]), _no_warnings():
+        with safe_globals([one for one in allowed if one not in registered]), _no_warnings():
             found = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         raise FileError(
@@ -99,8 +100,10 @@ def _new_batch(kind: Any, of: Any) -> Any:
     return Batch(_base_cls=of)
 
 
-class _Getter:
-    """Takes the place of `DynamicInheritanceGetter`: torch calls only objects that are on its list, and no new ones."""
+class DynamicInheritanceGetter:
+    """Takes the place of PyG's: torch calls only objects that are on its list, and no new ones."""
+
+    __module__ = "torch_geometric.data.batch"  # files name it so; torch before 2.6 takes no (class, name)
 
     def __new__(cls) -> Any:
         """The function on the list, instead of a new object."""
@@ -108,10 +111,8 @@ class _Getter:
 
 
 _ALLOWED: list[Any] = [
-    *(Data, HeteroData, Batch, type(Batch()), type(Batch(_base_cls=HeteroData)), _new_batch),
-    *(data.DataEdgeAttr, data.DataTensorAttr),
-    *(storage.BaseStorage, storage.NodeStorage, storage.EdgeStorage, storage.GlobalStorage),
-    (_Getter, "torch_geometric.data.batch.DynamicInheritanceGetter"),
+    *OF_PYG,
+    *(Batch, type(Batch()), type(Batch(_base_cls=HeteroData)), _new_batch, DynamicInheritanceGetter),
 ]
 
 
