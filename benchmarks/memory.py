@@ -3,13 +3,16 @@
     EDGEWISE_DATA=… python -m benchmarks.memory                        # the whole table, each model in a process of its own
     EDGEWISE_DATA=… python -m benchmarks.memory GCN                    # one model
     EDGEWISE_DATA=… python -m benchmarks.memory GCN occlusion 128      # one budget of one case
+    EDGEWISE_DATA=… python -m benchmarks.memory first GCN              # first calls at 128 MB, each in a process of its own
 
-The ceiling is 1.1 times the budget plus the result. The peak is the kernel's own (`VmHWM`), set back before the call.
+The ceiling is 1.1 times the budget plus the result, and 1.5 times for the first call of a process. The peak is the kernel's
+own (`VmHWM`), set back before the call.
 """
 
 import ctypes
 import gc
 import json
+import os
 import subprocess
 import sys
 import time
@@ -74,7 +77,7 @@ MOST = {
     "goat_walks": 200,
     "features, occlusion": 100,
 }
-ALLOWED = 1.1
+ALLOWED, ALLOWED_FIRST = 1.1, 1.5
 
 
 def resident(name: str) -> int:
@@ -113,8 +116,10 @@ def size_of(found: object) -> int:
     return total
 
 
-def measure(kind: str, asked: "MemorySubject", case: str, budgets: Iterable[int]) -> Iterator[dict[str, object]]:
-    """One case in this process, budget by budget, after the same call once before."""
+def measure(
+    kind: str, asked: "MemorySubject", case: str, budgets: Iterable[int], *, is_first: bool = False
+) -> Iterator[dict[str, object]]:
+    """One case in this process, budget by budget, after the same call once before; or one budget, by the first call of all."""
     import edgewise as ew
 
     count = min(LESS.get(kind, {}).get(case, MOST.get(case, asked.size)), asked.size)
@@ -127,11 +132,12 @@ def measure(kind: str, asked: "MemorySubject", case: str, budgets: Iterable[int]
 
     if count == 0:
         return
-    try:
-        call(4096)  # compiles and loads what it needs
-    except ew.EdgewiseError as refused:  # not a method for this model
-        print(f"{kind}, {case}: {refused}", file=sys.stderr)
-        return
+    if not is_first:
+        try:
+            call(4096)  # compiles and loads what it needs
+        except ew.EdgewiseError as refused:  # not a method for this model
+            print(f"{kind}, {case}: {refused}", file=sys.stderr)
+            return
     for budget in budgets:
         row: dict[str, object] = {"model": kind, "case": case, "budget": budget, "targets": count}
         gc.collect()
@@ -141,14 +147,14 @@ def measure(kind: str, asked: "MemorySubject", case: str, budgets: Iterable[int]
         start = time.perf_counter()
         try:
             found = call(budget)
-        except ew.SettingError as refused:
+        except ew.EdgewiseError as refused:
             yield {**row, "refused": str(refused), "holds": True}
             continue
         seconds = time.perf_counter() - start
         above, result = resident("VmHWM") - before, size_of(found)
         ratio = max(above - result, 0) / (budget * 2**20)
         row |= {"above": round(above / 2**20), "result": round(result / 2**20), "ratio": round(ratio, 2)}
-        yield {**row, "seconds": round(seconds, 1), "holds": ratio <= ALLOWED}
+        yield {**row, "seconds": round(seconds, 1), "holds": ratio <= (ALLOWED_FIRST if is_first else ALLOWED)}
         del found
 
 
@@ -164,8 +170,28 @@ def measure_subject(kind: str, cases: Iterable[str], budgets: Iterable[int]) -> 
         yield from measure(kind, asked, case, budgets)
 
 
+def first_calls(kind: str, cases: Iterable[str]) -> None:
+    """Print the first call of each case, each in a process that is forked before any call."""
+    import torch
+
+    from benchmarks.memory_subjects import SUBJECTS
+
+    torch.set_num_threads(1)
+    asked = SUBJECTS[kind]()
+    for case in cases:
+        child = os.fork()
+        if not child:
+            for row in measure(kind, asked, case, BUDGETS[:1], is_first=True):
+                print(json.dumps({**row, "first": True}), flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
 def main() -> None:
     """Some budgets of one case, one model, or all of them, each model in a process of its own."""
+    if sys.argv[1:2] == ["first"]:
+        first_calls(sys.argv[2], sys.argv[3:] or CASES)
+        return
     if len(sys.argv) > 1:
         kind, *cases = sys.argv[1:3]
         for row in measure_subject(kind, cases or CASES, list(map(int, sys.argv[3:])) or BUDGETS):

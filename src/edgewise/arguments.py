@@ -36,7 +36,7 @@ def whole_number(
         return None
     try:
         number = None if isinstance(value, bool) or hasattr(value, "requires_grad") else index(value)
-    except TypeError:  # an array may have no number, and is asked for it all the same
+    except Exception:  # an array may have no number and is asked for it all the same; a stranger's object may fail
         number = None
     if number is not None and abs(number) <= _LARGEST and (at_least is None or number >= at_least):
         return number

@@ -186,7 +186,7 @@ def read_tensor(given: Any) -> Tensor:
         _refuse_endless(given)
         masked = np.ma.is_masked(given) if isinstance(given, np.ma.MaskedArray) else hasattr(given, "_masked_mask")
         found = torch.as_tensor(_counted(given)).detach().cpu()
-        odd = masked or found.is_nested or found.is_quantized or found.layout != torch.strided or _is_endless(found)
+        odd = masked or found.is_nested or found.is_quantized or found.layout != torch.strided or is_endless(found)
     except Exception as error:
         raise TypeError(f"{shown(given)} cannot be read as numbers") from error
     if odd:
@@ -218,9 +218,13 @@ def _refuse_endless(given: Any, depth: int = 4) -> None:
             raise ValueError(part)
 
 
-def _is_endless(found: Tensor) -> bool:
-    """Whether a tensor is a view that repeats a few numbers very often: to look at all of them would take for ever."""
-    return found.numel() > _MOST and found.numel() * found.element_size() > found.untyped_storage().nbytes()
+def is_endless(found: Tensor, most: int = _MOST) -> bool:
+    """Whether a tensor is a view that repeats a few numbers very often: to look at all of them would take for ever.
+
+    >>> is_endless(torch.ones(1).expand(10**12)), is_endless(torch.ones(1).expand(10))
+    (True, False)
+    """
+    return found.numel() > most and found.numel() * found.element_size() > found.untyped_storage().nbytes()
 
 
 def chosen_positions(item: Any, size: int) -> Tensor:

@@ -10,12 +10,13 @@ import math
 import numbers
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, SupportsIndex, TypeVar, cast
 
 from edgewise.arguments import did_you_mean, shown
 from edgewise.errors import EdgewiseError, InputError, NoRoomError, SettingError
+from edgewise.iterators import read_out
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -42,11 +43,12 @@ def checked(function: Function) -> Function:
     signature = inspect.signature(function)
     kinds = {name: parts for name, p in signature.parameters.items() if (parts := _kinds(p))}
     defaults = {name: p.default for name, p in signature.parameters.items()}
-    bind = _quick_binding(signature)
+    bind, parameters = _quick_binding(signature), list(signature.parameters)
     label = re.sub(r"(_of)?_(question|request)$|\.__(init|call)__$", "", function.__qualname__)
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
+        args, options = _with_lists(parameters, kinds, args, options)
         given = bind(args, options)
         if given is None:
             try:
@@ -62,6 +64,20 @@ def checked(function: Function) -> Function:
             raise _no_room(_name_of(label, args, signature), error) from error
 
     return cast("Function", call)
+
+
+def _with_lists(
+    names: Sequence[str], kinds: Mapping[str, tuple[str, ...]], args: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call with lists in place of iterators, where a list may stand; anything else is refused later."""
+
+    def read(name: str, value: Any) -> Any:
+        parts = kinds.get(name, ())
+        is_list = not parts or any(part.partition("[")[0] in (*_LISTS, "Mapping") for part in parts)
+        return read_out(name, value) if is_list and name != "self" else value
+
+    read_args = tuple(read(names[min(place, len(names) - 1)], value) for place, value in enumerate(args))
+    return read_args, {name: read(name, value) for name, value in options.items()}
 
 
 def _refuse_misfits(

@@ -33,7 +33,7 @@ __all__ = [
     "pop_dispatch_mode",
     "pop_function_mode",
     "push_function_mode",
-    "remove_global_pre_hook",
+    "remove_global_pre_hooks",
     "safe_globals",
     "schema_of",
     "set_gradients",
@@ -155,10 +155,10 @@ def has_hooks(module: nn.Module) -> bool:
     )
 
 
-def remove_global_pre_hook(hook: Callable[..., Any]) -> None:
-    """Take away a hook that `register_module_forward_pre_hook` was given, wherever an interrupt has left its handle."""
+def remove_global_pre_hooks(unwanted: Callable[[Any], bool]) -> None:
+    """Remove hooks that `register_module_forward_pre_hook` was given, wherever an interrupt or a fork left their handles."""
     hooks = getattr(module_file, "_global_forward_pre_hooks", {})
-    for key in [key for key, found in list(hooks.items()) if found is hook]:
+    for key in [key for key, found in list(hooks.items()) if unwanted(found)]:
         hooks.pop(key, None)
 
 

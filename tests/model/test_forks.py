@@ -116,6 +116,56 @@ with ask._posed.loan.taken():
     print(forked(lambda: asked[1].explain() and None))
 """
 )
+LEFT = (
+    PROBLEM
+    + """
+import torch.nn.modules.module as modules
+import edgewise.model.forks
+
+edgewise.model.forks._PATIENCE = 0.2
+begun, end = threading.Event(), threading.Event()
+
+class Plain(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gcn, self.dropout = GCN(8, 8, 2, 3), torch.nn.Dropout(0.5)
+
+    def forward(self, x, edge_index):
+        x = self.between(x)
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            end.wait()
+        return self.gcn(x, edge_index)
+
+    def between(self, x):
+        return self.dropout(x)
+
+class Known(Plain):
+    def between(self, x):
+        return known[0].dropout(x)
+
+def state():
+    hooks = [len(table) for part in model.modules() for name, table in vars(part).items() if "hook" in name and table]
+    return len(modules._global_forward_pre_hooks), hooks, [part.training for part in model.modules()]
+
+def child():
+    assert state() == before, (state(), before)
+    found = ew.explain(model, data, [3, 4])
+    assert all(abs(a.value - b.value) < 1e-5 for a, b in zip(found, expected))
+
+model = {"watched": Plain, "lent": Known}[sys.argv[1]]()
+known = [model]
+expected, before = ew.explain(model, data, [3, 4]), state()
+thread = threading.Thread(target=lambda: ew.explain(model, data, [3, 4]))
+thread.start()
+begun.wait()
+assert state() != before
+print(forked(child))
+end.set()
+thread.join()
+assert state() == before
+"""
+)
 
 
 def run(script, *arguments):
@@ -138,3 +188,8 @@ def test_children_that_are_forked_while_threads_explain_explain_and_end(forks):
 
 def test_a_question_in_the_middle_of_a_long_pass_is_refused_in_the_child_and_goes_on_in_the_parent():
     assert run(LONG)[:2] == ["7", "0"]
+
+
+@pytest.mark.parametrize("kind", ["watched", "lent"])
+def test_hooks_and_loans_of_a_thread_that_is_not_there_are_gone_in_the_child(kind):
+    assert run(LEFT, kind)[0] == "0"

@@ -137,7 +137,7 @@ def test_hooks_of_one_module_and_of_all_are_noticed():
 
     nn.modules.module.register_module_forward_pre_hook(hook)
     assert torch_internals.has_hooks(layer)
-    torch_internals.remove_global_pre_hook(hook)
+    torch_internals.remove_global_pre_hooks(lambda found: found is hook)
     assert not torch_internals.has_hooks(layer)
 
 
@@ -164,7 +164,7 @@ def test_hooks_of_all_modules_are_those_of_users(table, monkeypatch):
     monkeypatch.delattr(nn.modules.module, table)
     assert torch_internals.HooksOfAll(table).now() == {}
     assert not torch_internals.has_hooks(nn.Linear(1, 1))
-    torch_internals.remove_global_pre_hook(theirs)
+    torch_internals.remove_global_pre_hooks(lambda found: found is theirs)
 
 
 def test_a_view_has_the_tensor_that_it_looks_at():

@@ -221,7 +221,7 @@ def _budget(
     """Bytes for blocks; methods made from walks hold derivatives of all edges beside them."""
     if batch_size is not None:
         return read_memory(memory)
-    dense = int(_OF_SUMS * dense_bytes(question, str(settings["attention"]))) if method.walking is not None else 0
+    dense = int(_OF_SUMS * dense_bytes(question, settings["attention"])) if method.walking is not None else 0
     what = "holding the derivatives of all edges" if dense else ""
     return room(question, memory, dense, what, passes=_OF_WALKS if dense else 0)
 

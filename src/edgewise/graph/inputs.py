@@ -16,6 +16,7 @@ from torch_geometric.data import Batch, Data, Dataset, HeteroData
 from torch_geometric.data.data import BaseData
 
 from edgewise.arguments import shown, whole_number
+from edgewise.arrays import is_endless
 from edgewise.errors import InputError
 from edgewise.pyg_internals import attributes
 
@@ -24,6 +25,8 @@ TASKS = ("node", "graph", "link")
 _AT_ONCE = 2**20
 """Numbers of graphs that are checked together."""
 _MOST_NODES = 2**40
+_MOST_REPEATED = 2**28
+"""Numbers that features may have in less memory than they take: rows that are views of one."""
 
 
 def read_graph(data: Any, where: str = "data") -> Data:
@@ -164,7 +167,7 @@ def in_words(value: Any) -> str:
 
 
 def odd_kind(value: Tensor) -> str:
-    """What kind of a tensor it is that most of torch cannot compute with, or has no numbers; empty for the others."""
+    """What kind of a tensor it is that most of torch cannot compute with, has no numbers or no end; empty for the others."""
     if value.is_nested:
         return "nested"
     if value.is_quantized:
@@ -173,6 +176,8 @@ def odd_kind(value: Tensor) -> str:
         return "meta"
     if value.element_size() == 1 and value.is_floating_point():
         return "float8"
+    if value.layout == torch.strided and is_endless(value, _MOST_REPEATED):
+        return "repeated"
     return "masked" if hasattr(value, "_masked_mask") else ""
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ModelError
+from edgewise.model.forks import renewed_in_forks
 from edgewise.model.module_tree import switches_itself
 
 _CONTAINERS = (dict, list, set)
@@ -137,6 +138,16 @@ class _Loan:
                 "past a copy to the model itself. Pass forward=lambda model, data: ... that uses the model which it is given, "
                 "explain copy.deepcopy(model), or let nobody else use the model meanwhile."
             )
+
+
+def give_back_orphans() -> None:
+    """In a forked process: take back what was lent to threads that are not there; hooks that they left go with it."""
+    while orphans := {id(loan): loan for loan in _lent.values() if loan.thread != get_ident()}:
+        for loan in orphans.values():
+            loan.give_back()
+
+
+renewed_in_forks(give_back_orphans)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from edgewise.model.forks import renewed_in_forks
 from edgewise.model.global_state import ThreadState, push_mode, thread_kept
 from edgewise.model.module_copy import copied_module, unwrapped
 from edgewise.model.module_tree import holds_functions, modules_of, named_modules
-from edgewise.torch_internals import OwnHook, remove_global_pre_hook
+from edgewise.torch_internals import OwnHook, remove_global_pre_hooks
 
 __all__ = ["Twin", "Watch", "lent", "make_twin", "model_lock", "unwrapped", "usable_model", "watch_originals"]
 
@@ -135,13 +135,18 @@ class Watch(OwnHook, TorchFunctionMode):
 
     def stop(self) -> None:
         """No longer, and the thread is as it was when the watch was made; may be repeated."""
-        remove_global_pre_hook(self)
+        remove_global_pre_hooks(lambda hook: hook is self)
         self._names = {}  # deaf from now on
         self._before.put_back()
 
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether another thread made it: in a forked process there is only one, and nobody to stop what others began."""
+        return threading.get_ident() != self._thread
+
     def __call__(self, module: nn.Module, args: Any) -> None:
         """Torch calls this before any module runs, in every thread."""
-        if threading.get_ident() == self._thread and id(module) in self._names:
+        if not self.is_orphaned and id(module) in self._names:
             self._note(module)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -162,6 +167,14 @@ class Watch(OwnHook, TorchFunctionMode):
             self.seen.append(name)
         if self._on_seen is not None:
             self._on_seen(name)
+
+
+def forget_watches() -> None:
+    """In a forked process: take away what watches of threads that are not there have hung on every module."""
+    remove_global_pre_hooks(lambda hook: isinstance(hook, Watch) and hook.is_orphaned)
+
+
+renewed_in_forks(forget_watches)
 
 
 def _names_of_parts(model: nn.Module) -> dict[int, str]:

@@ -1,0 +1,110 @@
+"""Arguments that can be read only once are read into lists, up to a bound: `map`, `zip`, generators, and what is without end.
+
+The functions then get what has a length and can be read again. An iterator may stand for a list or inside one: in a dict of
+lists of pairs, for example. What holds no iterator is returned as it is.
+"""
+
+import io
+from collections.abc import Iterable
+from itertools import chain, islice
+from typing import Any
+
+from edgewise.arguments import shown
+from edgewise.errors import InputError
+
+MOST = 2**22
+"""Entries that the iterators of one argument may give together; a list, an array or a tensor may have any number."""
+_PLAIN = frozenset({int, float, str, bool, bytes, type(None)})
+_HOLDERS = (list, tuple, dict, set, frozenset)
+_DEEP = 4
+"""How far into lists of lists is looked: a dict of lists of pairs, and one more."""
+_THEIRS = ("edgewise", "torch", "torch_geometric")
+"""Packages whose objects are no lists, even if they have entries and no length."""
+
+
+def read_out(name: str, value: Any) -> Any:
+    """An argument with lists in place of iterators.
+
+    Raises:
+        InputError: If an iterator does not end, is a file, or fails.
+
+    >>> read_out("index", zip([0, 1], [2, 3]))
+    [(0, 2), (1, 3)]
+    >>> from itertools import repeat
+    >>> read_out("marked", {"acid": repeat(2)})
+    Traceback (most recent call last):
+    edgewise.errors.InputError: `marked` must have an end, got more than 4,194,304 entries of repeat repeat(2). Use a list.
+    """
+    return _Reading(name).plain(value, _DEEP) if type(value) not in _PLAIN and _has_unread(value) else value
+
+
+def _is_unread(kind: type) -> bool:
+    """Whether objects of a class are iterators, or have entries but no length."""
+    if hasattr(kind, "__next__"):
+        return True
+    return hasattr(kind, "__iter__") and not hasattr(kind, "__len__") and kind.__module__.split(".")[0] not in _THEIRS
+
+
+def _entries(holders: Iterable[Any]) -> Iterable[Any]:
+    return chain.from_iterable(holder.values() if isinstance(holder, dict) else holder for holder in holders)
+
+
+def _has_unread(value: Any) -> bool:
+    """Whether this is an iterator, or holds one; every list is looked into once, however often it is held."""
+    holders: list[Any] = [(value,)]
+    for _ in range(_DEEP):
+        kinds = set(map(type, _entries(holders)))
+        if any(map(_is_unread, kinds)):
+            return True
+        if not (lists := tuple(kind for kind in kinds if issubclass(kind, _HOLDERS))):
+            return False
+        within = [entry for entry in _entries(holders) if type(entry) in lists]
+        holders = list(dict(zip(map(id, within), within, strict=True)).values())
+    return False
+
+
+class _Reading:
+    """Reads the iterators of one argument."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._left = name, MOST
+        self._done: dict[
+            int, tuple[Any, Any]
+        ] = {}  # what was looked into, which so keeps its identity, and what came of it
+
+    def plain(self, value: Any, depth: int) -> Any:
+        """The same value, looked into so far."""
+        if id(value) in self._done:
+            return self._done[id(value)][1]
+        is_unread = _is_unread(type(value))
+        if not depth or not (is_unread or isinstance(value, _HOLDERS)):
+            return value
+        if isinstance(value, dict):
+            return self._mapped(value, depth)
+        parts: list[Any] = []
+        self._done[id(value)] = value, parts
+        parts.extend(self.plain(entry, depth - 1) for entry in (self._read(value) if is_unread else value))
+        return tuple(parts) if isinstance(value, tuple) else parts
+
+    def _mapped(self, value: dict[Any, Any], depth: int) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        self._done[id(value)] = value, found
+        found.update((key, self.plain(entry, depth - 1)) for key, entry in value.items())
+        return found
+
+    def _read(self, value: Any) -> list[Any]:
+        if isinstance(value, io.IOBase):
+            raise InputError(f"`{self._name}` must be a list, got the open file {shown(value)}. Read it first.")
+        try:
+            found = list(islice(value, self._left + 1))
+        except Exception as error:  # a stranger's iterator may fail
+            raise InputError(
+                f"`{self._name}` must have entries that can be read, got {shown(value)}, which raised {shown(error)}. "
+                f"Use a list."
+            ) from error
+        self._left -= len(found)
+        if self._left < 0:
+            raise InputError(
+                f"`{self._name}` must have an end, got more than {MOST:,} entries of {shown(value)}. Use a list."
+            )
+        return found
