@@ -61,7 +61,7 @@ RAISED: list[tuple[str, int, int, str]] = [
     ),
     (
         "edgewise/model",
-        89,
+        101,
         0,
         "sums over neighbours that reach a layer as weights of edges are refused, with their line",
     ),
