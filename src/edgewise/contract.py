@@ -10,13 +10,13 @@ import math
 import numbers
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, SupportsIndex, TypeVar, cast
 
 from edgewise.arguments import did_you_mean, shown
 from edgewise.errors import EdgewiseError, InputError, NoRoomError, SettingError
-from edgewise.iterators import read_out
+from edgewise.iterators import PLAIN, read_out
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,11 +44,12 @@ def checked(function: Function) -> Function:
     kinds = {name: parts for name, p in signature.parameters.items() if (parts := _kinds(p))}
     defaults = {name: p.default for name, p in signature.parameters.items()}
     bind, parameters = _quick_binding(signature), list(signature.parameters)
+    listed = frozenset(name for name in parameters if _is_listed(name, kinds.get(name, ())))
     label = re.sub(r"(_of)?_(question|request)$|\.__(init|call)__$", "", function.__qualname__)
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        args, options = _with_lists(parameters, kinds, args, options)
+        args, options = _with_lists(parameters, listed, args, options)
         given = bind(args, options)
         if given is None:
             try:
@@ -67,17 +68,21 @@ def checked(function: Function) -> Function:
 
 
 def _with_lists(
-    names: Sequence[str], kinds: Mapping[str, tuple[str, ...]], args: tuple[Any, ...], options: dict[str, Any]
+    names: Sequence[str], listed: Collection[str], args: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call with lists in place of iterators, where a list may stand; anything else is refused later."""
 
     def read(name: str, value: Any) -> Any:
-        parts = kinds.get(name, ())
-        is_list = not parts or any(part.partition("[")[0] in (*_LISTS, "Mapping") for part in parts)
-        return read_out(name, value) if is_list and name != "self" else value
+        return read_out(name, value) if type(value) not in PLAIN and name in listed else value
 
     read_args = tuple(read(names[min(place, len(names) - 1)], value) for place, value in enumerate(args))
     return read_args, {name: read(name, value) for name, value in options.items()}
+
+
+def _is_listed(name: str, kinds: tuple[str, ...]) -> bool:
+    """Whether a list, or anything, may stand for an argument."""
+    may_be = not kinds or any(kind.partition("[")[0] in (*_LISTS, "Mapping") for kind in kinds)
+    return may_be and name != "self"
 
 
 def _refuse_misfits(
@@ -99,7 +104,7 @@ _MOST = 2**31
 
 def _odd_kind(value: Any) -> str:
     """How a tensor has no plain numbers: a meta, nested, quantised or sparse one; empty for anything else."""
-    if "Tensor" not in [part.__name__ for part in type(value).__mro__]:
+    if type(value) in PLAIN or "Tensor" not in [part.__name__ for part in type(value).__mro__]:
         return ""
     kinds = {"a meta": "is_meta", "a nested": "is_nested", "a quantised": "is_quantized", "a sparse": "is_sparse"}
     kinds["a compressed sparse"] = "is_sparse_csr"

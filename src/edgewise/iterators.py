@@ -14,7 +14,8 @@ from edgewise.errors import InputError
 
 MOST = 2**22
 """Entries that the iterators of one argument may give together; a list, an array or a tensor may have any number."""
-_PLAIN = frozenset({int, float, str, bool, bytes, type(None)})
+PLAIN = frozenset({int, float, str, bool, bytes, type(None)})
+"""Classes of values that hold nothing."""
 _HOLDERS = (list, tuple, dict, set, frozenset)
 _DEEP = 4
 """How far into lists of lists is looked: a dict of lists of pairs, and one more."""
@@ -35,7 +36,7 @@ def read_out(name: str, value: Any) -> Any:
     Traceback (most recent call last):
     edgewise.errors.InputError: `marked` must have an end, got more than 4,194,304 entries of repeat repeat(2). Use a list.
     """
-    return _Reading(name).plain(value, _DEEP) if type(value) not in _PLAIN and _has_unread(value) else value
+    return _Reading(name).plain(value, _DEEP) if type(value) not in PLAIN and _has_unread(value) else value
 
 
 def _is_unread(kind: type) -> bool:
