@@ -520,6 +520,39 @@ class OfTypes(nn.Module):
         return self.conv({**x_dict, "m": self.step(x_dict, edge_index_dict[TYPE])}, edge_index_dict)
 
 
+class Weighted(nn.Module):
+    def __init__(self, weigh):
+        super().__init__()
+        self.first, self.last = (
+            pyg.HeteroConv({kind: GraphConv((4, 4), 4) for kind in (TYPE, BACK)}) for _ in range(2)
+        )
+        self.weigh = weigh
+
+    def forward(self, x_dict, edge_index_dict):
+        weights = {k: self.weigh(x_dict[k[0]], x_dict[k[2]], edge_index_dict[k]) for k in (TYPE, BACK)}
+        return self.last(self.first(x_dict, edge_index_dict, edge_weight_dict=weights), edge_index_dict)
+
+
+@pytest.mark.parametrize("nodes", [5, 7])  # types with as many nodes, or not
+def test_weights_of_typed_edges_are_looked_at_too(nodes):
+    torch.manual_seed(0)
+    data = HeteroData()
+    data["u"].x, data["m"].x = torch.randn(7, 4), torch.randn(nodes, 4)
+    data[TYPE].edge_index = torch.unique(torch.stack([torch.randint(7, (20,)), torch.randint(nodes, (20,))]), dim=1)
+    data[BACK].edge_index = data[TYPE].edge_index.flip(0)
+
+    def alike(x, y, e):
+        return (x[e[0]] * y[e[1]]).sum(1)
+
+    def summed(x, y, e):
+        return torch.zeros(len(y)).index_add(0, e[1], x[e[0]].sum(1))[e[1]].tanh()
+
+    for harmless in (alike, lambda x, y, e: utils.softmax(alike(x, y, e), e[1], num_nodes=len(y))):
+        assert ew.explain(Weighted(harmless).eval(), data, index={"m": [1]})
+    with pytest.raises(ModelError, match=REFUSED):
+        ew.explain(Weighted(summed).eval(), data, index={"m": [1]})
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_typed_models_are_asked_as_well(seed):
     torch.manual_seed(seed)

@@ -1,6 +1,7 @@
 """Graphs that differ from a given one in one respect: to find out what a model reads of it."""
 
 import copy
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -12,6 +13,8 @@ from edgewise.model.shadow import EDGE, NODE
 from edgewise.pyg_internals import plain
 
 _TRIES = 8
+KeptRows: TypeAlias = dict[int, Tensor]
+"""Which rows of nodes keep their features, by the number of rows: types with as many nodes keep the same."""
 _OF_BATCHES = ("batch", "ptr", "num_graphs", "link_pairs")
 
 
@@ -193,6 +196,26 @@ def with_swapped_rows(data: Data, rows: Tensor) -> Data:
     moved = copy.copy(data)
     for key, value in _attributes(data, NODE):
         moved[key] = swapped(value, rows)
+    return moved
+
+
+def nodes_of_kinds(call: ModelCall, data: Data) -> tuple[Tensor, ...]:
+    """The nodes of each type, ascending; of a graph without types, all nodes."""
+    typed = call.typed_tensors(data)
+    everyone = torch.arange(int(data.num_nodes or 0), device=data.edge_index.device)
+    return (everyone,) if typed is None else typed.kinds.nodes
+
+
+def with_few_rows_kept(call: ModelCall, data: Data, kept: KeptRows) -> Data:
+    """The graph with the features of all other nodes swapped, among those of each type."""
+    moved = copy.copy(data)
+    for nodes in nodes_of_kinds(call, data):
+        others = nodes[~kept[len(nodes)]]
+        if call.has_types:  # the features of the union are numbers of nodes
+            moved.edge_index, moved.x = data.edge_index.clone(), moved.x.clone()
+            moved.x[others] = data.x[others.roll(1)]
+        elif len(others):
+            moved = with_swapped_rows(data, others)
     return moved
 
 

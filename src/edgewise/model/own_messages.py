@@ -37,11 +37,14 @@ from edgewise.model.hooks import Layers
 from edgewise.model.layer_steps import LayerSteps, own_line
 from edgewise.model.module_tree import modules_of
 from edgewise.model.other_graphs import (
+    KeptRows,
     doubled,
+    nodes_of_kinds,
     shaken,
     swapped,
     with_all_nodes_asked,
     with_another_attribute,
+    with_few_rows_kept,
     with_other_edges,
     with_shaken_rows,
     with_shuffled_edges,
@@ -54,6 +57,8 @@ from edgewise.pyg_internals import plain
 
 _SEED = 20250803
 _COLUMNS = 64
+_BUSY = 4
+"""Columns that are looked at one by one, those with the most others at their ends."""
 _ENOUGH = 0.5
 """The share of the columns that start elsewhere: where degrees and neighbours leave room for less, more is tried."""
 _TRIALS = (1.0, 30.0)
@@ -62,6 +67,10 @@ _ROUNDING = 1e-5
 """Of the largest number of a tensor: so much may come from another order of summation."""
 _KEPT = " (the rows are chosen by an index or a matrix that the model keeps)"
 _SUMS = ("add", "scatter", "segment", "put", "setitem", "sparse", "spmm", "reduce", "mm", "matmul", "einsum")
+
+
+Carried: TypeAlias = tuple[Tensor, Tensor, tuple[int, int]]
+"""Numbers of edges that a layer was given: the columns `[2, edges]`, the numbers `[edges, k]`, how many nodes each end has."""
 
 
 def refuse_own_messages(
@@ -193,8 +202,8 @@ class _Pass(LayerSteps):
         super().__init__(layers, [], everywhere=True, lines=another is None)
         self._another, self._change = another, change
         self._begun: list[list[Tensor]] = []
-        self.carried: list[tuple[Tensor, Tensor]] = []
-        """What layers were given of edges, each with its columns."""
+        self.carried: list[Carried] = []
+        """What layers were given of edges."""
         self.got: list[list[Tensor]] = []
         self.gave: list[list[Tensor]] = []
         self.output: Any = None
@@ -209,7 +218,10 @@ class _Pass(LayerSteps):
     def begin(self, module: MessagePassing, args: Any, kwargs: dict[str, Any]) -> None:
         """Keep the tables of nodes, which the model may write into later."""
         self._begun.append([tensor.clone() for tensor in node_tables(module, args, kwargs)])
-        self.carried += [(a.clone(), b.clone()) for a, b in edge_states(module, args, kwargs)]
+        states, tables = edge_states(module, args, kwargs), self._begun[-1]
+        if states and tables:
+            sizes = (len(tables[0]), len(tables[min(len(tables) - 1, 1)]))
+            self.carried += [(ends.clone(), values.clone(), sizes) for ends, values in states]
 
     def end(self, module: MessagePassing, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
         """Keep, or replace, what the layer gives of nodes."""
@@ -414,46 +426,47 @@ def _refuse_sums_in_edges(call: ModelCall, layers: Layers, data: Data) -> None:
 
     Attention written by hand does know them, through its softmax: weights that add up to the same at every node are none.
     """
-    if call.has_types:
-        return  # features of types are not swapped
     data, first = _first_pass(call, layers, with_unequal_rows(call, data, _SEED))
-    for rows in _kept_rows(data):
-        others = torch.ones(data.num_nodes, dtype=torch.bool, device=rows.device)
-        others[rows] = False
-        swap = partial(_swapped_nodes, others=others.nonzero().view(-1))
-        moved = with_swapped_rows(data, others.nonzero().view(-1))
-        second = _Pass.like(first, call, layers, moved, swap)
+    for kept in _kept_rows(call, data, first):
+        second = _Pass.like(first, call, layers, with_few_rows_kept(call, data, kept), partial(_others_swapped, kept))
         if len(first.carried) == len(second.carried) and any(
-            map(partial(_knows_others, ~others), first.carried, second.carried)
+            map(partial(_knows_others, kept), first.carried, second.carried)
         ):
             _refuse(call, data, first)
 
 
-def _swapped_nodes(table: Tensor, others: Tensor) -> Tensor:
-    return swapped(table, others) if table.dim() and len(table) > int(others.max()) else table.clone()
+def _kept_rows(call: ModelCall, data: Data, first: _Pass) -> Iterator[KeptRows]:
+    """Which nodes keep their features: half of them, and the ends of a few columns alone, beside which the most others are."""
+    counts = sorted({len(rows) for rows in nodes_of_kinds(call, data)})
+    draw = torch.Generator().manual_seed(_SEED)
+    yield {count: (torch.randperm(count, generator=draw) < count // 2).to(data.edge_index.device) for count in counts}
+    for ends, _, sizes in first.carried:
+        if not {*sizes} <= {*counts}:
+            continue
+        degree = sum(torch.bincount(side, minlength=size)[side] for side, size in zip(ends, sizes, strict=True)) - 2 * (
+            ends[0] == ends[1]
+        )
+        for column in degree.argsort(descending=True)[:_BUSY].tolist():
+            kept = {count: torch.zeros(count, dtype=torch.bool, device=ends.device) for count in counts}
+            for side, size in zip(ends[:, column], sizes, strict=True):
+                kept[size][side] = True
+            yield kept
 
 
-def _kept_rows(data: Data) -> Iterator[Tensor]:
-    """Nodes that keep their features: the ends of a few columns, beside which most neighbours get others; half of all."""
-    ends = plain(data.edge_index)
-    ends = ends[:, ends[0] != ends[1]]
-    degree = torch.bincount(ends.reshape(-1), minlength=int(data.num_nodes or 0))
-    busiest = degree[ends].sum(0).argsort(descending=True)[: _COLUMNS // 16]
-    yield from ends[:, busiest].t()
-    order = torch.randperm(len(degree), generator=torch.Generator().manual_seed(_SEED)).to(ends.device)
-    yield order[len(order) // 2 :]
+def _others_swapped(kept: KeptRows, table: Tensor) -> Tensor:
+    """A table of nodes in which the rows of all others are swapped."""
+    others = ~kept[len(table)] if table.dim() and len(table) in kept else table.new_zeros(0, dtype=torch.bool)
+    return swapped(table, others.nonzero().view(-1)) if bool(others.any()) else table.clone()
 
 
-def _knows_others(is_kept: Tensor, before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor]) -> bool:
+def _knows_others(kept: KeptRows, before: Carried, after: Carried) -> bool:
     """Whether numbers of columns whose ends keep their features are others, and not because they are made to add up."""
-    (ends, old), (_, new) = before, after
-    if old.shape != new.shape or int(ends.max()) >= len(is_kept):
+    (ends, old, sizes), (_, new, _) = before, after
+    if old.shape != new.shape or not {*sizes} <= kept.keys():
         return False
-    kept = is_kept[ends].all(0)
+    columns = kept[sizes[0]][ends[0]] & kept[sizes[1]][ends[1]]
     for a, b in zip(old.double().t(), new.double().t(), strict=True):
-        if not _close(a[kept], b[kept]) and not any(
-            _adds_up(side, a, b) for side in (*ends, torch.zeros_like(ends[0]))
-        ):
+        if not _close(a[columns], b[columns]) and not any(_adds_up(side, a, b) for side in ends):
             return True
     return False
 
