@@ -464,6 +464,9 @@ def main() -> int:
         reports.append(report)
         if report.outcome in (WRONG, FOREIGN):
             print(told(report), flush=True)
+        if report.within and report.refused:
+            texts = dict.fromkeys(f.text.split("\n")[0][:160] for f in report.findings if f.refused)
+            print(f"refused: seed {report.seed}: {'; '.join(texts)}", file=sys.stderr, flush=True)
         if len(reports) % 100 == 0:
             print(f"… {summary(reports)[0]}, {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
         if time.perf_counter() - start > asked.seconds:
