@@ -465,7 +465,7 @@ def main() -> int:
         if report.outcome in (WRONG, FOREIGN):
             print(told(report), flush=True)
         if report.within and report.refused:
-            texts = dict.fromkeys(f.text.split("\n")[0][:160] for f in report.findings if f.refused)
+            texts = dict.fromkeys(f.text.split("\n")[0][:160] for f in report.findings if f.outcome == REFUSED)
             print(f"refused: seed {report.seed}: {'; '.join(texts)}", file=sys.stderr, flush=True)
         if len(reports) % 100 == 0:
             print(f"… {summary(reports)[0]}, {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
