@@ -461,9 +461,9 @@ def _others_swapped(kept: KeptRows, table: Tensor) -> Tensor:
 
 def _knows_others(kept: KeptRows, before: Carried, after: Carried) -> bool:
     """Whether numbers of columns whose ends keep their features are others, and not because they are made to add up."""
-    (ends, old, sizes), (_, new, _) = before, after
-    if old.shape != new.shape or not {*sizes} <= kept.keys():
-        return False
+    (ends, old, sizes), (ends_after, new, _) = before, after
+    if not torch.equal(ends, ends_after) or old.shape != new.shape or not {*sizes} <= kept.keys():
+        return False  # columns chosen by features are others here
     columns = kept[sizes[0]][ends[0]] & kept[sizes[1]][ends[1]]
     for a, b in zip(old.double().t(), new.double().t(), strict=True):
         if not _close(a[columns], b[columns]) and not any(_adds_up(side, a, b) for side in ends):
