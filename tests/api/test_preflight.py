@@ -30,6 +30,14 @@ def test_senders_count_as_nodes_of_a_neighbourhood():
     assert neighbourhoods(ask) == [3, 2]
 
 
+def test_neighbourhoods_of_a_graph_that_is_cut_are_counted_by_its_own_columns():
+    nodes = 3000  # × 60 features: more than is run whole
+    chain = Data(x=torch.randn(nodes, 60), edge_index=torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)]))
+    ask = ew.Question(SAGEConv(60, 2), chain, [2500, 2999])
+    assert ask._posed.cut.num_nodes > ask._posed.cut.data.num_nodes
+    assert neighbourhoods(ask) == [2, 1]
+
+
 def test_typed_neighbourhoods_are_counted_too():
     model, data = typed_model("to_hetero sage", 6)
     nodes, edges = neighbourhoods(ew.Question(model, data, ("user", [0, 1])))

@@ -159,3 +159,64 @@ def test_a_model_that_reads_its_features_through_one_map_twice_is_explained_righ
         weight[:, copy] = 0
         drop = (score(score.ones()) - score(weight))[owner]
         assert torch.isclose(found[owner].scores[column], drop, rtol=1e-9, atol=1e-12)
+
+
+def six_nodes():
+    ends = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2], [1, 2, 3, 1, 3, 1, 3, 0]])
+    return Data(x=torch.randn(6, 4, dtype=torch.float64), edge_index=ends)
+
+
+class Residual(nn.Module):
+    """An encoder, and layers that every node's own state is carried around."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode, self.head = nn.Linear(4, 3), nn.Linear(3, 2)
+        self.layers = nn.ModuleList(GCNConv(3, 3, normalize=False) for _ in range(2))
+
+    def forward(self, x, edge_index):
+        x = self.encode(x)
+        for layer in self.layers:
+            x = x + layer(x, edge_index).relu()
+        return self.head(x)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("way", ["lowered", "copies"])
+def test_own_terms_that_a_residual_carries_are_weighted_where_products_are_kept(way, monkeypatch):
+    """Residuals are found again by the number of their operation, and what is kept must not be counted."""
+    torch.manual_seed(0)
+    model = Residual().double().eval()
+    data = six_nodes()
+    question = ew.Question(model, data, [1, 3])
+    assert question._posed.engine_lowering is not None
+    if way == "copies":
+        monkeypatch.setattr(question._posed, "node_model", question._posed.node_model.without_program())
+    found = question.explain(method="occlusion", level="layer")
+    for why, node in zip(found, (1, 3), strict=True):
+        for layer in range(2):
+            x = model.encode(data.x)
+            for number, conv in enumerate(model.layers):
+                own = torch.ones(6, 1, dtype=torch.float64)
+                own[node] = float(number != layer)
+                x = x * own + conv(x, data.edge_index).relu()
+            lost = why.value - model.head(x)[node, why.target]
+            assert abs(float(why.self_scores[layer, node] - lost)) < 1e-12
+
+
+def test_a_residual_that_is_another_operation_now_is_no_weight_somewhere_else():
+    class Turns(Residual):
+        turned = False
+
+        def forward(self, x, edge_index):
+            x = self.encode(x)
+            x = x.abs() if self.turned else x
+            return self.head(x + self.layers[0](x, edge_index).relu())
+
+    model = Turns().double().eval()
+    data = six_nodes()
+    posed = ew.Question(model, data, [1, 3])._posed
+    posed.call.model.turned = True
+    ones = [torch.ones(1, size, dtype=torch.float64) for size in (data.num_edges, 6)]
+    with pytest.raises(ew.ModelError, match="other operations than in its first run"):
+        posed.node_model.weighted(posed.node_model._whole, *ones)

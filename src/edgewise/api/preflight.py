@@ -202,7 +202,7 @@ def _sizes(question: PosedQuestion) -> tuple[float, float]:
         nodes, edges = question.run_sizes(some)
         return float(nodes.double().mean()), float(edges.double().mean())
     engine = question.engine(some)
-    owner, column = engine.owner.cpu(), question.columns(engine.edge_id).cpu()
+    owner, column = engine.owner.cpu(), engine.edge_id.cpu()  # of the graph of the user
     ends = question.ends(some, owner, column).cpu()
     pairs = torch.stack([owner.repeat(2), ends.flatten()]).unique(dim=1)  # senders and receivers, the target among them
     alone = len(some) - len(owner.unique())  # targets that no edge reaches

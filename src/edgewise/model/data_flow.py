@@ -258,6 +258,8 @@ class Residual:
     position: int
     arguments: tuple[int, ...]
     layer: int
+    name: str = ""
+    """Of the operation: whoever finds another one at this position has counted otherwise."""
 
 
 def find_skips(
@@ -320,7 +322,7 @@ def _hits(reached: dict[Any, None], output: list[Key]) -> bool:
 
 def _residual(operation: Operation, call: Operation, layer: int) -> Residual:
     arguments = tuple(i for i, key in enumerate(operation.inputs) if key == call.own_input)
-    return Residual(operation.position, arguments, layer)
+    return Residual(operation.position, arguments, layer, operation.name)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch_geometric.nn import Linear
 
 from edgewise.model.module_tree import modules_of
-from edgewise.torch_internals import has_hooks
+from edgewise.torch_internals import has_hooks, no_functions
 
 _WORTH_IT = 2**22
 """Multiplications of a product from which on it is kept."""
@@ -57,8 +57,9 @@ class FeatureProducts:
         """Keep what maps make of the features while the model runs, where it is worth it."""
 
         def keep(module: Any, given: tuple[Any, ...], made: Any) -> None:
-            if len(given) == 1 and self._is_features(given[0]) and isinstance(made, Tensor):
-                self._found.append(_Product(module, _versions_of(module), made, _version(made)))
+            with no_functions():  # who numbers the operations of a pass must not count these
+                if len(given) == 1 and self._is_features(given[0]) and isinstance(made, Tensor):
+                    self._found.append(_Product(module, _versions_of(module), made, _version(made)))
 
         numbers = self._features[0][0].numel()
         plain: list[Any] = [module for module in modules_of(model) if is_plain_map(module)]
@@ -75,10 +76,17 @@ class FeatureProducts:
 
     def linear(self, rows: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor:
         """As torch's `linear`: the product that was kept, if there is one of these rows, this matrix and this bias."""
+        with no_functions():
+            made = self._made(rows, matrix, bias)
+        # one operation either way; the model may have kept the product, and write into it
+        return functional.linear(rows, matrix, bias) if made is None else made.clone()
+
+    def _made(self, rows: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor | None:
+        """The product that was kept, if any."""
         for product in self._found if self._is_features(rows) else []:
             if product.holds and _same(product.module.weight, matrix) and _same(product.module.bias, bias):
-                return product.made.clone()  # the model may have kept it, and write into it
-        return functional.linear(rows, matrix, bias)
+                return product.made
+        return None
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -94,7 +102,9 @@ class FeatureProducts:
 
     def _shortened(self, module: Any) -> Any:
         def forward(*args: Any, **kwargs: Any) -> Any:
-            if len(args) != 1 or kwargs or not self._is_features(args[0]):
+            with no_functions():
+                is_ours = len(args) == 1 and not kwargs and self._is_features(args[0])
+            if not is_ours:
                 return type(module).forward(module, *args, **kwargs)
             return self.linear(args[0], module.weight, module.bias)
 

@@ -113,6 +113,12 @@ class _Run:
         return rows * own.to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
 
 
+OTHER_OPERATIONS = (
+    "The model made other operations than in its first run, so its residual connections cannot be weighted. A forward pass "
+    "must be deterministic, and must not branch on numbers in the data."
+)
+
+
 class _ScaledResiduals(OperationMode):
     """Scales a call's own input where a residual carries it around the call."""
 
@@ -124,6 +130,8 @@ class _ScaledResiduals(OperationMode):
     def operate(self, position: int, func: Any, args: Any, kwargs: Any) -> Any:
         residual = self.residuals.get(position)
         if residual is not None:
+            if getattr(func, "__name__", str(func)) != residual.name:
+                raise ModelError(OTHER_OPERATIONS)
             leaves, form = tree_flatten((args, kwargs))
             for i in residual.arguments:
                 leaves[i] = self.run.scale_layer(residual.layer, leaves[i])
