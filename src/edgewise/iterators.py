@@ -12,7 +12,7 @@ from typing import Any
 from edgewise.arguments import shown
 from edgewise.errors import InputError
 
-MOST = 2**22
+MOST = 2**20
 """Entries that the iterators of one argument may give together; a list, an array or a tensor may have any number."""
 MOST_SHARED = 2**26
 """Entries of lists that hold one list in several places, which may be more than any memory has."""
@@ -35,7 +35,7 @@ def read_out(name: str, value: Any) -> Any:
     >>> from itertools import repeat
     >>> read_out("marked", {"acid": repeat(2)})
     Traceback (most recent call last):
-    edgewise.errors.InputError: `marked` must have an end, got more than 4,194,304 entries of repeat repeat(2). Use a list.
+    edgewise.errors.InputError: `marked` must have an end, got more than 1,048,576 entries of repeat repeat(2). Use a list.
     """
     return _Reading(name).plain(value, _DEEP) if type(value) not in _PLAIN and _has_unread(name, value) else value
 

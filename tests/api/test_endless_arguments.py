@@ -97,7 +97,7 @@ def test_what_has_no_end_is_refused_wherever_it_stands(problem, monkeypatch, nam
 
 def test_a_refusal_says_what_has_no_end_and_what_to_use(problem):
     with pytest.raises(
-        ew.InputError, match=r"`marked` must have an end, got more than 4,194,304 entries of .*Use a list"
+        ew.InputError, match=r"`marked` must have an end, got more than 1,048,576 entries of .*Use a list"
     ):
         problem.one.plot(marked={"acid": itertools.repeat(2)})
 
