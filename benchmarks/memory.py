@@ -12,11 +12,10 @@ own (`VmHWM`), set back before the call.
 import ctypes
 import gc
 import json
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -170,27 +169,25 @@ def measure_subject(kind: str, cases: Iterable[str], budgets: Iterable[int]) -> 
         yield from measure(kind, asked, case, budgets)
 
 
-def first_calls(kind: str, cases: Iterable[str]) -> None:
-    """Print the first call of each case, each in a process that is forked before any call."""
+def first_calls(kind: str, cases: Sequence[str]) -> None:
+    """Print the first call of each case; several have a fresh process each: a forked one maps files anew."""
+    if len(cases) > 1:
+        for case in cases:
+            subprocess.run([sys.executable, "-m", "benchmarks.memory", "first", kind, case], check=True)
+        return
     import torch
 
     from benchmarks.memory_subjects import SUBJECTS
 
     torch.set_num_threads(1)
-    asked = SUBJECTS[kind]()
-    for case in cases:
-        child = os.fork()
-        if not child:
-            for row in measure(kind, asked, case, BUDGETS[:1], is_first=True):
-                print(json.dumps({**row, "first": True}), flush=True)
-            os._exit(0)
-        os.waitpid(child, 0)
+    for row in measure(kind, SUBJECTS[kind](), cases[0], BUDGETS[:1], is_first=True):
+        print(json.dumps({**row, "first": True}), flush=True)
 
 
 def main() -> None:
     """Some budgets of one case, one model, or all of them, each model in a process of its own."""
     if sys.argv[1:2] == ["first"]:
-        first_calls(sys.argv[2], sys.argv[3:] or CASES)
+        first_calls(sys.argv[2], sys.argv[3:] or list(CASES))
         return
     if len(sys.argv) > 1:
         kind, *cases = sys.argv[1:3]

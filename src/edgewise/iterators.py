@@ -12,8 +12,10 @@ from typing import Any
 from edgewise.arguments import shown
 from edgewise.errors import InputError
 
-MOST = 2**22
+MOST = 2**20
 """Entries that the iterators of one argument may give together; a list, an array or a tensor may have any number."""
+MOST_SHARED = 2**26
+"""Entries of lists that hold one list in several places, which may be more than any memory has."""
 PLAIN = frozenset({int, float, str, bool, bytes, type(None)})
 """Classes of values that hold nothing."""
 _HOLDERS = (list, tuple, dict, set, frozenset)
@@ -34,9 +36,9 @@ def read_out(name: str, value: Any) -> Any:
     >>> from itertools import repeat
     >>> read_out("marked", {"acid": repeat(2)})
     Traceback (most recent call last):
-    edgewise.errors.InputError: `marked` must have an end, got more than 4,194,304 entries of repeat repeat(2). Use a list.
+    edgewise.errors.InputError: `marked` must have an end, got more than 1,048,576 entries of repeat repeat(2). Use a list.
     """
-    return _Reading(name).plain(value, _DEEP) if type(value) not in PLAIN and _has_unread(value) else value
+    return _Reading(name).plain(value, _DEEP) if type(value) not in PLAIN and _has_unread(name, value) else value
 
 
 def _is_unread(kind: type) -> bool:
@@ -50,18 +52,35 @@ def _entries(holders: Iterable[Any]) -> Iterable[Any]:
     return chain.from_iterable(holder.values() if isinstance(holder, dict) else holder for holder in holders)
 
 
-def _has_unread(value: Any) -> bool:
+def _has_unread(name: str, value: Any) -> bool:
     """Whether this is an iterator, or holds one; every list is looked into once, however often it is held."""
     holders: list[Any] = [(value,)]
+    is_shared = False
     for _ in range(_DEEP):
         kinds = set(map(type, _entries(holders)))
         if any(map(_is_unread, kinds)):
             return True
         if not (lists := tuple(kind for kind in kinds if issubclass(kind, _HOLDERS))):
-            return False
+            break
         within = [entry for entry in _entries(holders) if type(entry) in lists]
         holders = list(dict(zip(map(id, within), within, strict=True)).values())
+        is_shared |= len(holders) < len(within)
+    if is_shared and (number := _counted(value, _DEEP, {})) > MOST_SHARED:
+        raise InputError(
+            f"`{name}` must be a list that fits in memory, got one of {number:.1e} entries: lists that hold one list many "
+            f"times. Use a tensor."
+        )
     return False
+
+
+def _counted(value: Any, depth: int, known: dict[int, int]) -> int:
+    """How many entries lists have together, each as often as it is held."""
+    if not depth or not isinstance(value, _HOLDERS):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = 1  # a list that holds itself
+        known[id(value)] = sum(_counted(entry, depth - 1, known) for entry in _entries([value]))
+    return known[id(value)]
 
 
 class _Reading:

@@ -97,7 +97,7 @@ def test_what_has_no_end_is_refused_wherever_it_stands(problem, monkeypatch, nam
 
 def test_a_refusal_says_what_has_no_end_and_what_to_use(problem):
     with pytest.raises(
-        ew.InputError, match=r"`marked` must have an end, got more than 4,194,304 entries of .*Use a list"
+        ew.InputError, match=r"`marked` must have an end, got more than 1,048,576 entries of .*Use a list"
     ):
         problem.one.plot(marked={"acid": itertools.repeat(2)})
 
@@ -121,13 +121,17 @@ def test_what_can_be_read_again_is_left_as_it_is():
     assert read_out("x", problem) is problem
 
 
-def test_lists_that_hold_one_list_many_times_are_looked_into_once():
-    held = [0] * 10**4
+def test_lists_that_hold_one_list_many_times_are_looked_into_once_and_counted(problem):
+    held = [[0, 1]] * 10**4
+    assert read_out("x", held) is held
     for _ in range(3):
         held = [held] * 10**4
-    assert read_out("x", held) is held
+    with pytest.raises(ew.InputError, match=r"`x` must be a list that fits in memory, got one of 1.0e\+16 entries"):
+        read_out("x", held)
     with pytest.raises(ew.InputError, match="must have an end"):
         read_out("x", [held, itertools.count()])
+    with pytest.raises(ew.InputError, match="fits in memory"):
+        ew.explain(problem.model, problem.data, held)
 
 
 def test_a_list_of_itself_that_holds_an_iterator_is_read():

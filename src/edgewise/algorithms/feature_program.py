@@ -26,13 +26,17 @@ from edgewise.program.ir import MessageStep, Program, Rows
 from edgewise.program.levels import Levels, deepened, whole_levels
 from edgewise.program.reverse import find_slopes
 from edgewise.question import NodeQuestion, PosedQuestion, sub_target
-from edgewise.question.block_growth import growing_blocks
+from edgewise.question.block_growth import fitting_blocks
 from edgewise.question.equality import close, random_weight, tolerance
 from edgewise.question.row_origins import RowOrigins
 
 _TABLE = 2**25
-"""Entries of the table that numbers (change, node) pairs."""
-_FIRST = 512
+"""Entries of the table that numbers (change, node) pairs, of `_TABLE_ENTRY` bytes."""
+_TABLE_ENTRY = 4
+_HELD_ROWS = 4
+"""How often the gradients of a block are held by all features at once, at most: made, in order, added, and of a call."""
+_CHANGE_BYTES = 48
+"""Of a change: its numbers, and what is made of them."""
 _ABSENT = 0.3
 """The share of features that are 0 where the program is compared with the model."""
 
@@ -177,6 +181,7 @@ class FeatureProgram:
             left = found.left * share if total is None else total.left.add_(found.left, alpha=share)
             total = PulledBack(left, found.right)
         assert total is not None
+        self.lowering.last_block_bytes += _HELD_ROWS * total.left.numel() * total.left.element_size()
         order = levels.owner.argsort(stable=True)
         return levels.owner[order], levels.node[order], PulledBack(total.left.index_select(0, order), total.right)
 
@@ -226,26 +231,36 @@ class FeatureProgram:
         """What every number loses without one feature of one node; changes of many targets share a pass."""
         question, lowering, x = self.question, self.lowering, self.x
         places = question.places(positions)
-        levels = deepened(lowering.engine(places).levels)
-        order = levels.owner.argsort(stable=True)
-        pair, feature, _ = self.nonzero(levels.node[order])
-        owner, node = levels.owner[order][pair], levels.node[order][pair]
+        levels = lowering.engine(places).levels
+        copy_bytes = lowering.bytes_of_targets(levels)  # of a change: it has a copy of all that its target sees
+        owner, node, feature = self._changes(levels)
         target = sub_target(question, positions)
         output = lowering.known_everywhere()[lowering.program.output]
         before = target.value(output.index_select(0, places))
-        scores, made = before.new_zeros(len(pair)), self._made(x)
-        row_bytes = 2 * x.size(1) * x.element_size()
-        most = max(min(_TABLE // len(x), self.memory // (2 * row_bytes)), 1)
-        for begin, end in growing_blocks(
-            len(pair), self.memory, lambda: lowering.last_block_bytes, first=min(_FIRST, most), growth=16, most=most
-        ):
-            mine = owner[begin:end]
-            rows = x.index_select(0, node[begin:end])
-            rows[torch.arange(len(rows), device=x.device), feature[begin:end]] = 0.0
-            copies, rows = lowering.engine(places[mine]).levels, self._made(rows, node[begin:end])
-            after = run_changed(lowering.program, copies, lowering.prepared, made, node[begin:end], rows)
-            scores[begin:end] = before[mine] - target.select(mine).value(after)
-        return FeatureLosses(owner, question.nodes(node), feature, scores, x.size(1)), None
+        scores, made = before.new_zeros(len(owner)), self._made(x)
+        cost = copy_bytes.index_select(0, owner) + 2 * x.size(1) * x.element_size() + _TABLE_ENTRY * len(x)
+        room = max(self.memory - 2 * lowering.node_bytes - _CHANGE_BYTES * len(owner), self.memory / 4)
+        for begin, end in fitting_blocks(cost, room, max(_TABLE // len(x), 1)):
+            mine, at = owner[begin:end].long(), node[begin:end].long()
+            after = target.select(mine).value(self._without(places[mine], at, feature[begin:end].long(), made))
+            scores[begin:end] = before[mine] - after
+        lowering.last_block_bytes = _CHANGE_BYTES * len(owner)  # from which the next targets are counted
+        return FeatureLosses(owner.long(), question.nodes(node.long()), feature.long(), scores, x.size(1)), None
+
+    def _without(self, places: Tensor, node: Tensor, feature: Tensor, made: Tensor) -> Tensor:
+        """The rows of copies, `[n, columns]`, of which each lacks one feature of one node; nothing else of them is left."""
+        rows = self.x.index_select(0, node)
+        rows[torch.arange(len(rows), device=rows.device), feature] = 0.0
+        rows = self._made(rows, node)
+        lowering = self.lowering
+        return run_changed(lowering.program, lowering.engine(places).levels, lowering.prepared, made, node, rows)
+
+    def _changes(self, levels: Levels) -> tuple[Tensor, Tensor, Tensor]:
+        """Target, node and feature of each change `[n]`, by target; in 32 bits, because there are many."""
+        levels = deepened(levels)
+        order = levels.owner.argsort(stable=True)
+        pair, feature, _ = self.nonzero(levels.node[order])
+        return levels.owner[order].int()[pair], levels.node[order].int()[pair], feature.int()
 
 
 def _constants(program: Program) -> list[Tensor]:

@@ -203,7 +203,7 @@ def _given_start(score: Score, level: str, init: Any) -> Tensor:
 def _start_tensor(init: Any) -> Tensor:
     """Start logits for all targets as a tensor, where they are."""
     try:
-        if isinstance(init, Tensor) or hasattr(init, "__array__"):
+        if isinstance(init, Tensor) or hasattr(type(init), "__array__"):
             return torch.as_tensor(init)
     except TypeError:  # an array of texts
         pass

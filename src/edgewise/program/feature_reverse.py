@@ -62,7 +62,7 @@ class FeaturePass(ReversePass):
         if len(rights) == len(parts) and parts:
             return PulledBack(torch.cat([left for left, _ in parts], dim=1), torch.cat(rights))
         dense = [left if right is None else left @ right for left, right in parts]
-        return PulledBack(torch.stack(dense).sum(dim=0), None)
+        return PulledBack(dense[0] if len(dense) == 1 else torch.stack(dense).sum(dim=0), None)
 
     def _of_source(self, source: Source, gradient: Tensor) -> None:
         """What a row-wise step read: a value, or the features themselves."""

@@ -85,6 +85,11 @@ class Lowering:
         """About how many bytes a pass takes for an edge copy, with a pair of its own, at most."""
         return self._pair_bytes + _EDGE_BYTES + sum(self._edge_bytes)
 
+    @property
+    def node_bytes(self) -> int:
+        """About how many bytes the values of all nodes take."""
+        return self._pair_bytes * self.in_edges.num_nodes
+
     @cached_property
     def _edge_bytes(self) -> list[int]:
         """Per call: what its layer keeps for each edge in a pass with gradients."""
@@ -186,6 +191,15 @@ class Lowering:
         )
         self.last_block_bytes = levels.node.numel() * self._pair_bytes + levels.edge_id.numel() * _EDGE_BYTES + on_edges
         return LoweredEngine(self.program, levels, self.prepared, self.known, self.slopes)
+
+    def bytes_of_targets(self, levels: Levels) -> Tensor:
+        """`[T]`: about what a pass takes for each target of some levels, of one kind of nodes."""
+        edges = levels.start.diff()
+        each = self._pair_bytes + edges * float(_EDGE_BYTES)
+        for step, number in zip(self.program.messages, self._edge_bytes, strict=True):
+            within = levels.pairs_after(step.call + 1)
+            each[:within] += edges[:within] * float(number)
+        return torch.bincount(levels.owner, weights=each, minlength=levels.num_targets)
 
     def double_engine(self, targets: Tensor) -> LoweredEngine:
         """The same in float64, to take differences: features are as float32 has them, every operation on them is exact."""

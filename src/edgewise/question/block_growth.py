@@ -107,6 +107,19 @@ def walk_counts(in_edges: InEdges, steps: int, start: Tensor | None = None) -> T
     return total
 
 
+def fitting_blocks(cost: Tensor, memory: float, most: int) -> Iterator[tuple[int, int]]:
+    """Split what costs so many bytes each, `[n]`, into blocks `begin:end` that fit together; one that does not stands alone.
+
+    >>> list(fitting_blocks(torch.tensor([1.0, 2.0, 9.0, 1.0]), 3.0, most=10))
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    done, begin, spent = cost.double().cumsum(0), 0, 0.0
+    while begin < len(cost):
+        end = min(max(int(torch.searchsorted(done, spent + memory, right=True)), begin + 1), begin + most)
+        yield begin, end
+        begin, spent = end, float(done[end - 1])
+
+
 def growing_blocks(
     total: int,
     memory: int,
