@@ -35,7 +35,7 @@ def linker():
     names: dict = {}
     exec(MODEL + LINKER, names)
     model = names["Linker"]()
-    model.load_state_dict(torch.load("weights.pt"))
+    model.load_state_dict(torch.load("weights.pt", weights_only=True))
     return model.eval()
 
 

@@ -203,7 +203,9 @@ def test_a_job_of_the_command_line_is_made_again_from_paths(tmp_path, monkeypatc
     assert shard_bytes("many") == shard_bytes("one")
 
     def changing(self, shards, task, passage):
-        torch.save({name: value + 1 for name, value in torch.load("weights.pt").items()}, "weights.pt")
+        torch.save(
+            {name: value + 1 for name, value in torch.load("weights.pt", weights_only=True).items()}, "weights.pt"
+        )
         return passage.make()
 
     monkeypatch.setattr(Processes, "run", changing)

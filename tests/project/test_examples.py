@@ -111,7 +111,7 @@ def test_the_typed_fraud_example_goes_from_tables_to_a_page_that_names_what_was_
     torch.manual_seed(0)
     data, suspicious = names["made_up"]()
     model = names["Detector"]().eval()
-    model.load_state_dict(torch.load("fraud_weights.pt"))
+    model.load_state_dict(torch.load("fraud_weights.pt", weights_only=True))
     predicted = model(data.x_dict, data.edge_index_dict)["account"].argmax(dim=1)
     caught = ((data["account"].y == 0) & (predicted == 0)).nonzero().view(-1)
     assert len(caught) > 15

@@ -1,8 +1,10 @@
 """Every extra alone imports and works: the packages of all others are made unfindable."""
 
 import os
+import re
 import subprocess
 import sys
+from importlib.metadata import requires
 
 import pytest
 
@@ -18,6 +20,7 @@ PACKAGES = {
     "dask": ("distributed", "dask"),
 }
 ALWAYS = {"jinja2", "networkx"}  # torch needs them
+ALWAYS |= {re.split(r"\W", one)[0] for one in requires("torch_geometric") if "extra ==" not in one}  # scipy in PyG 2.5
 NEEDED = {"page": {"pandas"}, "chem": {"pandas"}, "peers": {"matplotlib"}}  # the packages of an extra need them
 
 START = """

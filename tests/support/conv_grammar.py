@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pyg_versions import HAS_RESIDUAL
+from pyg_versions import GENERAL_RUNS, HAS_RESIDUAL
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ FORMS = [
     Form("FeaSt", "pyg.FeaStConv({i}, {o}, heads=2)", "added", pair=True),
     Form("ARMA", "pyg.ARMAConv({i}, {o})"),
     Form("EG", "pyg.EGConv({i}, {o}, num_heads=1, num_bases=2, aggregators=['symnorm', 'mean'])", "added"),
-    Form("General", "pyg.GeneralConv({i}, {o})", pair=True),
+    Form("General", "pyg.GeneralConv({i}, {o})" if GENERAL_RUNS else "pyg.GraphConv({i}, {o})", pair=True),
     Form(
         "PNA",
         "pyg.PNAConv({i}, {o}, ['mean', 'std'], ['identity', 'amplification'], torch.tensor([1, 3, 4, 2, 1]))",

@@ -17,11 +17,12 @@ from edgewise.walk.block_builder import by_copies
 from edgewise.walk.calls import Calls
 from edgewise.walk.lrp import Rule
 from edgewise.walk.record import reuse
+from pyg_versions import RESIDUAL
 from zoo import EDGE_FEATURES, FEATURES
 
 OPTIONS = {
-    GATConv: [{}, {"add_self_loops": False}, {"residual": True}, {"negative_slope": 0.5}],
-    GATv2Conv: [{}, {"add_self_loops": False}, {"residual": True}, {"share_weights": True}],
+    GATConv: [{}, {"add_self_loops": False}, RESIDUAL, {"negative_slope": 0.5}],
+    GATv2Conv: [{}, {"add_self_loops": False}, RESIDUAL, {"share_weights": True}],
     TransformerConv: [{}, {"root_weight": False}, {"bias": False}],
 }
 

@@ -199,9 +199,8 @@ def _figure(name: str, methods: int) -> Any:
     hit = _add_edges(plot, name, methods)
     nodes = _add_nodes(plot, name, methods)
     tips = _tooltip(methods)  # over a node, both may show
-    one: dict[str, Any] = {"limit": 1} if "limit" in HoverTool.properties() else {}  # bokeh 3.4 shows all that it hits
-    plot.add_tools(HoverTool(renderers=[hit], tooltips=tips, line_policy="interp", attachment="horizontal", **one))
-    plot.add_tools(HoverTool(renderers=nodes, tooltips=tips, attachment="vertical", **one))
+    plot.add_tools(HoverTool(renderers=[hit], tooltips=tips, line_policy="interp", limit=1, attachment="horizontal"))
+    plot.add_tools(HoverTool(renderers=nodes, tooltips=tips, limit=1, attachment="vertical"))
     return plot
 
 
