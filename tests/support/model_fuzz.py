@@ -31,6 +31,10 @@ from torch import Tensor
 
 import edgewise as ew
 from drawn_cases import DrawnCase, draw_case, draw_index
+from edgewise.graph import cut
+from edgewise.model import feature_products
+from edgewise.program import kernels, small_reverse
+from edgewise.program.layers import affine
 from model_grammar import STOPS
 from slow_twin import difference, drop, gradient
 
@@ -39,6 +43,8 @@ MOST_REFUSED = 0.05
 RIGHT, REFUSED, WARNED, WRONG, FOREIGN = "right", "refused", "warned", "WRONG", "FOREIGN"
 LONG, BROKEN = "too long", "does not run"
 _ORDER = [BROKEN, RIGHT, LONG, WARNED, REFUSED, FOREIGN, WRONG]
+LOWERED = 0.3
+"""How likely each of the limits is lowered."""
 SECONDS = 5.0
 """A question that takes longer is given up and counted: every edge of a model that is not local is a pass of its own."""
 
@@ -338,6 +344,29 @@ def runs(case: DrawnCase) -> str:
     return ""
 
 
+_LIMITS = (
+    (feature_products, "_WORTH_IT"),
+    (kernels, "_WORTH_IT"),
+    (cut, "_SMALL"),
+    (small_reverse, "_FEW"),
+    (affine, "_FEW"),
+)
+"""Sizes from which on another way is taken: to keep products, to compile, to cut, to leave numpy, to make sparse matrices."""
+
+
+@contextmanager
+def drawn_limits(random: Random) -> Iterator[None]:
+    """Drawn graphs are small: some of the ways that large ones take are taken at any size."""
+    chosen = [(module, name, getattr(module, name)) for module, name in _LIMITS if random.random() < LOWERED]
+    try:
+        for module, name, _ in chosen:
+            setattr(module, name, 0)
+        yield
+    finally:
+        for module, name, limit in chosen:
+            setattr(module, name, limit)
+
+
 def run_case(seed: int) -> Report:
     """A case, asked and compared."""
     start = time.perf_counter()
@@ -352,8 +381,9 @@ def run_case(seed: int) -> Report:
         report.findings.append(Finding("itself", BROKEN, broken))
         return report
     random = Random(seed + 1)
-    for name, sloped, function in questions(case, random):
-        report.findings.append(_asked(case, name, sloped, function))
+    with drawn_limits(Random(seed + 2)):
+        for name, sloped, function in questions(case, random):
+            report.findings.append(_asked(case, name, sloped, function))
     report.seconds = time.perf_counter() - start
     return report
 
