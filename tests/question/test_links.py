@@ -1,11 +1,13 @@
 """Links against the slow twin on the whole graph, in float64: gradients, occlusion, ways to run, targets and refusals."""
 
+import contextlib
 import copy
 
 import pytest
 import torch
+from torch import nn
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import GAE, GCNConv
+from torch_geometric.nn import GAE, GCNConv, GraphConv
 
 import edgewise as ew
 from checks import assert_close
@@ -317,3 +319,52 @@ def test_nothing_is_left_behind():
         with pytest.raises(ew.InputError):
             ew.explain(model, data, (0, 99), task="link")
         before.assert_unchanged()
+
+
+class WithMean(nn.Module):
+    """Behind the last layer, every row is compared with the mean of all."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.score = GraphConv(4, 3), nn.Linear(6, 1)
+
+    def encode(self, x, edge_index):
+        z = self.conv(x, edge_index)
+        return z + z.mean(0)
+
+    def decode(self, z, pairs):
+        return self.score(torch.cat([z[pairs[0]], z[pairs[1]]], dim=1).tanh()).view(-1)
+
+
+@pytest.mark.filterwarnings("ignore::edgewise.errors.LocalityWarning")
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_mean_over_all_nodes_is_none_over_ends_where_all_rows_are_equal(nodes):
+    """Of one node all ends are the same, and so are all copies: their values show no mean over them."""
+    model = WithMean().double().eval()
+    data = Data(
+        x=torch.randn(1, 4, dtype=torch.float64).repeat(nodes, 1), edge_index=torch.zeros(2, 4, dtype=torch.long)
+    )
+    pairs = torch.tensor([[0, 0, 0], [0, nodes - 1, 0]])
+    score = model.decode(model.encode(data.x, data.edge_index), pairs)
+    lost = data.edge_index[:, 1:]
+    found = ew.explain(model, data, pairs, task="link", method="occlusion")
+    for place, why in enumerate(found):
+        without = model.decode(model.encode(data.x, lost), pairs[:, place : place + 1])
+        assert abs(float((why.scores.view(-1)[0] - (score[place] - without)).detach())) < 1e-12
+
+    def check(found, method):
+        for place, why in enumerate(found):
+            x = data.x.clone().requires_grad_()
+            value = model.decode(model.encode(x, data.edge_index), pairs[:, place : place + 1])
+            expected = torch.autograd.grad(value.sum(), x)[0][0, 2]
+            if method == "occlusion":
+                changed = data.x.clone()
+                changed[0, 2] = 0
+                expected = value - model.decode(model.encode(changed, data.edge_index), pairs[:, place : place + 1])
+            assert abs(float((why.scores[0, 2] - expected).detach())) < 1e-12
+
+    for method in ("gradient", "occlusion"):
+        with contextlib.suppress(ew.ModelError):  # right, or refused
+            check(ew.features(model, data, pairs, task="link", method=method), method)
+        check([ew.features(model, data, pairs[:, :1], task="link", method=method)[0]], method)

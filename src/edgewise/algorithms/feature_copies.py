@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from edgewise.arrays import with_digits
+from edgewise.errors import ModelError
 from edgewise.graph.copies import Copies
 from edgewise.question import KEPT, PosedQuestion, sub_target
 from edgewise.question.equality import close
@@ -85,10 +86,25 @@ class FeatureCopies:
         """The graphs to run, each with the place of its first target."""
         graphs = self.question.copies(positions)
         self.way = "whole graph" if self._is_whole(graphs[0]) else "copies"
+        self._refuse_mixed(graphs[0])
         start = 0
         for copies in graphs:
             yield start, copies
             start += copies.num_targets
+
+    @torch.no_grad()
+    def _refuse_mixed(self, copies: Copies) -> None:
+        """Refuse copies of which one changes another's output: as long as they are equal, a mean over all of them hides it."""
+        x, of_first = copies.data.x, copies.nodes[1] == 0
+        if copies.num_targets < 2 or not x.is_floating_point():
+            return
+        other = torch.where(of_first.view(-1, *[1] * (x.dim() - 1)), 3.0 - 7.0 * x, x)
+        before, after = self._rows(copies, x), self._rows(copies, other)
+        if not close(after[1:], before[1:]):
+            raise ModelError(
+                "The scores of features cannot be found for these targets together: copies of what they see change one "
+                "another's output. Ask about one target at a time."
+            )
 
     def _is_whole(self, copies: Copies) -> bool:
         """Whether this is the whole graph of a node or link task, which has one target at a time."""

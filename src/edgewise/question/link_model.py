@@ -208,9 +208,28 @@ class LinkModel:
         scale = scale_of_change(true, truth)
         if not all(close(*both, scale) for both in ((plain, truth), (weighted, true), (by_itself, truth[alone]))):
             return False
+        if not self._decodes_each(rows[ends]):
+            return False
         self.audit.value_error = float((plain - truth).abs().max())
         self.audit.weighted_error = float(((weighted - true).abs() / scale.clamp(min=1e-30)).max())
         return True
+
+    def _decodes_each(self, rows: Tensor) -> bool:
+        """Whether a pair's score follows from its own two rows `[2 pairs, width]` where all differ: equal ones hide a mean."""
+        count = len(self.pairs)
+        many = torch.arange(max(count, 2)) % count
+        factors = torch.linspace(0.5, 1.5, 2 * len(many), dtype=rows.dtype, device=rows.device)
+        first, second = rows.view(2, count, *rows.shape[1:])[:, many.to(rows.device)]
+        unequal = torch.cat([first, second]) * factors.view(-1, *[1] * (rows.dim() - 1))
+        unequal = unequal + factors.view(-1, *[1] * (rows.dim() - 1))
+        ends = [0, len(many) - 1]
+        try:
+            with torch.no_grad():
+                together = self.decoder(many)(unequal)[ends]
+                alone = [self.decoder(many[i : i + 1])(unequal[[i, len(many) + i]]) for i in ends]
+        except ModelError:
+            return False
+        return close(together, torch.cat(alone))
 
     def ends(self, positions: Tensor) -> Tensor:
         """`[2 n]`: the first ends of some pairs, then the second ones."""
