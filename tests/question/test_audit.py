@@ -346,3 +346,11 @@ def test_only_a_slope_of_a_few_units_in_the_last_place_counts_as_rounding():
         assert bool(found.undecided) == is_told
         assert found.error == pytest.approx(1, rel=1e-2)  # less what differences cannot tell
     assert not compared(0.0, 0.0, (0.5 + 1e-8 * steps).tolist(), torch.float64).undecided
+
+
+@pytest.mark.parametrize(("sides", "gradient", "is_beyond"), [((1.0, 1.003), 0.8, True), ((0.0, 1.0), 1.5, False)])
+def test_a_kink_excuses_no_gradient_that_is_much_further_from_both_sides(sides, gradient, is_beyond):
+    low, high = sides
+    found = compared(gradient, 1.0, [0.0, high * 1e-4, -low * 1e-4, high * 1e-5, -low * 1e-5], torch.float64)
+    assert found.undecided == "the slope at a kink"
+    assert found.is_beyond_kink == is_beyond

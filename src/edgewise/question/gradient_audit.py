@@ -39,6 +39,9 @@ _UNITS = 4
 """In the last place of the explained number: a slope that is off by less may be right, as far as anybody can tell."""
 _NOISE = 1024
 """How many times that gradients may add up to where the number does not move at all, step by step through a model."""
+AT_KINK = "the slope at a kink"
+_SIDES = 4.0
+"""How far a gradient may be from both sides of a kink, in distances between them: it may be outside where several meet."""
 _AGREE = 1e-3
 """By which share of the sum of all |d · gradient| a slope may be off: float32 gradients are no better."""
 
@@ -73,6 +76,11 @@ class AuditedSlope:
     def off(self) -> float:
         """How far the gradient is from what the differences say; 0 between the two sides of a kink."""
         return max(self.low - self.gradient - self.slack, self.gradient - self.high - self.slack, 0.0)
+
+    @property
+    def is_beyond_kink(self) -> bool:
+        """Whether it is undecided for a kink whose two sides are much closer to each other than to the gradient."""
+        return self.undecided == AT_KINK and self.off > _SIDES * (self.high - self.low)
 
     @property
     def error(self) -> float:
@@ -316,4 +324,4 @@ def compared(gradient: float, scale: float, values: list[float], dtype: torch.dt
         rounding = found.error > _AGREE and found.off <= unit
         return replace(found, undecided="the slope: less than the rounding of the number") if rounding else found
     inside = low - _AGREE * size <= gradient <= high + _AGREE * size
-    return AuditedSlope(gradient, low, high, size, "" if inside else "the slope at a kink")
+    return AuditedSlope(gradient, low, high, size, "" if inside else AT_KINK)

@@ -176,7 +176,7 @@ class SlopeChecks:
         """
         known: dict[int, AuditedSlope] = {}
         for position, slope in zip(positions.tolist(), found.slopes, strict=True):
-            if slope is None or slope.undecided:
+            if slope is None or (slope.undecided and not (found.may_stop and slope.is_beyond_kink)):
                 why = "the slope: the model cannot be run in float64" if slope is None else slope.undecided
                 self.audit.undecided.append(why)
             else:
