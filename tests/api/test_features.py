@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GCNConv, global_add_pool, global_max_pool, global_mean_pool
+from torch_geometric.nn import GCNConv, SAGEConv, global_add_pool, global_max_pool, global_mean_pool
 
 import edgewise as ew
 import oracles
@@ -466,3 +466,30 @@ def test_cam_is_refused_where_the_number_is_no_linear_function_of_the_maps(bend)
     task = {"task": "graph"} if bend == "pool" else {"index": 1}
     with pytest.raises(ew.ModelError, match="Class activation maps"):
         ew.features(zoo.randomise(model[bend]), data, method="cam", **task)
+
+
+class OffFor(nn.Module):
+    """A sum over all nodes decides whether a unit is on, and here it is off."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = SAGEConv(2, 3)
+
+    def forward(self, x, edge_index):
+        return (self.conv(x, edge_index) + x.sum() + 5).relu()
+
+
+@pytest.mark.filterwarnings("ignore::edgewise.errors.LocalityWarning")
+def test_nodes_outside_a_neighbourhood_count_although_they_change_nothing_as_they_are():
+    torch.manual_seed(0)
+    model = OffFor().double().eval()
+    x = torch.full((6, 2), 0.1, dtype=torch.float64)
+    x[5, 0] = -50.0
+    data = Data(x=x, edge_index=torch.tensor([[0, 2, 3], [1, 3, 4]]))
+    changed = x.clone()
+    changed[5, 0] = 0.0
+    after = model(changed, data.edge_index)
+    for node in (1, 4):
+        why = ew.features(model, data, node, method="occlusion", mode="multiclass")
+        assert float(after[node, why.target].detach()) > 0, "the unit stays off: no case"
+        assert_close(why.scores[5, 0], -after[node, why.target].detach(), 1e-12)

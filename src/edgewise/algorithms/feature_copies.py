@@ -59,6 +59,14 @@ class FeatureLosses:
     """How many features an item has."""
 
 
+_OTHERS = ((-7.0, 3.0), (0.5, 1.0), (1.5, -0.5))
+"""Other features, as factors of the given ones and what is added: with some of them a unit is on that is off with others."""
+_MIXED = (
+    "The scores of features cannot be found for these targets together: copies of what they see change one another's output. "
+    "Ask about one target at a time."
+)
+
+
 class FeatureCopies:
     """Runs the model itself for blocks of targets; `reads_attributes` says whether edge attributes have scores, too."""
 
@@ -69,6 +77,8 @@ class FeatureCopies:
         self._call = replace(question.call, changes_input=False)
         self._shared: bool | None = None
         """Whether changed copies may share a pass: a few of the first pass, and one of every other, are run alone."""
+        self._holds: bool | None = None
+        """Whether copies give what the whole graph gives, also with other features; looked at once."""
         self.reads_attributes = self._reads_attributes()
 
     # --- gradients ----------------------------------------------------------------------------------------------------
@@ -85,26 +95,43 @@ class FeatureCopies:
     def _graphs(self, positions: Tensor) -> Iterator[tuple[int, Copies]]:
         """The graphs to run, each with the place of its first target."""
         graphs = self.question.copies(positions)
+        if self._holds is None:
+            self._holds = self._hold(graphs[0], positions[: graphs[0].num_targets])
+        if not self._holds:
+            graphs = self.question.whole_copies(positions)
+            if graphs[0].num_targets > 1:
+                raise ModelError(_MIXED)
         self.way = "whole graph" if self._is_whole(graphs[0]) else "copies"
-        self._refuse_mixed(graphs[0])
         start = 0
         for copies in graphs:
             yield start, copies
             start += copies.num_targets
 
     @torch.no_grad()
-    def _refuse_mixed(self, copies: Copies) -> None:
-        """Refuse copies of which one changes another's output: as long as they are equal, a mean over all of them hides it."""
-        x, of_first = copies.data.x, copies.nodes[1] == 0
-        if copies.num_targets < 2 or not x.is_floating_point():
-            return
-        other = torch.where(of_first.view(-1, *[1] * (x.dim() - 1)), 3.0 - 7.0 * x, x)
-        before, after = self._rows(copies, x), self._rows(copies, other)
-        if not close(after[1:], before[1:]):
-            raise ModelError(
-                "The scores of features cannot be found for these targets together: copies of what they see change one "
-                "another's output. Ask about one target at a time."
-            )
+    def _hold(self, copies: Copies, positions: Tensor) -> bool:
+        """Whether copies give what the whole graph gives, with other features too, whatever the other copies hold.
+
+        What is outside a copy may count for nothing as it is, behind a unit that is off; and equal copies do not show that one
+        changes another's output.
+        """
+        x, (node, owner) = copies.data.x, copies.nodes
+        if self._is_whole(copies) or not x.is_floating_point():
+            return True
+        ends = sorted({0, copies.num_targets - 1})
+        wholes = self.question.whole_copies(positions[ends])
+        if len(wholes) != len(ends):  # graphs of a batch: nothing is outside
+            wholes = []
+        before = self._rows(copies, x)
+        for factor, shift in _OTHERS:
+            mixed = self._rows(copies, torch.where(_like(owner == 0, x), factor * x + shift, x))
+            if not close(mixed[1:], before[1:]):
+                return False
+            found = self._rows(copies, _other(x, node, factor, shift))[ends] if wholes else before
+            for place, whole in enumerate(wholes):
+                expected = self._rows(whole, _other(whole.data.x, whole.nodes[0], factor, shift))
+                if not close(found[place : place + 1], expected):
+                    return False
+        return True
 
     def _is_whole(self, copies: Copies) -> bool:
         """Whether this is the whole graph of a node or link task, which has one target at a time."""
@@ -234,7 +261,7 @@ class FeatureCopies:
     def _together(
         self, copies: Copies, positions: Tensor, name: str, change: tuple[Tensor, Tensor, Tensor]
     ) -> Tensor | None:
-        """All changes in one pass; None if the model takes one graph at a time."""
+        """All changes in one pass; None if the model takes one graph at a time, or not so many nodes."""
         place, feature, owner = change
         graphs = self.question.plain_copies(positions.to(owner.device)[owner].cpu())
         if len(graphs) != 1 or graphs[0].num_targets != len(owner):
@@ -246,7 +273,10 @@ class FeatureCopies:
         values = graphs[0].data[name].clone()
         plain_features(values)[begin + place - first[owner], feature] = 0.0
         x, attributes = (values, None) if name == "x" else (graphs[0].data.x, values)
-        return self._rows(graphs[0], x, attributes)
+        try:
+            return self._rows(graphs[0], x, attributes)
+        except ModelError:  # a table that has rows for so many nodes and no more
+            return None
 
     def _one_by_one(self, copies: Copies, name: str, change: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """A pass over all copies for each change."""
@@ -257,6 +287,16 @@ class FeatureCopies:
             x, attributes = (values, None) if name == "x" else (copies.data.x, values)
             found.append(self._rows(copies, x, attributes)[owner])
         return torch.stack(found)
+
+
+def _other(x: Tensor, node: Tensor, factor: float, shift: float) -> Tensor:
+    """Other features, the same for a copy of a node as for the node."""
+    return factor * x + shift * _like((node.to(x.dtype) * 0.618).frac() - 0.5, x)
+
+
+def _like(rows: Tensor, x: Tensor) -> Tensor:
+    """A number for each row, to be combined with `x`."""
+    return rows.view(-1, *[1] * (x.dim() - 1))
 
 
 def with_features(graph: Data, x: Tensor, attributes: Tensor | None = None) -> Data:
