@@ -291,7 +291,8 @@ class FeatureCopies:
 
 def _other(x: Tensor, node: Tensor, factor: float, shift: float) -> Tensor:
     """Other features, the same for a copy of a node as for the node."""
-    return factor * x + shift * _like((node.to(x.dtype) * 0.618).frac() - 0.5, x)
+    of_node = _like((node.to(x.dtype) * 0.618).frac() - 0.5, x)  # between −½ and ½, another one for each
+    return factor * (1 + of_node) * x + shift * of_node
 
 
 def _like(rows: Tensor, x: Tensor) -> Tensor:
