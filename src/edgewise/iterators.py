@@ -22,7 +22,7 @@ _HOLDERS = (list, tuple, dict, set, frozenset)
 _DEEP = 4
 """How far into lists of lists is looked: a dict of lists of pairs, and one more."""
 _THEIRS = ("edgewise", "torch", "torch_geometric")
-"""Packages whose objects are no lists, even if they have entries and no length."""
+"""Packages whose objects, and those of subclasses, are no lists, even if they have entries and no length."""
 
 
 def read_out(name: str, value: Any) -> Any:
@@ -45,7 +45,9 @@ def _is_unread(kind: type) -> bool:
     """Whether objects of a class are iterators, or have entries but no length."""
     if hasattr(kind, "__next__"):
         return True
-    return hasattr(kind, "__iter__") and not hasattr(kind, "__len__") and kind.__module__.split(".")[0] not in _THEIRS
+    if not hasattr(kind, "__iter__") or hasattr(kind, "__len__"):
+        return False
+    return not any(base.__module__.split(".")[0] in _THEIRS for base in kind.__mro__)
 
 
 def _entries(holders: Iterable[Any]) -> Iterable[Any]:

@@ -117,7 +117,7 @@ def test_one_huge_row_is_refused(tmp_path):
     np.savez(path, x=np.ones((1, 30_000_000), dtype=np.float32), edge_index=np.zeros((2, 1), dtype=np.int64))
     refused(lambda: ew.GraphStore.build(tmp_path / "store", path), "A row of 120 MB is too large")
     row = Data(x=torch.ones(1, 1).expand(1, 300_000_000), edge_index=torch.zeros(2, 1, dtype=torch.long))
-    refused(lambda: ew.GraphStore.build(tmp_path / "store", row), "A row of 1200 MB is too large")
+    refused(lambda: ew.GraphStore.build(tmp_path / "store", row), "got a repeated tensor")
 
 
 def test_a_number_that_stands_for_millions_is_refused(tmp_path):

@@ -18,8 +18,9 @@ from edgewise.pyg_internals import plain
 from edgewise.torch_internals import storage_key
 from edgewise.trees import tree_leaves
 
-DATA, ENDS, ROWS, OWN = 1, 2, 4, 8
-"""Data of nodes; numbers of columns; rows of edges (gathered by columns, or attributes); an index that the model keeps."""
+DATA, ENDS, ROWS, OWN, TABLE = 1, 2, 4, 8, 16
+"""Data of nodes; numbers of columns; rows of edges (gathered by columns, or attributes); an index or a square matrix
+that the model keeps; another table that it keeps, which counts as one where data are multiplied by it."""
 OF_EDGES = "what is of edges"
 """Where the step of a `propagate` keeps what it was given of edges, with the columns."""
 ABOUT_SHAPES = frozenset(
@@ -28,6 +29,7 @@ ABOUT_SHAPES = frozenset(
 """Questions to a tensor whose answers do not depend on its numbers."""
 
 _MIXING = (Kind.LINEAR, Kind.POOL)
+_PRODUCTS = ("mm", "matmul", "einsum", "dot", "mv")
 _LIKE_ANOTHER = ("expand_as", "view_as", "reshape_as", "type_as")
 """Operations that ask the second tensor for its shape or dtype alone."""
 _REDUCTIONS = ("index_add", "index_reduce", "index_put", "scatter", "bincount")
@@ -187,6 +189,8 @@ class ColumnReads:
         """What the result of an operation knows, whose arguments know what was `found`."""
         if kind_of(function, args) is Kind.FILL:
             return 0
+        if found & DATA and found & TABLE:
+            found = found & ~TABLE | (OWN if any(word in plain_name(function) for word in _PRODUCTS) else 0)
         if self.escaped and next(tensors((args, kwargs)), None) is None:
             return ENDS | ROWS  # made of numbers in Python
         if found & DATA and not self._stays(function, args, kwargs):

@@ -21,7 +21,7 @@ from torch_geometric.nn import MessagePassing
 from edgewise.errors import ModelError
 from edgewise.model.call import GraphForward, ModelCall
 from edgewise.model.column_reads import (
-    OWN,
+    TABLE,
     ColumnReads,
     PassStep,
     edge_states,
@@ -178,9 +178,8 @@ def _reads(call: ModelCall, data: Data) -> ColumnReads:
     typed = isinstance(call.forward, GraphForward)
     given: Iterator[tuple[Tensor, Mark]] = call.marks(data) if typed else origins(data)
     reads = ColumnReads.of(given, chain(call.model.parameters(), _statistics(call), _pairs(data)))
-    reads.known.update(
-        (place_of(one), OWN) for one in _buffers(call) if one.dim() > 1
-    )  # perhaps between nodes and edges
+    tables = (one for one in _buffers(call) if one.dim() > 1 and not may_hold_columns(one))
+    reads.known.update((place_of(one), TABLE) for one in tables)  # perhaps between nodes and edges
     return reads
 
 
