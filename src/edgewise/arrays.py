@@ -238,6 +238,8 @@ def chosen_positions(item: Any, size: int) -> Tensor:
     """
     everyone = torch.arange(size)
     try:
+        if isinstance(item, (list, tuple)) and any(isinstance(entry, (list, tuple)) for entry in item):
+            raise IndexError(item)  # lists in lists may hold more numbers than there is memory
         if isinstance(item, slice):
             return torch.tensor(range(size)[item], dtype=torch.long)
         if isinstance(item, range) and item[size:]:

@@ -8,6 +8,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 import torch
+from torch_geometric.data import Data
+from torch_geometric.nn import SAGEConv
 
 import edgewise as ew
 from edgewise import iterators
@@ -166,3 +168,14 @@ def test_an_iterator_that_fails_and_a_file_are_refused(problem, tmp_path):
 def test_a_range_of_a_billion_targets_is_refused(problem, index):
     with pytest.raises(ew.EdgewiseError):
         ew.explain(problem.model, problem.data, index)
+
+
+def test_positions_in_lists_that_hold_one_list_many_times_are_refused_at_once():
+    data = Data(x=torch.randn(6, 3), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+    found = ew.explain(SAGEConv(3, 2).eval(), data, [0, 1], mode="multiclass")
+    deep = [0]
+    for _ in range(30):
+        deep = [deep] * 8
+    for item in (deep, [deep], (deep, 0)):
+        with pytest.raises(ew.InputError, match="Positions must be integers"):
+            found[item]

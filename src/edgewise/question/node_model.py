@@ -229,7 +229,8 @@ class NodeModel:
     def _probe(self) -> Tensor:
         """The model's output at random weights, to compare with: a dead ReLU hides nothing there."""
         if not hasattr(self, "_probe_output"):
-            ours = self._products if self.loan.is_shared else None
+            # what is kept stands for a whole operation: there is no input of it that a residual could be weighted at
+            ours = self._products if self.loan.is_shared and not self.trace.residuals else None
             with torch.no_grad(), nullcontext() if ours is None else ours.used():
                 self._probe_output = self.weighted(self._whole, *self._random_weights)
         return self._probe_output

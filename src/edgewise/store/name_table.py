@@ -21,7 +21,7 @@ def hash_of(name: str) -> int:
     >>> hash_of("Ann") == hash_of("Ann"), hash_of("Ann") == hash_of("Bob")
     (True, False)
     """
-    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") >> 1
+    return int.from_bytes(blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest(), "little") >> 1
 
 
 @dataclass(frozen=True, eq=False)
