@@ -71,7 +71,7 @@ RAISED: list[tuple[str, int, int, str]] = [
     ),
     ("edgewise/question", 13, 0, "labels with other columns than the model gives are warned of"),
     ("edgewise/question", 22, 0, "decoders of links that compare pairs with one another are run with unequal rows"),
-    ("edgewise/algorithms", 41, 0, "copies that change one another's output are refused for features, too"),
+    ("edgewise/algorithms", 42, 0, "copies that change one another's output are refused for features, too"),
     ("edgewise/algorithms", 3, 0, "every pass of changed features is compared with one that is run alone"),
     ("edgewise/algorithms", 9, 0, "feature scores keep to memory=: each change is counted with what it copies"),
     ("edgewise/program", 10, 0, "what each target takes is counted by its own edges, not by the mean of a block"),

@@ -338,13 +338,16 @@ class WithMean(nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore::edgewise.errors.LocalityWarning")
+@pytest.mark.parametrize("has_attributes", [True, False])
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_a_mean_over_all_nodes_is_none_over_ends_where_all_rows_are_equal(nodes):
+def test_a_mean_over_all_nodes_is_none_over_ends_where_all_rows_are_equal(nodes, has_attributes):
     """Of one node all ends are the same, and so are all copies: their values show no mean over them."""
     model = WithMean().double().eval()
     data = Data(
         x=torch.randn(1, 4, dtype=torch.float64).repeat(nodes, 1), edge_index=torch.zeros(2, 4, dtype=torch.long)
     )
+    if has_attributes:  # whether they are read is tried with one pair alone
+        data.edge_attr = torch.ones(4, 1, dtype=torch.float64)
     pairs = torch.tensor([[0, 0, 0], [0, nodes - 1, 0]])
     score = model.decode(model.encode(data.x, data.edge_index), pairs)
     lost = data.edge_index[:, 1:]

@@ -77,8 +77,8 @@ class FeatureCopies:
         self._call = replace(question.call, changes_input=False)
         self._shared: bool | None = None
         """Whether changed copies may share a pass: a few of the first pass, and one of every other, are run alone."""
-        self._holds: bool | None = None
-        """Whether copies give what the whole graph gives, also with other features; looked at once."""
+        self._holds: dict[bool, bool] = {}
+        """Whether copies give what the whole graph gives, also with other features: of one target, and of several in a pass."""
         self.reads_attributes = self._reads_attributes()
 
     # --- gradients ----------------------------------------------------------------------------------------------------
@@ -95,9 +95,10 @@ class FeatureCopies:
     def _graphs(self, positions: Tensor) -> Iterator[tuple[int, Copies]]:
         """The graphs to run, each with the place of its first target."""
         graphs = self.question.copies(positions)
-        if self._holds is None:
-            self._holds = self._hold(graphs[0], positions[: graphs[0].num_targets])
-        if not self._holds:
+        several = graphs[0].num_targets > 1
+        if several not in self._holds:
+            self._holds[several] = self._hold(graphs[0], positions[: graphs[0].num_targets])
+        if not self._holds[several]:
             graphs = self.question.whole_copies(positions)
             if graphs[0].num_targets > 1:
                 raise ModelError(_MIXED)
