@@ -183,7 +183,8 @@ def read_tensor(given: Any) -> Tensor:
     tensor([3, 4])
     """
     try:
-        _refuse_endless(given)
+        if isinstance(given, (list, tuple)):
+            _count(given, {})
         masked = np.ma.is_masked(given) if isinstance(given, np.ma.MaskedArray) else hasattr(given, "_masked_mask")
         found = torch.as_tensor(_counted(given)).detach().cpu()
         odd = masked or found.is_nested or found.is_quantized or found.layout != torch.strided or is_endless(found)
@@ -196,6 +197,9 @@ def read_tensor(given: Any) -> Tensor:
 
 _MOST = 2**24
 """Numbers that a list may hold in one entry, and a tensor in less memory than they take."""
+_MOST_LISTED = 2**28
+"""Numbers that a list may hold, with those of lists in it."""
+_NUMBERS = (int, float, bool, str)
 
 
 def _counted(given: Any) -> Any:
@@ -207,15 +211,30 @@ def _counted(given: Any) -> Any:
     return torch.arange(given.start, given.stop, given.step)
 
 
-def _refuse_endless(given: Any, depth: int = 4) -> None:
-    """Torch reads what stands in a list number by number, also `range(10**12)` and a tensor expanded to as many."""
-    for part in given if depth and isinstance(given, (list, tuple)) else ():
-        if type(part) in (int, float, bool, str):
-            continue
-        _refuse_endless(part, depth - 1)
-        size = part.numel() if isinstance(part, Tensor) else part.size if isinstance(part, np.ndarray) else 0
-        if size > _MOST or (isinstance(part, range) and part[_MOST:]):
-            raise ValueError(part)
+def _count(given: Any, known: dict[int, int]) -> int:
+    """How many numbers a list holds, `ValueError` if too many: torch would read them one by one.
+
+    A list that stands in many places counts in each, and is looked at once; `known` are those that were.
+
+    >>> _count([[range(10), 3]] * 2, {})
+    22
+    """
+    if not isinstance(given, (list, tuple)):
+        return _entries(given)
+    if id(given) not in known:
+        known[id(given)] = _MOST_LISTED + 1  # if it holds itself
+        known[id(given)] = sum(1 if type(part) in _NUMBERS else _count(part, known) for part in given)
+        if known[id(given)] > _MOST_LISTED:
+            raise ValueError(given)
+    return known[id(given)]
+
+
+def _entries(given: Any) -> int:
+    """The same of an entry of a list, such as `range(10**12)` or a tensor that was expanded to as many."""
+    size = given.numel() if isinstance(given, Tensor) else given.size if isinstance(given, np.ndarray) else 1
+    if size > _MOST or (isinstance(given, range) and given[_MOST:]):
+        raise ValueError(given)
+    return len(given) if isinstance(given, range) else size
 
 
 def is_endless(found: Tensor, most: int = _MOST) -> bool:

@@ -179,3 +179,25 @@ def test_positions_in_lists_that_hold_one_list_many_times_are_refused_at_once():
     for item in (deep, [deep], (deep, 0)):
         with pytest.raises(ew.InputError, match="Positions must be integers"):
             found[item]
+
+
+def test_numbers_in_lists_that_hold_one_list_many_times_are_refused_at_once(problem):
+    deep = [[[[0] * 3000] * 3000] * 3000] * 3000
+    itself = [0]
+    itself.append(itself)
+    for init in (deep, [deep], itself):
+        with pytest.raises(ew.EdgewiseError, match="`init` must"):
+            ew.explain(problem.model, problem.data, [0], method="gnn_explainer", init=init)
+    with pytest.raises(ew.InputError, match="`walks` must be sequences"):
+        ew.walk_relevance(problem.model, problem.data, 0, walks=[range(10**12)])
+
+
+class Hostile:
+    def __getitem__(self, key):
+        raise KeyError(key)
+
+
+def test_truth_that_raises_anything_is_refused(problem):
+    found = ew.explain(problem.model, problem.data, [0])
+    with pytest.raises(ew.InputError, match="`truth` must be a tensor or a list"):
+        ew.metrics.recovery(found, Hostile())

@@ -774,3 +774,27 @@ def test_edges_that_a_model_computes_are_refused_as_such_also_with_an_argument_f
     forward = lambda model, data: model(data.z, data.pos, data.batch)  # noqa: E731
     with pytest.raises(ModelError, match="edges between different nodes that the model added"):
         ew.explain(model.eval(), data, task="graph", mode="regression", forward=forward)
+
+
+ACTIVATIONS = (
+    *("celu", "elu", "hardshrink", "hardsigmoid", "hardtanh", "leaky_relu", "mish"),
+    *("relu6", "selu", "softplus", "softshrink", "threshold", "gelu", "silu"),
+)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_rows_are_followed_through_every_activation(name):
+    """Old versions of torch do not mark all of them as elementwise."""
+    lin, conv = nn.Linear(4, 4), GraphConv(4, 2)
+    more = (0.1, 0.2) if name == "threshold" else ()
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin, self.conv = lin, conv
+
+        def forward(self, x, edge_index):
+            kept = edge_index[:, edge_index[0] != edge_index[1]]
+            return self.conv(getattr(nn.functional, name)(self.lin(x), *more), kept)
+
+    assert len(ew.explain(Net().eval(), graph(), [0], method="gradient", level="layer")) == 1

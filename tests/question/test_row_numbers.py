@@ -396,3 +396,28 @@ def test_a_row_that_a_part_of_the_graph_does_not_have(row, monkeypatch):
 def test_a_model_that_runs_nowhere_says_why():
     with pytest.raises(ew.ModelError, match="IndexError"):
         ew.Question(Net(lambda m, x, e: (h := m.lin(x)) + h[NODES]).double().eval(), ring(), index=INDEX)
+
+
+def test_features_of_rows_that_a_copy_puts_elsewhere():
+    """Alone, both nodes have the rows of the graph: only copies with a changed feature put them elsewhere."""
+
+    class Parity(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin, self.conv = nn.Linear(3, 4), SAGEConv(4, 2)
+
+        def forward(self, x, edge_index):
+            h = self.lin(x) * (torch.arange(len(x)) % 2).view(-1, 1)
+            return self.conv(h, edge_index)
+
+    torch.manual_seed(3)
+    model = Parity().double().eval()
+    data = Data(x=torch.randn(3, 3).double(), edge_index=torch.zeros(2, 0, dtype=torch.long))
+    found = ew.features(model, data, [0, 1], method="occlusion")
+    true = model(data.x, data.edge_index)
+    for node, why in enumerate(found):
+        for feature in range(3):
+            x = data.x.clone()
+            x[node, feature] = 0
+            lost = true[node, why.target] - model(x, data.edge_index)[node, why.target]
+            assert_close(why.scores[node, feature], lost.detach(), 1e-9)

@@ -127,7 +127,9 @@ def by_number(d: Draft, h: Value) -> Value:
         "weight of an embedding": lambda: f"{d.module(f'nn.Embedding({n + 7}, {w})')}.weight[:{size}]",
         "parameter by row": lambda: d.module(f"nn.Parameter(torch.randn({n}, {w}))") + rest(d, size),
         "column by row": lambda: d.module(f"nn.Parameter(torch.randn({n}, 1))") + rest(d, size),
-        "buffer by row": lambda: d.module(f"nn.Buffer(torch.randn({n}, {w}))") + rest(d, size),
+        "buffer by row": lambda: (
+            d.module(f'getattr(nn, "Buffer", nn.Parameter)(torch.randn({n}, {w}))') + rest(d, size)
+        ),
         "python range": lambda: f"0.01 * torch.tensor(range({size})).to({h.name})[:, None]",
         "linspace": lambda: f"torch.linspace(0, 2, {size}).to({h.name}).view(-1, 1)",
         "cumsum": lambda: f"0.01 * {h.name}.new_ones({size}, 1).cumsum(0)",

@@ -19,6 +19,7 @@ from edgewise.graph.copies import Copies
 from edgewise.question import KEPT, PosedQuestion, sub_target
 from edgewise.question.equality import close
 from edgewise.question.known_model import rim_of
+from edgewise.question.row_origins import RowOrigins
 from edgewise.question.target import Target
 
 FeaturePath = Sequence[tuple[float, float]]
@@ -77,6 +78,8 @@ class FeatureCopies:
         self._call = replace(question.call, changes_input=False)
         self._shared: bool | None = None
         """Whether changed copies may share a pass: a few of the first pass, and one of every other, are run alone."""
+        self._is_apart = _are_apart(question)
+        """Whether no row is known by its number, so that a copy gives the same in every place."""
         self._holds: dict[bool, bool] = {}
         """Whether copies give what the whole graph gives, also with other features: of one target, and of several in a pass."""
         self.reads_attributes = self._reads_attributes()
@@ -275,9 +278,19 @@ class FeatureCopies:
         plain_features(values)[begin + place - first[owner], feature] = 0.0
         x, attributes = (values, None) if name == "x" else (graphs[0].data.x, values)
         try:
-            return self._rows(graphs[0], x, attributes)
+            if self._is_apart or self._is_same_elsewhere(copies, graphs[0], owner):
+                return self._rows(graphs[0], x, attributes)
         except ModelError:  # a table that has rows for so many nodes and no more
-            return None
+            pass
+        return None
+
+    def _is_same_elsewhere(self, copies: Copies, others: Copies, owner: Tensor) -> bool:
+        """Whether copies of targets `owner` in other places give the same rows, with other features too."""
+        given, there = (part.data.x for part in (copies, others))
+        pairs = [(given, there)]
+        for number in _OTHERS:
+            pairs.append((_other(given, copies.nodes[0], *number), _other(there, others.nodes[0], *number)))
+        return all(close(self._rows(others, moved), self._rows(copies, x)[owner]) for x, moved in pairs)
 
     def _one_by_one(self, copies: Copies, name: str, change: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """A pass over all copies for each change."""
@@ -288,6 +301,12 @@ class FeatureCopies:
             x, attributes = (values, None) if name == "x" else (copies.data.x, values)
             found.append(self._rows(copies, x, attributes)[owner])
         return torch.stack(found)
+
+
+def _are_apart(question: PosedQuestion) -> bool:
+    """Whether it is known that the model knows no row by its number."""
+    first, graph = question.subject.first, question.subject.example
+    return (RowOrigins.of_pairs if question.task == "link" else RowOrigins.of)(first, graph).is_apart
 
 
 def _other(x: Tensor, node: Tensor, factor: float, shift: float) -> Tensor:

@@ -5,6 +5,7 @@ arithmetic is in `edgewise/walk/sums.py`.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from operator import index as whole
 from typing import Any
 
@@ -178,7 +179,7 @@ def _read_walks(walks: Any, question: PosedQuestion, block: TargetBlock) -> Tens
     length = block.network.num_calls + 1
     try:
         given = [walk.nodes if isinstance(walk, Walk) else walk for walk in listed]
-        given = [[_number(node, question) for node in walk] for walk in given]
+        given = [[_number(node, question) for node in islice(walk, length + 1)] for walk in given]
         nodes = torch.tensor([list(map(whole, walk)) for walk in given], dtype=torch.long).view(-1, length)
         if any(len(walk) != length for walk in given):
             raise ValueError

@@ -183,7 +183,7 @@ class Job:
                 frame = arrow.parquet.read_table(self._file(shard), columns=wanted, filters=filters).to_pandas()
             except OSError as error:
                 raise _altered(self._file(shard)) from error
-            except (ValueError, TypeError, KeyError, arrow.ArrowException) as error:
+            except Exception as error:  # whatever pyarrow makes of them, or a stranger's object raises
                 raise SettingError(
                     f"`filters` must be like [('index', '==', 42)] and `columns` names of columns: {error}."
                 ) from error

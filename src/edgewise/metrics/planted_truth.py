@@ -110,7 +110,7 @@ def truth_rows(truth: Any, found: ExplanationSet) -> list[Tensor]:
         truth = truth.expand(len(found), -1)
     try:
         rows = [read_tensor(row) for row in truth]
-    except (TypeError, ValueError, RuntimeError) as error:
+    except Exception as error:  # whatever a stranger's object raises
         raise InputError(f"`truth` must be a tensor or a list of vectors, got {shown(truth)}.") from error
     if [list(row.shape) for row in rows] != [[width] for width in widths]:
         got = f"{list(truth.shape)}" if isinstance(truth, Tensor) else f"a list of {len(rows)}"

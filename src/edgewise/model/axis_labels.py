@@ -33,6 +33,13 @@ class OperationKind:
     reshapes_in_place: bool
 
 
+_UNTAGGED = (
+    *("celu", "elu", "hardshrink", "hardsigmoid", "hardtanh", "isfinite", "ldexp", "leaky_relu", "mish", "rad2deg"),
+    *("relu6", "selu", "softplus", "softshrink", "threshold"),
+)
+"""Elementwise operations that torch before 2.12 does not mark as such."""
+
+
 @cache
 def operation_kind(func: Any) -> OperationKind:
     """The kind of an aten operation.
@@ -58,8 +65,9 @@ def operation_kind(func: Any) -> OperationKind:
 
 def _has_elementwise_form(name: str) -> bool:
     packet = getattr(torch.ops.aten, name, None)
-    return packet is not None and any(
-        torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads()
+    return name in _UNTAGGED or (
+        packet is not None
+        and any(torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads())
     )
 
 
