@@ -75,9 +75,11 @@ RAISED: list[tuple[str, int, int, str]] = [
     ("edgewise/algorithms", 3, 0, "every pass of changed features is compared with one that is run alone"),
     ("edgewise/algorithms", 13, 0, "copies of a model that may know rows by number are compared in their other places"),
     ("edgewise", 9, 0, "lists that hold one list many times are counted before torch reads them number by number"),
+    ("edgewise/model", 7, 0, "modules are walked without their names, which is faster"),
     ("edgewise/api", 1, 0, "walks that never end are refused before they are read"),
     ("edgewise/algorithms", 9, 0, "feature scores keep to memory=: each change is counted with what it copies"),
     ("edgewise/program", 10, 0, "what each target takes is counted by its own edges, not by the mean of a block"),
+    ("edgewise/question", 2, 0, "a first call keeps to 1.5 times memory= for links, too: what it loads is left free"),
     ("edgewise/question", 6, 0, "blocks by what each entry costs, so that a hub cannot take several times the budget"),
 ]
 """Package, lines and files more than its number in SIZES, and the reason: what a user or the next engineer gets for them."""

@@ -31,14 +31,23 @@ def named_modules(model: nn.Module) -> dict[str, nn.Module]:
         found[name] = module
         if module._modules:
             start = f"{name}." if name else ""
-            parts = [(start + key, part) for key, part in list(module._modules.items()) if part is not None]
-            waiting += reversed(parts)  # the first part is the next one, as in a depth-first walk
+            parts = reversed(list(module._modules.items()))  # the first part is the next one, as in a depth-first walk
+            waiting += [(start + key, part) for key, part in parts if part is not None]
     return found
 
 
 def modules_of(model: nn.Module) -> list[nn.Module]:
-    """The modules without their names."""
-    return list(named_modules(model).values())
+    """The modules without their names, which take longer than the walk."""
+    found: dict[int, nn.Module] = {}
+    waiting = [model]
+    while waiting:
+        module = waiting.pop()
+        if id(module) in found:
+            continue
+        found[id(module)] = module
+        if module._modules:
+            waiting += [part for part in reversed(list(module._modules.values())) if part is not None]
+    return list(found.values())
 
 
 def switches_itself(module: nn.Module) -> bool:

@@ -21,6 +21,7 @@ _CHUNK = 256
 _PASSES_OF_THE_MODEL = 5.5  # scatters with gradients, such as a maximum, keep several times what a sum does
 _PASSES_OF_A_PROGRAM = 1.5  # of a whole graph, under any method
 _RECORDED = 0.6  # a pass without gradients, while every tensor is kept, takes this share of one with them
+_LOADED = 24 * 2**20  # of what a first call loads (some 80 MB of code), this much is not taken for blocks
 _TINY = 2**25  # bytes, at most, for which no budget is reckoned
 LEAST_CEILING = 128 * 2**20
 """The smallest budget that is a ceiling: below it the libraries and the graph itself count, and blocks are merely small."""
@@ -81,7 +82,8 @@ def room(question: PosedQuestion, memory: Any, more: int = 0, what: str = "", *,
             f"memory is {amount(given)}, but {what or alone} takes about {amount(needed)}, with the graph. "
             f"Use memory={amount(needed, quoted=True)}."
         )
-    return given if given < LEAST_CEILING else given - held
+    left = given - held
+    return given if given < LEAST_CEILING else max(left - _LOADED, left // 2)
 
 
 def amount(number: float, *, quoted: bool = False) -> str:
