@@ -101,3 +101,70 @@ def test_an_answer_on_a_cut_is_that_of_the_whole_graph(name, kind, monkeypatch):
         assert_close(found[0], found[1], 1e-9)
     else:
         assert found[0] == found[1]
+
+
+class WeighedByStates(nn.Module):
+    """Weights of edges are made from both ends, and a GCN layer adds them up at each sender."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.gate, self.two = GCNConv(3, 4), nn.Linear(8, 1), GCNConv(4, 2)
+
+    def forward(self, x, edge_index):
+        h = self.one(x, edge_index).tanh()
+        ends = torch.cat([h[edge_index[0]], h[edge_index[1]]], dim=1)
+        return self.two(h, edge_index, self.gate(ends).sigmoid().view(-1))
+
+
+@pytest.mark.parametrize("limit", [0, 2**17])
+def test_weights_that_are_made_from_nodes_and_added_up_at_senders_reach_one_hop_further(monkeypatch, limit):
+    monkeypatch.setattr(cut, "_SMALL", limit)
+    torch.manual_seed(2)
+    model = WeighedByStates().double().eval()
+    model.gate.weight.data *= 5
+    senders = torch.arange(5)  # 0 → 1 → 2 → 3 → 4 → 5
+    data = Data(x=torch.randn(12, 3).double(), edge_index=torch.stack([senders, senders + 1]))
+    with pytest.warns(ew.LocalityWarning, match="at senders, whose other neighbours|outside a neighbourhood"):
+        (found,) = ew.explain(model, data, [5], level="layer")
+
+    def value(change):
+        def scaled(module, inputs, output):
+            output = output.clone()
+            output[2] *= change  # 2 → 3, three hops before 5
+            return output
+
+        handle = model.one.register_message_forward_hook(scaled)
+        with torch.no_grad():
+            out = model(data.x, data.edge_index)[5, found.target]
+        handle.remove()
+        return float(out)
+
+    slope = (value(1 + 1e-5) - value(1 - 1e-5)) / 2e-5
+    assert abs(slope) > 1e-4
+    assert float(found.scores[0, 2]) == pytest.approx(slope, rel=1e-4)
+
+
+class MeanBehindARelu(nn.Module):
+    """A mean over all nodes counts behind a unit that is off at the given features."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = SAGEConv(2, 2)
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index) + (x.mean(0, keepdim=True)[:, :1] - 3 * x[:, :1]).relu()
+
+
+def test_features_that_wake_what_is_cut_off_are_tried_on_the_whole_graph(monkeypatch):
+    monkeypatch.setattr(cut, "_SMALL", 0)
+    torch.manual_seed(0)
+    model = MeanBehindARelu().double().eval()
+    x = torch.rand(12, 2).double() + 1
+    data = Data(x=x, edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+    true = model(x, data.edge_index).detach()
+    (found,) = ew.features(model, data, [3], method="occlusion")
+    for node, feature in [(3, 0), (2, 0), (3, 1)]:
+        changed = x.clone()
+        changed[node, feature] = 0
+        lost = true[3, found.target] - model(changed, data.edge_index)[3, found.target].detach()
+        assert float(found.scores[node, feature]) == pytest.approx(float(lost), abs=1e-9)

@@ -114,7 +114,7 @@ def test_labels_with_other_columns_are_warned_of_where_no_mode_is_given():
     with pytest.warns(ew.OutputWarning, match="3 columns.*as many classes.*y has 5 columns.*mode='multiclass'"):
         ew.explain(Net(3), data, 3)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", ew.OutputWarning)
         ew.explain(Net(3), data, 3, mode="multiclass")
 
 

@@ -121,6 +121,8 @@ class FeatureCopies:
         x, (node, owner) = copies.data.x, copies.nodes
         if self._is_whole(copies) or not x.is_floating_point():
             return True
+        if self.question.in_one_graph and not self._is_apart:
+            return False
         ends = sorted({0, copies.num_targets - 1})
         wholes = self.question.whole_copies(positions[ends])
         if len(wholes) != len(ends):  # graphs of a batch: nothing is outside

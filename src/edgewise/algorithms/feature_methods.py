@@ -35,6 +35,11 @@ class FeatureMethod:
     settings: Mapping[str, Any] = field(default_factory=dict)
     scores_nodes: bool = False
 
+    @property
+    def changes_features(self) -> bool:
+        """Whether the model gets other features, with which more may count than with the given ones."""
+        return self.name in ("occlusion", "integrated_gradients")
+
 
 FEATURE_METHODS = {
     method.name: method

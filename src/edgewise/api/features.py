@@ -180,7 +180,8 @@ def _about(question: PosedQuestion, attribute: str, method: FeatureMethod) -> Po
     if attribute != "x" and not isinstance(question.asked.forward, AttributeForward):
         question = asked_about(question, attribute)
     _check_features(question, method)
-    return question.on_whole_graphs() if question.trace.picks_rows == "features" else question
+    unproved = method.changes_features and question.locality == "confirmed"
+    return question.on_whole_graphs() if unproved or question.trace.picks_rows == "features" else question
 
 
 def _answer(

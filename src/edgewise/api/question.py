@@ -14,6 +14,7 @@ from edgewise.api.preflight import brief, preflight
 from edgewise.arrays import plain_index
 from edgewise.contract import checked
 from edgewise.errors import EdgewiseError
+from edgewise.model.global_state import thread_kept
 from edgewise.question import pose
 from edgewise.question.memory import read_batch_size, read_memory
 from edgewise.random_numbers import one_thread
@@ -130,7 +131,7 @@ class Question:
         self._posed.check_basis()
         other = object.__new__(Question)
         try:
-            with one_thread():
+            with one_thread(), thread_kept(), torch.inference_mode(mode=False):
                 posed = self._posed.of(index, self._posed.asked.one_class if target is None else target)
         except EdgewiseError:
             self._posed.check_fresh()  # perhaps only because the model was trained meanwhile: then this says so

@@ -199,6 +199,31 @@ def _picks(operation: Operation, num_nodes: int, *, orders: bool) -> bool:
     return any(shape[:1] != (num_nodes,) for shape in operation.shapes)
 
 
+def weighs_by_nodes(operations: list[Operation], input_key: Key) -> bool:
+    """Whether a layer gets numbers of edges that the model has made from nodes, such as weights from both ends."""
+    made = {input_key}
+    for operation in operations:
+        if operation.is_layer and not made.isdisjoint(set(keys_of(_edge_numbers(operation))) - {operation.own_input}):
+            return True
+        if operation.is_layer or not made.isdisjoint(operation.inputs):
+            made.update(key for key in operation.outputs if key is not None)
+    return False
+
+
+def _edge_numbers(layer: Operation) -> list[Tensor]:
+    """What a layer gets behind its `edge_index` that has a number, or some, for each edge."""
+    found: list[Tensor] = []
+    count = -1
+    for leaf in leaves_of((layer.args, layer.kwargs or {})):
+        if not isinstance(leaf, Tensor) or leaf.dim() == 0:
+            continue
+        if leaf.dim() == 2 and len(leaf) == 2 and leaf.dtype == torch.long:
+            count = leaf.size(1)
+        elif len(leaf) == count and leaf.is_floating_point():
+            found.append(leaf)
+    return found
+
+
 # --- Layers of calls ----------------------------------------------------------------------------------------------------
 
 _IN_A_ROW = (pyg.SGConv, pyg.SSGConv, pyg.TAGConv, pyg.APPNP, pyg.ChebConv)

@@ -31,6 +31,7 @@ from edgewise.model.data_flow import (
     layers_of_calls,
     picks_rows,
     shapes_of,
+    weighs_by_nodes,
     without_no_ops,
     written,
 )
@@ -81,6 +82,9 @@ class Trace:
     picks_rows: str = ""
     """Whether the output depends on which of all nodes has the largest number of something that `"messages"` change, or
     `"features"` alone."""
+
+    weighs_by_nodes: bool = False
+    """Whether a layer gets numbers of edges that were made from nodes: sums of them at a sender reach one hop further."""
 
     rounds_to: torch.dtype | None = None
     """A type of few digits that numbers have somewhere on their way."""
@@ -371,6 +375,7 @@ def record(call: ModelCall, layers: Layers, data: Data) -> Trace:
         reads_values=recorder.reads_values,
         reads_sizes=recorder.reads_sizes,
         picks_rows=picks_rows(operations, output_keys, int(data.num_nodes or 0), orders=not call.each_graph),
+        weighs_by_nodes=weighs_by_nodes(operations, input_key),
         rounds_to=next((one.result.dtype for one in recorder.operations if has_few_digits(one.result)), None),
         fixed=frozenset(fixed),
         products=products,

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from edgewise.program.ir import Ref, RowStep
@@ -84,9 +86,19 @@ def _leaky(below: Any) -> tuple[Bend, ...]:
     return (Bend(below, 1, kink=below),)
 
 
+@cache
+def _at_bound(*, is_tensor: bool) -> float:
+    """The derivative of `clamp` at its bound: 1 with torch 2.13; with 2.15 it is 0, or ½ at a bound that is a tensor."""
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        at = torch.zeros(1, requires_grad=True)
+        (slope,) = torch.autograd.grad(at.clamp(min=torch.zeros(1) if is_tensor else 0).sum(), at)
+    return float(slope)
+
+
 def _clamp(min: Any = None, max: Any = None) -> tuple[Bend, ...]:  # noqa: A002 (torch's names)
-    low = () if min is None else (Bend(0, 1, min, kink=1),)
-    return low if max is None else (*low, Bend(1, 0, max, kink=1))
+    kinks = [_at_bound(is_tensor=isinstance(one, Tensor)) for one in (min, max)]
+    low = () if min is None else (Bend(0, 1, min, kink=kinks[0]),)
+    return low if max is None else (*low, Bend(1, 0, max, kink=kinks[1]))
 
 
 def _hardtanh(min_val: float = -1.0, max_val: float = 1.0) -> tuple[Bend, ...]:

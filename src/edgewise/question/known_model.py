@@ -9,6 +9,7 @@ from edgewise.model.call import ModelCall
 from edgewise.model.head import ModelOutput
 from edgewise.model.trace import Trace
 from edgewise.program.transfer import Transfer
+from edgewise.question.equality import NORMALISES, PICKS_ROWS
 
 # Layers that read only the receiver's own in-edges; any other may read the degree of a sender, one hop further (GCN does).
 _READ_RECEIVERS_ONLY = (
@@ -49,3 +50,10 @@ def rim_of(trace: Trace) -> str:
         return ""
     known = (*_READ_RECEIVERS_ONLY, *_READ_DEGREES)
     return "degrees" if all(type(module) in known for module in modules) else "nodes"
+
+
+def reads_further(trace: Trace) -> str:
+    """Why neighbourhoods of L hops may lack something although they give the same values, or `""`."""
+    if trace.picks_rows == "messages":
+        return PICKS_ROWS
+    return NORMALISES if trace.weighs_by_nodes and rim_of(trace) else ""

@@ -25,14 +25,13 @@ from edgewise.model.twin import make_twin
 from edgewise.model.weighted_model import WeightedGraph, WeightedModel
 from edgewise.question.equality import (
     NOT_REPEATABLE,
-    PICKS_ROWS,
     Audit,
     at_random,
     close,
     scale_of_change,
     warn_not_local,
 )
-from edgewise.question.known_model import rim_of
+from edgewise.question.known_model import reads_further, rim_of
 from edgewise.question.link_engine import Decoder, LinkEngine, decoder_of, encoded, shared_scores
 from edgewise.question.node_model import NodeModel
 from edgewise.question.row_origins import RowOrigins
@@ -85,10 +84,10 @@ class LinkModel:
             self.rim = "nodes"  # of a typed graph no far node can stand for those of other types
         self.itself = itself
         """The columns that pairs lose; None if none does."""
-        self.local = trace.picks_rows != "messages"
+        self.local = not reads_further(trace)
         """Whether copies of neighbourhoods may be run, as far as is known."""
-        if trace.picks_rows == "messages":
-            warn_not_local(PICKS_ROWS, "pair is explained on the whole graph")
+        if not self.local:
+            warn_not_local(reads_further(trace), "pair is explained on the whole graph")
         with self.borrowed():
             self.is_lowered = self._decodes(trace.output)
             truth, self.together = (trace.output, True) if self.is_lowered else self._together_truth(trace.output)

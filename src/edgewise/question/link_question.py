@@ -21,6 +21,7 @@ from edgewise.model.head import ModelOutput
 from edgewise.model.link_call import PAIRS, EncoderForward, LinkForward, SharedPass
 from edgewise.program.lowering import Lowering
 from edgewise.question.equality import close
+from edgewise.question.known_model import reads_further
 from edgewise.question.labels import labels_of_pairs, read_labels
 from edgewise.question.link_model import LinkModel
 from edgewise.question.link_patches import patched_encoder
@@ -70,6 +71,16 @@ class LinkQuestion(PosedQuestion):
         other.index, other.single = read_pairs(index, self._data.get(PAIRS), self._graph.num_nodes)
         other.encoder = None if self.encoder is None else self.encoder.of(other.index.unique(), 0)
         other._run(self.output)
+        return other
+
+    def on_whole_graphs(self) -> "LinkQuestion":
+        """The same question without an encoder, and without neighbourhoods."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.encoder = None
+        other.forget_audits()
+        other._run((self.asked.output, self.asked.mode))
+        other.link_model.local = False
         return other
 
     def check_fresh(self) -> None:
@@ -175,7 +186,7 @@ class LinkQuestion(PosedQuestion):
         proved = found is not None and found.is_apart and first.is_apart and first.agree(found)
         if proved and not self.subject.first.reads_sizes:
             return True
-        if self.subject.first.picks_rows == "messages":
+        if reads_further(self.subject.first):
             return False
         graph = self._whole_graph(proved=proved)
         if graph is None:

@@ -25,7 +25,6 @@ from edgewise.program.mirror import mirrored
 from edgewise.program.transfer import Transfer, degrees_in
 from edgewise.question.equality import (
     NOT_REPEATABLE,
-    PICKS_ROWS,
     Audit,
     close,
     first_random_weights,
@@ -34,7 +33,7 @@ from edgewise.question.equality import (
     scale_of_change,
     warn_not_local,
 )
-from edgewise.question.known_model import Carried, Known, rim_of
+from edgewise.question.known_model import Carried, Known, reads_further, rim_of
 from edgewise.question.row_origins import RowOrigins
 from edgewise.question.subject import Subject
 
@@ -96,8 +95,8 @@ class NodeModel:
         program = self._proved_mirror() if self.trace.flow is None else None
         self.lowering = self._proved_lowering()
         self.subject.check_repeated(is_proved=self.lowering is not None)
-        if self.lowering is None and self.trace.picks_rows == "messages":
-            self._give_up_copies(PICKS_ROWS)
+        if self.lowering is None and (why := reads_further(self.trace)):
+            self._give_up_copies(why)
         self._products = None
         self.program = program if self.lowering is None else self.lowering.program
         """What the model is proved to do; where messages run both ways, on the mirrored graph and not run for targets."""

@@ -19,7 +19,7 @@ from edgewise.graph.sample import seeds
 from edgewise.model.contents import same_tensor
 from edgewise.pyg_internals import plain
 from edgewise.question.equality import warn_not_local
-from edgewise.question.known_model import Carried, Known, rim_of
+from edgewise.question.known_model import Carried, Known, reads_further, rim_of
 from edgewise.question.labels import read_labels, sample
 from edgewise.question.locality import (
     LARGEST_PASS,
@@ -267,7 +267,7 @@ class NodeQuestion(PosedQuestion):
         if graph is None:
             self.locality = "proved"
             return
-        if self.node_model.trace.picks_rows == "messages" and self.node_model.lowering is None:
+        if reads_further(self.node_model.trace) and self.node_model.lowering is None:
             self.locality = ""
         else:
             self.locality = confirmed(self.node_model, graph, self.cut, self.index, self._true_output)
