@@ -214,7 +214,7 @@ def _counted(given: Any) -> Any:
 def _count(given: Any, known: dict[int, int]) -> int:
     """How many numbers a list holds, `ValueError` if too many: torch would read them one by one.
 
-    A list that stands in many places counts in each, and is looked at once; `known` are those that were.
+    A list that is repeated counts every time, but is read once; `known` holds the counts of lists read before.
 
     >>> _count([[range(10), 3]] * 2, {})
     22

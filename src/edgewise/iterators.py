@@ -22,7 +22,7 @@ _HOLDERS = (list, tuple, dict, set, frozenset)
 _DEEP = 4
 """How far into lists of lists is looked: a dict of lists of pairs, and one more."""
 _THEIRS = ("edgewise", "torch", "torch_geometric")
-"""Packages whose objects, and those of subclasses, are no lists, even if they have entries and no length."""
+"""Objects of classes from these packages, and of their subclasses, are not read as lists, even if they can be iterated."""
 
 
 def read_out(name: str, value: Any) -> Any:

@@ -124,7 +124,7 @@ def test_weights_that_are_made_from_nodes_and_added_up_at_senders_reach_one_hop_
     model.gate.weight.data *= 5
     senders = torch.arange(5)  # 0 → 1 → 2 → 3 → 4 → 5
     data = Data(x=torch.randn(12, 3).double(), edge_index=torch.stack([senders, senders + 1]))
-    with pytest.warns(ew.LocalityWarning, match="at senders, whose other neighbours|outside a neighbourhood"):
+    with pytest.warns(ew.LocalityWarning, match="normalise them by sums|outside a neighbourhood"):
         (found,) = ew.explain(model, data, [5], level="layer")
 
     def value(change):

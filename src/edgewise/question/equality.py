@@ -26,8 +26,11 @@ NOT_REPEATABLE = (
 PICKS_ROWS = (
     "forward takes the largest of all nodes, or their order, which another node may be as soon as a number changes"
 )
-NORMALISES = "a layer may sum up weights that forward makes from nodes, at senders, whose other neighbours count then"
 """Why neighbourhoods are not enough although they may give the same values."""
+NORMALISES = (
+    "forward computes edge weights from nodes, and a layer may normalise them by sums over the neighbours of senders"
+)
+"""The same: those sums depend on nodes one hop further away."""
 
 
 def tolerance(dtype: torch.dtype) -> float:

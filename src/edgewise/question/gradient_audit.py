@@ -79,7 +79,7 @@ class AuditedSlope:
 
     @property
     def is_beyond_kink(self) -> bool:
-        """Whether it is undecided for a kink whose two sides are much closer to each other than to the gradient."""
+        """Whether a kink left it undecided, but the gradient is much further from both slopes than they are apart."""
         return self.undecided == AT_KINK and self.off > _SIDES * (self.high - self.low)
 
     @property
