@@ -168,3 +168,26 @@ def test_features_that_wake_what_is_cut_off_are_tried_on_the_whole_graph(monkeyp
         changed[node, feature] = 0
         lost = true[3, found.target] - model(changed, data.edge_index)[3, found.target].detach()
         assert float(found.scores[node, feature]) == pytest.approx(float(lost), abs=1e-9)
+
+
+class PairsBehindARelu(MeanBehindARelu):
+    """The same of links."""
+
+    def forward(self, x, edge_index, edge_label_index):
+        h = super().forward(x, edge_index)
+        return (h[edge_label_index[0]] * h[edge_label_index[1]]).sum(dim=1)
+
+
+def test_features_of_a_link_are_tried_on_the_whole_graph_as_well(monkeypatch):
+    monkeypatch.setattr(cut, "_SMALL", 0)
+    torch.manual_seed(0)
+    model = PairsBehindARelu().double().eval()
+    x = torch.rand(12, 2).double() + 1
+    data = Data(x=x, edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]), edge_label_index=torch.tensor([[3], [5]]))
+    (found,) = ew.features(model, data, task="link", method="occlusion", output="logit")
+    true = model(x, data.edge_index, data.edge_label_index).detach()
+    for node, feature in [(3, 0), (2, 0), (5, 1)]:
+        changed = x.clone()
+        changed[node, feature] = 0
+        lost = true - model(changed, data.edge_index, data.edge_label_index).detach()
+        assert float(found.scores[node, feature]) == pytest.approx(float(lost), abs=1e-9)

@@ -27,9 +27,7 @@ PICKS_ROWS = (
     "forward takes the largest of all nodes, or their order, which another node may be as soon as a number changes"
 )
 """Why neighbourhoods are not enough although they may give the same values."""
-NORMALISES = (
-    "forward computes edge weights from nodes, and a layer may normalise them by sums over the neighbours of senders"
-)
+NORMALISES = "forward computes edge weights from nodes, and a layer may normalise them by sums at the senders"
 """The same: those sums depend on nodes one hop further away."""
 
 
